@@ -54,8 +54,8 @@ pub struct Program {
     /// memory. Only a dot reads the elements of such a load, and no step between the load and the
     /// dot changes memory. Empty in programs that are compiled without this analysis.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change; `None` if they are
-    /// unknown.
+    /// The indices of the parameters whose memory the kernel may change. `None` if they are
+    /// unknown, or if the kernel has atomic or volatile accesses.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,
@@ -336,8 +336,8 @@ impl Step {
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
-            // tidy: wildcard because ops of the families that are not listed have effects, or
-            // regions that may have effects
+            // tidy: wildcard because the other ops access memory, have regions, or (such as a
+            // histogram) rarely have grid-invariant operands
             family => matches!(
                 family,
                 OpFamily::Source | OpFamily::Shape | OpFamily::Movement | OpFamily::Pointwise

@@ -123,22 +123,24 @@ pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
 
-/// The distance, in rows, from the current row to the row that a nest or a copy of a block prefetches,
-/// if rows lie apart in memory.
+/// The distance, in rows, from the current row of a tile to the row that a nest or a copy of a
+/// block prefetches. The rows are at equal distances in memory.
 ///
 /// Measured with column sums of bf16, 2026-11-28: 2.0 ms with this prefetch and 4.9 without any,
 /// EPYC (AVX2); 0.89 ms with this prefetch and 1.32 with prefetches of all 32 rows of a tile, Xeon
 /// (AVX-512). Other distances were not measured.
 pub(crate) const PREFETCHED_ROWS: usize = 4;
 
-/// The fewest rows of A for which a dot copies a panel of columns of B to contiguous memory. Fewer
-/// rows read the panel too seldom to repay the copy.
+/// The fewest rows of A for which a dot copies a panel of columns of B to contiguous memory, if the
+/// rows of B are contiguous. Fewer rows read the panel too seldom to repay the copy. If the rows of
+/// B are not contiguous, the dot copies each panel.
 ///
 /// Not measured.
 pub(crate) const MIN_PANEL_ROWS: usize = 9;
 
-/// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory:
-/// smaller tiles stay in the caches, even if their rows share sets of the first-level cache.
+/// The fewest bytes of a dense tile B with contiguous rows for which a dot copies a panel of
+/// columns of B to contiguous memory: smaller tiles stay in the caches, even if their rows share
+/// sets of the first-level cache.
 ///
 /// Measured with the dot of binary32, packed against unpacked, EPYC (AVX2), 2026-11-28:
 /// 64x64x64 (16 KiB) 35.1 against 36.2 GFLOP/s, 64x256x256 (256 KiB) 36.5 against 37.9,
@@ -152,8 +154,9 @@ pub(crate) const MIN_PACKED_BYTES: usize = 512 << 10;
 /// Other numbers were not measured.
 pub(crate) const UNROLLED_DOT_STEPS: usize = 4;
 
-/// The most bytes of panels of B that a dot packs at a time. The dot multiplies all rows of A by
-/// these panels before it packs the next ones, so the panels should stay in the second-level cache.
+/// The most bytes of panels of B that a dot packs at a time; a single panel may be larger. The dot
+/// multiplies all rows of A by these panels before it packs the next ones, so the panels should
+/// stay in the second-level cache.
 ///
 /// Derived: half of a second-level cache of 512 KiB.
 pub(crate) const MAX_PANEL_BYTES: usize = 256 << 10;

@@ -24,7 +24,7 @@ struct Kernel {
     /// If present, both loads have a mask, which is true for the first `limit` columns of `a` and
     /// the first `limit` rows of `b`.
     limit: Option<usize>,
-    /// The lines before the load of `b`, and between the loads and the dot.
+    /// The lines between the load of `a` and the load of `b`, and between the loads and the dot.
     between: [String; 2],
     /// The lines after the dot.
     after: String,
@@ -522,8 +522,8 @@ fn iterations_are_one_product() {
             match acc {
                 "fp64" => assert_eq!(args[2].as_f64(), expected),
                 "fp32" => assert_eq!(args[2].as_f32(), narrow(&expected), "{dtype} {transposed:?}"),
-                // Sums of quarters below 512 are exact. For larger sums, the code above has
-                // compared the rounding.
+                // Sums of quarters below 512 are exact in fp16. Larger sums are rounded; `run` has
+                // compared their results with symbolic and with dense tiles.
                 "fp16" if kernel.depth > 100 => {}
                 "fp16" => assert_eq!(args[2].as_u16(), expected.iter().map(half).collect::<Vec<_>>()),
                 _ => {
@@ -569,7 +569,7 @@ fn other_loops_are_not_one_product() {
     let left = "  %t = mul %i, %i : int32\n  %left = sub %depth, %t : int32\n";
     assert!(!Loop { left, ..kernel }.is_one_product());
     for (from, to) in [
-        // The mask is false in a single iteration.
+        // The mask of an element may be false in one iteration, and true before and after it.
         ("%am0 = lt ", "%am0 = ne "),
         // The accumulator has another use.
         ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),

@@ -169,7 +169,7 @@ kernel func0 @k(%address: int64, %out: *int32) {
     let mut args = [int(4096), i32s(&[0])];
     let error = fault(text, [1, 1, 1], &mut args);
     assert_eq!(error.message, "load outside of the memory of every argument");
-    // The kernel may access memory that the launch lists.
+    // The kernel may access the memory that the launch lists in `foreign`.
     let (mut other, mut out) = (42_i32.to_le_bytes(), [0; 4]);
     let (foreign, region) = ([Region::of(&mut other)], Region::of(&mut out));
     let address = Argument::Scalar(foreign[0].address());

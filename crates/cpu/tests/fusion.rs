@@ -1,5 +1,5 @@
-//! Compares random programs on binary32 tiles, executed with fused loops and one step at a time, to
-//! the bit.
+//! Runs random kernels on binary32 tiles with fused loops and one step at a time, and compares the
+//! results to the bit.
 
 mod common;
 
@@ -237,7 +237,8 @@ fn a_load_does_not_move_past_a_later_store() {
              %{name}x = load %{name}p {{cache = \"\", eviction = \"\", volatile = false}} : fp32[512]\n"
         )
     };
-    // `%q` depends on a chain whose end is stored to `%dx`, and on `%dx` itself.
+    // `%q` depends on `%f`, which belongs to the chain that is stored to `%dp`, and on `%dx`, which
+    // is loaded from `%dp`.
     let text = format!(
         "kernel func0 @k(%d: *fp32, %e: *fp32) {{\n  \
          %i = arange {{start = 0, end = 512}} : int32[512]\n{}{}  \
@@ -314,8 +315,8 @@ fn fused_exponentials_are_those_of_single_steps() {
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
         assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
-        // The arguments ascend, so that in some blocks all results are normal numbers, and in other
-        // blocks they are not.
+        // The arguments ascend, so that some blocks have only results that are normal numbers, and
+        // other blocks have other results.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
         common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");

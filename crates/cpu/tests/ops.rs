@@ -682,8 +682,8 @@ fn a_kernel_queries_the_machine() {
 
 #[test]
 fn functions_of_elements() {
-    // The first map has no control flow, and the second map has. The third map is on pairs; its
-    // last pair is incomplete.
+    // The first map has no control flow, the second map has an `if_else`. The third map is on
+    // pairs; its last pair is incomplete.
     let text = kernel(
         "%in: *int32, %whole: *int32, %ways: *int32, %most: *int32, %least: *int32",
         "load %v from %in: int32[7]

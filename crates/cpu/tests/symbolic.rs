@@ -1,4 +1,4 @@
-//! Runs random programs of index arithmetic, masks and accesses with symbolic and with dense tiles,
+//! Runs random kernels of index arithmetic, masks and accesses with symbolic and with dense tiles,
 //! and compares the results.
 
 mod common;
@@ -11,7 +11,7 @@ use tilewright_fuzz::random::Random;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The tiles of a program under construction, all of one shape.
+/// A kernel under construction, whose tiles all have the shape `shape`.
 struct Kernel {
     random: Random,
     text: String,

@@ -1,5 +1,5 @@
-//! Compares reductions whose combine region is not one function with a tree of scalars. The
-//! reductions run as machine code and level by level.
+//! Tests reductions whose combine region is more than one function. Each reduction runs as machine
+//! code and level by level; the tests compare the results with those of a tree of scalars.
 #![allow(clippy::cast_possible_truncation, reason = "integers of narrow types wrap")]
 
 mod common;
@@ -11,8 +11,8 @@ use tilewright_native::Target;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The extents before, along and after the axis. The last shapes do not consist of whole vectors,
-/// or their axis is no power of two, so that no machine code reduces them.
+/// The extents before, along and after the axis. The last four shapes do not consist of whole
+/// vectors, or the extent along their axis is no power of two, so no machine code reduces them.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 1024, 1],
     [1, 32, 1],

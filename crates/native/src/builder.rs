@@ -45,7 +45,7 @@ impl Builder {
         Self { function, current: Block(0), constants, shared, origin: 0 }
     }
 
-    /// Sets the origin of the instructions that follow, a number that the caller chooses for their
+    /// Sets the origin of the instructions that follow: a number that the caller chooses for their
     /// source position. Returns the previous origin, which is 0 (no position) at first.
     pub fn set_origin(&mut self, origin: u32) -> u32 {
         std::mem::replace(&mut self.origin, origin)
@@ -258,7 +258,7 @@ impl Builder {
             {
                 return Some(self.divided_by_power_of_two(function, x, divisor));
             }
-            // tidy: wildcard because the others have no neutral operand
+            // tidy: wildcard because the others are folded only if both operands are constant
             _ => {}
         }
         let (a, b) = (a?, b?);
@@ -289,7 +289,7 @@ impl Builder {
         match function {
             F::DivUnsigned => self.int_binary(F::Shr, x, shift),
             F::RemUnsigned => self.int_binary(F::And, x, mask),
-            // tidy: wildcard because the caller passes no other function
+            // tidy: wildcard because the caller passes only `DivSigned` and `RemSigned` besides
             _ => {
                 // A shift rounds down, but a division rounds towards zero.
                 let most = self.int(63);
@@ -492,7 +492,7 @@ impl Builder {
         match (function, self.is_constant_mask(x), self.is_constant_mask(y)) {
             (MaskBinary::And, Some(true), _) | (MaskBinary::Or, Some(false), _) => return y,
             (MaskBinary::And, _, Some(true)) | (MaskBinary::Or, _, Some(false)) => return x,
-            // tidy: wildcard because the others have no neutral operand
+            // tidy: wildcard because the builder does not fold the others
             _ => {}
         }
         self.emit_one(Op::MaskBinary(function), &[x, y], Type::Mask)

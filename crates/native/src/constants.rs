@@ -11,7 +11,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Returns the index of a constant.
+    /// Returns the index of a constant, which is added unless it is present.
     pub fn index(&mut self, bytes: Vec<u8>) -> usize {
         debug_assert!(bytes.len().is_power_of_two() && bytes.len() <= 64, "the size has an alignment");
         if let Some(&index) = self.indices.get(&bytes) {

@@ -36,8 +36,9 @@ pub trait Writer {
     fn jump(&mut self, condition: Option<<Self::Machine as Machine>::Condition>, block: usize);
 }
 
-/// Writes the blocks of a function. If `function.notes_origins`, returns each offset at which the
-/// origin (the source position) changes, with the new origin; otherwise returns nothing.
+/// Writes the blocks of a function. If `function.notes_origins` is true, returns each offset at
+/// which the origin (the source position) changes, with the new origin; otherwise returns an empty
+/// list.
 pub fn write<W: Writer>(
     writer: &mut W,
     function: &Assigned<'_, W::Machine>,

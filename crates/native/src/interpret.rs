@@ -2,8 +2,9 @@
 //!
 //! The interpreter defines every operation in plain Rust, independently of the machine-code
 //! generator. A function has the same results in the interpreter and as machine code, except for
-//! the payloads and the signs of NaN. The interpreter also checks the preconditions that the
-//! comments of [`crate::ir`] state on the values of operands.
+//! the payloads and the signs of NaN, and for results that the comments of [`crate::ir`] call
+//! unspecified. The interpreter also checks the preconditions that these comments state on the
+//! values of operands.
 
 mod memory;
 

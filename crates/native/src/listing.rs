@@ -153,7 +153,8 @@ mod tests {
     use crate::ir::{Binary, IntBinary, Lane};
     use crate::{Builder, Place, compile, compile_with_origins};
 
-    /// Adds 1.5 to the elements of an array: origin 1 are the loads, 2 the sums, 3 the stores.
+    /// Returns code that adds 1.5 to the elements of an array. The loads have origin 1, the
+    /// additions origin 2, and the stores origin 3.
     fn sum(target: Target) -> Code {
         let mut builder = Builder::new(target.lanes());
         let base = builder.argument_word(0);

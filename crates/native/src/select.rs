@@ -5,9 +5,9 @@
 //! packed into the low bytes of its register. The architecture determines the registers of masks.
 //!
 //! A constant has no register, so each use reads it from memory or computes it again; only loops
-//! with free registers keep constants in registers. An instruction whose only use is in its block
-//! may be *pending* until that use. One machine instruction may then do the work of the pending
-//! instruction and of its use, such as an addition that loads an operand.
+//! with free registers keep constants in registers. An instruction whose result has only one use,
+//! later in the same block, may be *pending* until that use. One machine instruction may then do
+//! the work of the pending instruction and of its use, such as an addition that loads an operand.
 
 use std::fmt::Debug;
 

@@ -20,7 +20,7 @@ use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduct
 use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_KEPT_BYTES, MIN_FUSED_BLOCKS};
 
-/// Maximum members of a group.
+/// A group with at least this number of members takes no further functions.
 const MAX_MEMBERS: usize = 32;
 
 /// Maximum steps that a search for dependences visits.
@@ -270,8 +270,8 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Returns the reduction if a step reduces the last op's result to its sum or maximum; `None`
-    /// if the step does something else.
+    /// Returns the reduction if a step reduces the last op's result, a tile of one axis, to its sum
+    /// or maximum. Returns `None` for any other step.
     fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };

@@ -39,8 +39,8 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
     lower_with(module, symbolic, assembler, false)
 }
 
-/// Lowers the kernel with a step for each barrier and each hint. These steps compute nothing; a
-/// sanitized launch checks them.
+/// Lowers the kernel with a step for each barrier and each hint, except hints in a region that
+/// computes on whole tiles. These steps compute nothing; a sanitized launch checks them.
 pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, true, assembler, true)
 }

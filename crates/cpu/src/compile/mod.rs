@@ -60,8 +60,8 @@ pub fn may_be_in_nest(op: &Op) -> bool {
 impl Program {
     /// Compiles the kernel of a verified module. Calls are inlined.
     ///
-    /// Fails if functions call each other recursively, if regions are nested too deeply, if
-    /// inlining makes the program too large, or if the kernel has inline assembly.
+    /// Fails if calls or regions are nested too deeply (as in a recursion), if inlining makes the
+    /// program too large, or if the kernel has inline assembly.
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         Self::with_assembler(module, None)
     }
@@ -109,8 +109,8 @@ impl Program {
     }
 
     /// Compiles the kernel for traced launches, only with the passes lowering, liveness and fusion.
-    /// So each instruction of the source is at most one step, and each of its executions is
-    /// recorded at most once.
+    /// These passes copy no recorded step, except that they inline calls. So a trace records each
+    /// execution of an instruction at most once.
     pub fn for_traces(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);

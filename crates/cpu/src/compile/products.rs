@@ -99,8 +99,7 @@ fn masks(
                 Op::Elementwise { function: ElementwiseFn::And } => {
                     (false, step.operands.iter().all(is_condition))
                 }
-                // tidy: wildcard because no other op makes a linear function, a comparison or a
-                // conjunction
+                // tidy: wildcard because a mask with another op prevents the single dot
                 _ => return None,
             }
         };

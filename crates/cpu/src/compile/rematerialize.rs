@@ -89,7 +89,8 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
 /// The facts about a block from which the pass selects the steps to copy.
 struct Candidates<'a> {
     program: &'a Program,
-    /// The steps of the whole program that compute pointers, by result.
+    /// The steps of the whole program that may compute pointers or offsets: `arange`s and
+    /// additions, by result.
     pointers: &'a FxHashMap<Slot, Step>,
     /// The number of reads of each slot in the whole program.
     uses: &'a [u32],

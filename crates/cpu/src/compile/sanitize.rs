@@ -1,5 +1,5 @@
-//! Plans a sanitized launch: the check of each step of a program, and the loads that always precede
-//! a write of the same program.
+//! Plans a sanitized launch: the check of each step of a program, and for each write the loads that
+//! always precede the write in the same program.
 //!
 //! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
 //! threads. But an op that combines elements of different lanes (a reduction, a scan, a dot) ends
@@ -49,7 +49,7 @@ pub(crate) enum CheckKind {
     Hint,
     /// An integer that becomes part of an address.
     Offset,
-    /// Floating-point numbers, each computed from the operands at the same index.
+    /// Floating-point numbers, each computed from the elements of the operands at the same index.
     Numbers,
     /// Floating-point numbers, each computed from any elements of the operands.
     Combined,
@@ -318,8 +318,8 @@ impl Analysis<'_> {
 }
 
 /// Returns whether a step computes or selects an element of the results from elements of the
-/// operands at other indices. Ops of the family `Shape` do not count: each of their results is one
-/// element, moved to a fixed index.
+/// operands at other indices. Ops of the family `Shape` do not count: they only move each element
+/// to a fixed index.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Sort(_) => true,

@@ -62,8 +62,8 @@ pub(crate) enum FusedOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// The variants for which the current element is the left operand and the right operand of the
-    /// function.
+    /// First the variant for an element that is the left operand of the function, then the variant
+    /// for one that is the right operand.
     Binary(Binary, Binary),
 }
 
@@ -106,7 +106,8 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// Returns the implementation of a function; `None` if fused loops do not support it.
+    /// Returns the implementation of a function by a [`Unary`] or [`Binary`]; `None` if there is no
+    /// such implementation. (A selection is a [`FusedOp::Select`].)
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),

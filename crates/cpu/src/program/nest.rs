@@ -104,7 +104,7 @@ pub(crate) struct NestCode {
     function: Function,
     target: Target,
     executable: OnceLock<Option<Executable>>,
-    /// True if the machine code has declined an execution.
+    /// True if the machine code has declined an execution, or was missing at an execution.
     has_declined: AtomicBool,
 }
 
@@ -135,7 +135,7 @@ impl NestCode {
         self.target
     }
 
-    /// Notes that the machine code has declined an execution.
+    /// Notes that the machine code has declined an execution, or that there is no machine code.
     pub(crate) fn note_decline(&self) {
         self.has_declined.store(true, Ordering::Relaxed);
     }
@@ -167,7 +167,8 @@ pub struct NestCounts {
     pub iterated: usize,
     /// The nests whose machine code a launch has compiled.
     pub called: usize,
-    /// The nests whose machine code has declined an execution.
+    /// The nests that a launch has executed without machine code: the code has declined an
+    /// execution, or cannot be compiled.
     pub declined: usize,
 }
 

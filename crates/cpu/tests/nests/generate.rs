@@ -47,8 +47,8 @@ pub struct Case {
     pub text: String,
     pub programs: u32,
     pub inputs: Vec<Input>,
-    /// True if the accesses of the kernel are in bounds and overlap nowhere, so that machine code
-    /// must execute each nest.
+    /// True if machine code must execute each nest: all accesses are in bounds, and no store
+    /// overlaps another access.
     pub is_regular: bool,
     /// True if a store writes an element twice, in an order that is unspecified.
     pub repeats_elements: bool,
@@ -95,7 +95,7 @@ struct Index {
 struct Mask {
     name: String,
     truth: Option<Known<bool>>,
-    /// True if the mask is true in one range of indices.
+    /// True if the mask is known to be true in one range of indices and false elsewhere.
     is_range: bool,
 }
 
@@ -578,8 +578,8 @@ impl Generator {
             .copied()
             .filter(|function| function.info().domain.contains(Element::Value(dtype)))
             .filter(|function| {
-                // These functions are rare here: divisions may end nests, and other functions of
-                // the generator add comparisons and selections.
+                // These functions are rare here: divisions may end nests, and other methods of the
+                // generator add comparisons and selections.
                 let is_rare = function.info().family == "Division" || function.info().domain == Domain::Any;
                 !is_rare || self.random.chance(4)
             })

@@ -313,8 +313,8 @@ fn reductions_of_one_scalar_along_two_axes() {
     check_text(text, vec![buffer(Dtype::F16, 100), buffer(Dtype::F16, 100), Input::Scalar(0x49aa)]);
 }
 
-/// Tests indices whose factor is a constant before a loop, while a nest in the loop reads
-/// comparisons of these indices.
+/// Tests indices that are multiplied by a constant before a loop. A nest in the loop reads the
+/// indices and the result of a comparison of them.
 #[test]
 fn strides_by_a_constant_before_a_loop() {
     let text = format!(

@@ -183,8 +183,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the instructions that move a constant to a register. Each instruction sets 16 bits of
-/// the register and comes with the index of these 16 bits.
+/// Returns the instructions that move a constant to a register. Each instruction comes after the
+/// index, from 0 to 3, of the 16 bits of the constant that it encodes.
 pub fn move_constant(value: u64) -> Vec<(u32, Opcode)> {
     let parts: Vec<u32> = (0..4).map(|index| (value >> (16 * index)) as u32 & 0xffff).collect();
     let count = |part: u32| parts.iter().filter(|&&other| other == part).count();

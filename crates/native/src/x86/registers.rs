@@ -97,7 +97,7 @@ fn masks(isa: Isa) -> impl Iterator<Item = PReg> {
     (1..count).map(|index| PReg::new(index, MASKS))
 }
 
-/// Returns whether a function saves a general register before it writes it.
+/// Returns whether [`SAVED`] contains a general register.
 fn is_saved(index: usize) -> bool {
     SAVED.contains(&index)
 }

@@ -368,7 +368,7 @@ static STORE_STREAMING: (ByLane, ByLane) = (
 );
 
 /// Returns the instruction that stores a register of lanes and bypasses the caches. AVX2 has no
-/// such instruction for lanes of 8 bits: theirs is an ordinary store.
+/// such instruction for a register of 8-bit lanes: for these, returns an ordinary store.
 pub fn store_streaming(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE_STREAMING;
     by_lane(isa, wide, narrow, lane)

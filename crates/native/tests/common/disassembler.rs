@@ -1,4 +1,4 @@
-//! Decodes machine code, with decoders that the compiler does not use to encode it.
+//! Decodes machine code with iced-x86 and yaxpeax-arm, to show and check what the compiler encodes.
 
 use std::fmt::Write;
 

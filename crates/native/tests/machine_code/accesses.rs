@@ -149,8 +149,8 @@ fn gathers_and_scatters() {
                 let memory: Vec<u64> = (0..64).map(|_| random.next()).collect();
                 let mut stored = vec![0u64; 64];
                 let mask = random.next() & ((1 << lanes) - 1);
-                // An access of a lane that is off would fault. Other lanes may have the same
-                // offset.
+                // An access of a lane that is off would fault. Lanes that are on may have equal
+                // offsets.
                 let offsets: Vec<u64> = (0..lanes)
                     .map(|lane| {
                         if mask >> lane & 1 == 1 {

@@ -157,7 +157,7 @@ impl Dimensions {
                 | Op::Store { .. },
             )
             | Action::Scan { .. } => self.relate_equal(program, step),
-            // tidy: wildcard because no nest executes the other ops
+            // tidy: wildcard because the other ops relate no axes, or no nest executes them
             _ => {}
         }
     }

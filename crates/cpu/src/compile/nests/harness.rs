@@ -212,7 +212,7 @@ pub(super) fn operands(lane: Lane) -> Vec<[u64; 3]> {
     all
 }
 
-/// Calls a function with the interpreter and with each instruction set of the processor.
+/// Calls `test` for the interpreter (`None`) and for each instruction set of the processor.
 pub(super) fn on_targets(mut test: impl FnMut(Option<Target>)) {
     test(None);
     for isa in Isa::ALL {

@@ -189,7 +189,7 @@ impl<'p> Former<'p> {
             (plan, count, refusal)
         });
         // Of equally long plans, takes the first plan. But if the first plan ends because it has no
-        // loop for an axis, takes the reason why the second plan ends.
+        // loop for an axis, takes the reason why the next plan ends.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,

@@ -734,7 +734,7 @@ impl<'p> Plan<'p> {
         is_aligned.then_some(form)
     }
 
-    /// Returns the form of a function's result, if operands and result are index tiles or ranges.
+    /// Returns the form of a function's result; `None` if it is neither an index tile nor a range.
     fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
         let stride = |form: Form| match form {
             Form::Uniform => Some(Some(0)),

@@ -30,19 +30,22 @@ pub(crate) enum Refusal {
     Pointers,
     /// The nest has the maximum number of steps.
     TooLong,
-    /// No loop of the nest runs over an axis of a tile, or one loop would run over two of its axes.
+    /// No loop of the nest runs over an axis of a tile, one loop would run over two of its axes, or
+    /// the tile has no elements.
     Axes,
     /// A tile that the executor has computed is not contiguous along the lanes.
     TransposedInput,
     /// A tile that a later step reads is not contiguous along the lanes.
     TransposedOutput,
-    /// The step reduces or scans an axis that is not the innermost one.
+    /// The step reduces or scans an axis that is not along the lanes, or that the nest splits into
+    /// segments.
     InnerAxis,
     /// The step scans from the last element to the first.
     Reverse,
-    /// The step reduces or scans a tile of indices, or of equal elements.
+    /// The step reduces or scans an index tile, a range, or a tile of equal elements.
     EqualElements,
-    /// The axis of a scan is shorter than a block, and its extent is not a power of two.
+    /// The axis of a scan has fewer than [`SCAN_BLOCK`](crate::tuning::SCAN_BLOCK) elements, and
+    /// its extent is not a power of two.
     ScanLength,
     /// The step is the same for all rows, but the loops over rows would repeat it.
     SameForRows,

@@ -496,7 +496,7 @@ impl Generator {
         Index { values: index.values.iter().map(spread).collect(), ..index.clone() }
     }
 
-    /// Extends the memory of a buffer to the elements of an access that a mask admits.
+    /// Extends the memory of a buffer to those elements of an access that are not masked off.
     pub(super) fn extend(&mut self, number: usize, elements: &Known<i64>, mask: Option<&Mask>) {
         // If a mask is not a range, machine code checks the addresses of all elements, also of
         // masked-off ones.

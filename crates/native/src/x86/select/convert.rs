@@ -122,8 +122,8 @@ impl Selector<'_> {
         let size = self.size(to);
         let mut parts = Parts::new();
         if lane_parts(to) == 1 {
-            // The instruction reads exactly the bytes of the lanes, even if they are only 8. So the
-            // operand may be any pending load.
+            // The instruction reads exactly the bytes of the lanes, even if these are only 8 bytes.
+            // So the operand may be any pending load.
             let x = match self.find_pending(x) {
                 Some(inst) if matches!(inst.op, Op::Load { .. }) => {
                     let Op::Load { address, .. } = inst.op else { return Err(unsupported("Load", from, to)) };

@@ -1,10 +1,10 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
 //! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
-//! lanes; the bits of a lane are all 1 or all 0. If a load or a comparison of integers has only one
-//! use, and this use is in the same block, the load or comparison is *pending* until this use
-//! ([`crate::select`]). The instruction of the use may then also do the work of the load or
-//! comparison.
+//! lanes; the bits of a lane are all 1 or all 0. If a vector load without a mask, or a comparison
+//! of integers, has only one use, and this use is in the same block, the load or comparison is
+//! *pending* until this use ([`crate::select`]). The instruction of the use may then also do the
+//! work of the load or comparison.
 
 mod access;
 mod convert;

@@ -464,8 +464,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // Each of the instructions overwrites one operand. This code chooses an instruction that
-        // overwrites an operand without later uses, if there is one.
+        // Each of the three `fma` instructions overwrites one operand. This code chooses one that
+        // overwrites an operand without later uses, if there is such an operand.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -561,7 +561,7 @@ impl Selector<'_> {
         let mut function = function;
         if lane.bytes() < 4 {
             [x, y] = [x, y].map(|x| self.extended(x, lane, Lane::I32, !is_unsigned));
-            // The extended lanes are not negative, so a signed comparison has the same result.
+            // Zero-extended lanes are not negative, so a signed comparison has the same result.
             function = match function {
                 F::LtUnsigned => F::Lt,
                 F::LeUnsigned => F::Le,

@@ -404,7 +404,8 @@ impl Generator {
         self.values.extend(results);
     }
 
-    /// Stores values to the second halves of the regions, and returns a function of the integers.
+    /// Ends the function: stores its last vectors to the second halves of the regions, and returns
+    /// a hash of its last integers and masks.
     fn finish(&mut self) {
         let argument = self.builder.argument();
         let most = self.random.pick(&[5, 40, 100]);

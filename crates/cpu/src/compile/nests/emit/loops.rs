@@ -37,7 +37,7 @@ pub(super) struct Loop<'g> {
     /// The number of elements of an iteration without masks, and the number of its vectors.
     pub chunk: usize,
     pub vectors: usize,
-    /// True if the tile has elements after the last whole iteration.
+    /// True unless iterations of whole vectors cover the elements of the tile exactly.
     pub is_partial: bool,
 }
 

@@ -7,17 +7,17 @@
 //! *bails out*), and the executor runs the steps one by one.
 //!
 //! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
-//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
-//! number of programs or iterations that it has executed before it bailed out.
+//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns how
+//! many programs or iterations it has executed: all of them, or those before it bailed out.
 //!
 //! A *range* is a tile of booleans that are true for one range of indices of a row. A loop over the
 //! elements of a row has up to three parts ([`Part`]):
 //! - In the first part, all ranges are true, so they need no masks. If the stores of this part may
 //!   bypass the caches, the code has a second copy of the part, whose stores bypass the caches.
 //! - In the second part, the ranges become masks.
-//! - In the third part, after the end of all ranges, all ranges are false. This part exists if
-//!   every tile is uniform there, because ranges mask all loads. It computes one element, and
-//!   stores or combines this element repeatedly.
+//! - In the third part, after the end of all ranges, all ranges are false. This part exists only
+//!   if every tile is uniform there, so ranges mask all loads of the loop. It computes one
+//!   element, and stores or combines this element repeatedly.
 
 use std::cell::RefCell;
 
@@ -129,9 +129,11 @@ struct Emitter<'a> {
     bail: Block,
     /// The indices of the current row, along each row dimension.
     rows: Vec<Value>,
-    /// Vectors of uniform integers. The loops share these vectors.
+    /// Vectors of the uniform integers that the current loop reads; the code before the loop
+    /// computes them.
     splats: FxHashMap<Slot, Value>,
-    /// The addresses of tiles of the executor. The loops share these addresses.
+    /// The addresses of the executor's tiles that the current loop reads or writes; the code before
+    /// the loop computes them.
     addresses: FxHashMap<Slot, Value>,
     /// The scans of the current loop.
     scans: Vec<Scan>,
@@ -520,7 +522,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the range of a mask of `extent` elements.
+    /// Returns the range of a mask of `extent` elements; `None` if the mask is dense.
     fn range(&self, slot: Slot, extent: usize) -> Option<(Value, Value)> {
         match self.repr(slot) {
             Repr::Range { low, high } => Some((low, high)),
