@@ -50,8 +50,9 @@ impl Choice {
     }
 }
 
-/// Returns whether two texts may denote the same value. A text that is not a literal denotes a type
-/// or an object, which may have any value.
+/// Returns whether two texts may denote the same value. Numbers are compared by value, and other
+/// texts without regard to case, because an option spells a bool `true`, and Python spells it
+/// `True`. A text that is not a literal denotes a type or an object, which may have any value.
 fn may_be_equal(one: &str, other: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let is_literal = |text: &str| {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The description of a launch, which selects its entry: launches with the same target, options and
-/// IR run the same code. The other fields only describe the launch in messages.
+/// IR run the same code. The kernel and the arguments do not select the entry: messages and
+/// [`Choice::may_select`](crate::Choice::may_select) use them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -15,8 +16,8 @@ pub struct Request {
     pub target: String,
     /// The description of each argument by the name of its parameter, such as `*fp32:16` or `1024`.
     pub arguments: BTreeMap<String, String>,
-    /// The options on which the code depends, apart from the IR. For a GPU, these are all such
-    /// options, also those with their default values; for the CPU, there are none.
+    /// The options that change the code without changing the IR. For a GPU, the map has all such
+    /// options, including those with their default values; for the CPU, it is empty.
     pub options: BTreeMap<String, String>,
     /// The hash of the tile IR before optimization, without locations. It depends on the kernel,
     /// the functions that it calls, the values that it reads and the arguments, but not on the

@@ -23,7 +23,7 @@ fn corpus() -> Vec<(String, String)> {
     texts
 }
 
-/// Every instruction of every text.
+/// Returns every instruction of every text.
 fn instructions() -> Vec<Instruction> {
     let mut all = Vec::new();
     for (name, text) in corpus() {

@@ -173,7 +173,8 @@ fn sizes_and_initial_elements_of_variables() {
     assert_eq!(*initializers[5], [address(4, true), address(0, false)]);
 }
 
-/// Returns a kernel that adds 1 to a number, as a compiler builds it.
+/// Returns a kernel that is built by code, as a compiler does. If a number is 0, the kernel adds 1
+/// to the number before it.
 fn built() -> Module {
     let mut module = Module::new((8, 0), "sm_80");
     module.files.push(File { number: 1, path: "kernel.py".to_owned(), stamp: None });

@@ -168,7 +168,8 @@ impl Estimate {
         if self.memory_bytes > 0.0 { self.operations / self.memory_bytes } else { 0.0 }
     }
 
-    /// Returns the roofline at this intensity, in Gflop/s, with or without tensor cores.
+    /// Returns the roofline at the launch's [`Self::intensity`], in Gflop/s, with or without tensor
+    /// cores.
     pub fn roof(&self, has_dots: bool) -> f64 {
         let rate = if has_dots { self.gpu.tensor_rate } else { self.gpu.single_rate };
         let peak = rate * f64::from(self.gpu.multiprocessors) * self.gpu.clock;

@@ -1,9 +1,9 @@
 //! The registers of a warp: each is 32 lanes of 64 bits.
 //!
-//! Every operand of an instruction is a register: constants, addresses of variables and special
-//! registers get one that is filled before the warp starts. A value narrower than 64 bits is
-//! zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits takes two registers,
-//! the low half first.
+//! Every operand of an instruction is a register: constants, addresses of variables, and special
+//! registers that do not change, get one that is filled before the warp starts. A value narrower
+//! than 64 bits is zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits takes
+//! two registers, the low half first.
 
 /// The number of lanes of a warp.
 pub const LANES: usize = 32;
@@ -67,7 +67,8 @@ impl Registers {
         &self.file[slot.0 as usize]
     }
 
-    /// Returns the value of every lane for modification. Only lanes that execute may change.
+    /// Returns the value of every lane for modification. The caller may change only the lanes that
+    /// execute.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Lanes {
         &mut self.file[slot.0 as usize]

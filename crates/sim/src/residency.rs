@@ -3,9 +3,9 @@
 //!
 //! Blocks begin in the order of their indices, as soon as a multiprocessor has room for them. A
 //! block occupies its room until it ends, even while it waits for another block that has no room
-//! yet. A cluster is stuck if its registers, positions and shared memory repeat while no byte of
-//! global memory has changed: it will do the same again. If all resident clusters are stuck and no
-//! other cluster can begin, the launch hangs.
+//! yet. A cluster is stuck if its registers, positions, local and shared memory repeat while no
+//! byte of global memory has changed: it will do the same again. If all resident clusters are stuck
+//! and no other cluster can begin, the launch hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -87,8 +87,8 @@ impl Residency {
 }
 
 impl SeenStates {
-    /// Returns whether a cluster has reached its state [`REPETITIONS`] times. `changes` is the
-    /// number of changes of global memory so far. This function first forgets all states if
+    /// Returns whether a cluster has reached its state at least [`REPETITIONS`] times. `changes` is
+    /// the number of changes of global memory so far. This function first forgets all states if
     /// `changes` differs from that of the last call, or if there are more than [`MAX_STATES`].
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {

@@ -625,8 +625,8 @@ fn invalid_tensor_maps_are_rejected() {
 
 /// Runs a cluster of two blocks, each with a barrier at the start of its shared memory that expects
 /// `expected` bytes. One thread of the first block executes `action`, with the second block's
-/// shared memory in `%r10`. A block that expects bytes waits for them, and writes 64 bytes from
-/// offset 128 to the output.
+/// shared memory in `%r10`. Each block waits for the bytes that it expects, if any, and writes 64
+/// bytes from offset 128 to the output.
 fn cluster(expected: [u32; 2], action: &str) -> Vec<u8> {
     let body = format!(
         "

@@ -1,6 +1,7 @@
-//! Runs kernels of the official Triton (see `corpus/kernels.py`) and of NVRTC (`corpus/cuda.py`) on
-//! the simulator: the results equal those of a loop over the matrices, and the simulator finds only
-//! planted mistakes. Elements are small integers, so that sums are exact in every format.
+//! Runs on the simulator kernels that the official Triton (see `corpus/kernels.py`), NVRTC
+//! (`corpus/cuda.py`) and tilewright compiled: the results equal those of a loop over the matrices,
+//! and the simulator finds only planted mistakes. The elements of matmuls are small integers, so
+//! that sums are exact in every format; the results of attention have a tolerance.
 
 mod support;
 
@@ -33,7 +34,7 @@ fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Rep
     support::launch(ptx, &shape, arguments)
 }
 
-/// The size of a multiplication: rows of A, columns of B, and the dimension of the sums.
+/// The size of a multiplication: rows of A, columns of B, and the reduced dimension.
 #[derive(Clone, Copy)]
 struct Size {
     m: usize,

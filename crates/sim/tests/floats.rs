@@ -271,8 +271,8 @@ fn conversions() {
 
 #[test]
 fn fp8_conversions_saturate() {
-    // The largest number, the smallest subnormal and a tie of each format; the first operand is the
-    // upper one.
+    // The largest number, a larger one, the smallest subnormal, two ties and NaN in e4m3; the first
+    // operand is the upper one.
     let pairs = [
         (448.0_f32, 0x7e_u64),
         (1000.0, 0x7e),

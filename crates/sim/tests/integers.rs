@@ -58,9 +58,9 @@ fn sums_and_products_wrap() {
 
 #[test]
 fn quotients_truncate() {
-    // The ISA leaves the results of a division by zero open, so the test omits these rows.
     check("max", 2, |a, b, _, _, _| a.max(b));
     check("min", 2, |a, b, _, _, _| a.min(b));
+    // The ISA leaves the results of a division by zero open, so the test omits these rows.
     each_type(|ty, bits, signed| {
         let rows: Vec<_> = rows(7, bits).into_iter().filter(|row| row[1] != 0).collect();
         let quotients = evaluate(&format!("div.{ty} %d, %a, %b;"), ty, &[ty; 3], &rows);

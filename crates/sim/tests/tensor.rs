@@ -99,7 +99,7 @@ fn four_small_products_of_a_warp() {
 
 #[test]
 fn matrices_move_and_turn() {
-    // Four 8x8 blocks are loaded, transposed by `movmatrix` or by the store, and stored.
+    // Two 8x8 blocks are loaded, transposed by `movmatrix` or by the store, and stored.
     for (turn, store) in [
         (
             "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r20; movmatrix.sync.aligned.m8n8.trans.b16 %r21, %r21;",

@@ -198,7 +198,7 @@ fn bugs_planted_into_the_code_of_a_compiler() {
         let found = fault(softmax("softmax_sm_80.ptx", 1024, |_| without.clone()));
         assert!(matches!(found, FaultKind::Race { .. }), "{found}");
     }
-    // A row of the last block exceeds the memory by 4 bytes.
+    // With `<=`, the last block accesses 4 bytes after the memory.
     let wider = fault(softmax("softmax_sm_80.ptx", 781, |text| text.replace("setp.lt.s32", "setp.le.s32")));
     assert!(matches!(wider, FaultKind::OutOfBounds { .. }), "{wider}");
 }

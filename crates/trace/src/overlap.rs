@@ -57,7 +57,7 @@ impl Element {
     }
 }
 
-/// The maximum number of elements of a tensor that a query analyzes.
+/// The maximum number of elements of a tensor that [`Trace::overlaps`] analyzes.
 const MAX_ELEMENTS: u64 = 1 << 22;
 
 /// The maximum number of listed accesses to an element.

@@ -136,13 +136,14 @@ pub enum Offsets<'a> {
 /// launches whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// The number of lanes that a query may visit, in addition to `LANES_PER_BYTE` lanes for each byte
-/// of the file. Without a limit, a small file could make a query slow, because a short event may
-/// describe a tile with millions of elements.
+/// The budget of a query, in addition to `LANES_PER_BYTE` for each byte of the file.
+/// [`Budget::charge`] subtracts the cost of each access, which grows with its lanes and with the
+/// tensors that it is compared with. Without a limit, a small file could make a query slow, because
+/// a short event may describe a tile with millions of elements.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;
 
-/// The number of lanes that a query may still visit.
+/// The part of its budget that a query has left.
 #[derive(Debug)]
 pub(crate) struct Budget(u64);
 

@@ -318,9 +318,9 @@ impl Trace {
 
     /// Returns the elements that an access touches. For each lane, returns the mask, the tensor and
     /// the element's row-major index (both -1 outside of all tensors), and a byte offset. The
-    /// offset is from the start of the tensor from which the pointers derive. If that tensor is
-    /// unknown, the offset is from the start of the tensor that the first active lane touches; if
-    /// that lane touches no tensor, it is the address.
+    /// offset is from the start of the tensor from which the pointers derive. If the event records
+    /// addresses instead, the offset is from the start of the tensor that the first active lane
+    /// touches. Without such a tensor, the offset is the address.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;

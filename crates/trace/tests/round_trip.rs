@@ -22,7 +22,7 @@ fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
-/// Returns a kernel that loads four elements and stores them, under a mask.
+/// Returns the launch of a kernel that loads four elements and stores them, under a mask.
 fn launch(programs: u32, every: u64) -> Launch {
     let access = |role| {
         vec![

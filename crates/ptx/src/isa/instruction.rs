@@ -529,7 +529,8 @@ instructions! {
     MbarrierArrive mbarrier_arrive "mbarrier.arrive" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
-    /// Arrives and drops out: later phases wait for one arrival less.
+    /// Arrives, and lowers the number of arrivals that later phases expect by the number of these
+    /// arrivals.
     MbarrierArriveDrop mbarrier_arrive_drop "mbarrier.arrive_drop" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);

@@ -28,8 +28,9 @@
 //! instructions. Sections of debug information (`.section`) are kept verbatim.
 //!
 //! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`] that names
-//! the feature, with line and column. Not supported are, among others, `tcgen05`, sparse dots,
-//! textures and surfaces, the video instructions, vector registers, and parameters in registers.
+//! the feature, with line and column. Among others, the parser does not support `tcgen05`, sparse
+//! dots, textures and surfaces, the video instructions, vector registers, and parameters in
+//! registers.
 
 mod check;
 mod instruction;

@@ -22,8 +22,9 @@ use super::types::ScalarType;
 /// Spaces up to the column of operands, unless the opcode is longer.
 const PADDING: &str = "                            ";
 
-/// Returns the text of a module. `parse` reads it back to the same module, but drops comments and
-/// unused registers, reads inline assembly as instructions, and sets the lines of the statements.
+/// Returns the text of a module. `parse` reads it back to the same module, but numbers functions in
+/// the order of the text, drops comments and unused registers, reads inline assembly as
+/// instructions, and sets the lines of the statements.
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let (major, minor) = module.version;

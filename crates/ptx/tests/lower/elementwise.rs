@@ -227,8 +227,8 @@ fn casts_are_what_the_cpu_says() {
     }
 }
 
-/// Returns zeros, the ends of the subnormal and of the normal numbers, ones, and non-numbers, of
-/// both signs.
+/// Returns zeros, the ends of the subnormal and of the normal numbers, numbers around 1, infinities
+/// and NaNs, of both signs.
 fn edges(dtype: Dtype) -> Vec<u64> {
     let (infinity, one) = if dtype == Dtype::F16 { (0x7c00_u64, 0x3c00) } else { (0x7f80, 0x3f80) };
     let smallest_normal = infinity & infinity.wrapping_neg();

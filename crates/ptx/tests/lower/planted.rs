@@ -279,7 +279,8 @@ fn a_store_without_its_mask_is_out_of_bounds() {
 
 #[test]
 fn a_vector_load_at_an_odd_place_is_misaligned() {
-    // The signature wrongly promises a multiple of 16 for this pointer.
+    // Because the signature promises a multiple of 16 for the pointer, the load is a vector. Its
+    // address is then increased by 4.
     let text = "
 @triton.jit
 def k(x, out, BLOCK: tl.constexpr):

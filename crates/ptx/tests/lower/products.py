@@ -51,7 +51,7 @@ def attention(
     N: tl.constexpr,
     D: tl.constexpr,
 ):
-    """softmax(q @ k^T * scale) @ v, a block of rows at a time."""
+    """softmax(q @ k^T * scale) @ v with powers of 2, a block of rows at a time."""
     rows = tl.program_id(0) * M + tl.arange(0, M)
     keys = tl.arange(0, N)
     columns = tl.arange(0, D)

@@ -21,7 +21,7 @@ pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 struct Atomic {
     address: Pointer,
-    /// The destination of the old value, if the instruction has one.
+    /// The destinations of the old values, with their widths in bits; empty for `red`.
     results: Vec<(Slot, u32)>,
     operands: Vec<Slot>,
     third: Option<Slot>,

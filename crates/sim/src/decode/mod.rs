@@ -339,7 +339,7 @@ pub(crate) struct Decoder<'a> {
     functions: Functions,
     may_wait_for_others: bool,
     least_access: usize,
-    /// The number of inlined calls.
+    /// The number of decoded direct calls of functions with a body, inlined or not.
     expansions: usize,
     /// Called functions that are not decoded yet.
     called: Vec<FunctionId>,

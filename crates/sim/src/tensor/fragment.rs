@@ -4,9 +4,9 @@
 //! The ISA has one drawing and one formula for each shape and type. Except for the first-generation
 //! `m8n8k4` of f16, all are instances of one map, which this file implements once. A lane is a
 //! group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many consecutive
-//! elements as fit. In A, C and D with 16 rows, registers alternate between the upper and the lower
-//! eight rows before they advance to the next columns. The tests compare the map with each formula
-//! of the ISA.
+//! elements as fit. In A, C and D with 16 rows, the elements of a lane alternate between the upper
+//! and the lower eight rows before they advance to the next columns: one register at a time in A,
+//! two columns at a time in C and D. The tests compare the map with each formula of the ISA.
 
 use super::Element;
 use crate::registers::{LANES, Lanes};

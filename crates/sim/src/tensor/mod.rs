@@ -1,5 +1,5 @@
-//! The tensor cores: matrix multiplications of a warp (`mma.sync`) and of a warpgroup (`wgmma`).
-//! Also the instructions that move their matrices between shared memory and registers.
+//! The tensor cores: matrix multiplications of a warp (`mma.sync`, `wmma`) and of a warpgroup
+//! (`wgmma`), and the instructions that move their matrices between memory and registers.
 //!
 //! The code is written from the PTX ISA document, as functions of registers and of memory reads;
 //! `execute` connects them to the executor.

@@ -1,4 +1,4 @@
-//! Small kernels in PTX, and launches with tensor maps, for the tests of copies and of the tensor
+//! Runs small PTX kernels, and launches with tensor maps, for the tests of copies and of the tensor
 //! cores.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

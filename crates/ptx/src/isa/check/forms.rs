@@ -510,7 +510,7 @@ const MATRICES: &[&str] = &[
     "mma.sync.aligned .m16n8k256 .row .col .s32 .b1 .b1 .s32 .and .popc : s32*4 b32*4 b32*2 s32*4 @ 80 7.1",
 ];
 
-/// Fragments of matrices (9.7.14.4).
+/// `wmma`: loads, stores and dots of matrix fragments (9.7.14.4).
 const FRAGMENTS: &[&str] = &[
     "wmma.load <.a|.b> .sync .aligned <.row|.col> <.m16n16k16|.m8n32k16|.m32n8k16> [.global|$own] .f16 : b32*8 u32?",
     "wmma.load .c .sync .aligned <.row|.col> <.m16n16k16|.m8n32k16|.m32n8k16> [.global|$own] .f16 : b32*4 u32?",

@@ -30,7 +30,8 @@ use super::types::{ScalarType, StateSpace};
 pub struct Misuse {
     /// The line of the text, from 1; 0 if there was no text, or for the header.
     pub line: u32,
-    /// The illegal part of the instruction, as written.
+    /// The illegal part of the instruction. An opcode has the spelling of the instruction table.
+    /// Empty for the header.
     pub place: String,
     /// The reason.
     pub message: String,
@@ -48,8 +49,8 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 impl Misuse {
-    /// Returns the message. If `text` has the line of the misuse, appends that line with a mark
-    /// under the illegal part.
+    /// Returns the message. If `text` has the line of the misuse, appends that line, with a mark
+    /// under the illegal part if the line contains it.
     pub fn render(&self, text: &str) -> String {
         let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
         let Some(line) = line else { return self.to_string() };
@@ -167,7 +168,7 @@ impl Checker<'_> {
             let special = match operand {
                 Operand::Read(Source::Special(special)) => special,
                 Operand::Reads([Source::Special(special)]) => *special,
-                // tidy: wildcard because only sources are special registers.
+                // tidy: wildcard because only a single source can be a special register.
                 _ => return,
             };
             let name = special.name();
@@ -253,8 +254,8 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
 /// The first words of the instructions that may read the address of a variable as an operand.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// The words of [`READ_ADDRESSES`] whose instructions name the state space of the variable in their
-/// opcode.
+/// The words of [`READ_ADDRESSES`] whose instructions name or imply the state space of the variable
+/// in their opcode.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -745,8 +746,8 @@ impl Operands<'_> {
             Operand::Read(Source::Symbol(symbol, _)) if self.begins(OF_SPACE) => {
                 symbols.push((0, symbol));
             }
-            // tidy: wildcard because only addresses and operands of `cvta` are in a space of the
-            // opcode.
+            // tidy: wildcard because only addresses and the operands of `cvta`, `mapa` and
+            // `getctarank` are in a space of the opcode.
             _ => {}
         });
         if symbols.is_empty() {

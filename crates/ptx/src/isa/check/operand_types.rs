@@ -1,5 +1,5 @@
-//! Registers and constants that an operand of a type accepts: PTX ISA, section 9.2, and its tables
-//! 25 and 26, "relaxed type-checking rules".
+//! Decides which registers and constants an operand of a type accepts: PTX ISA, section 9.2, and
+//! its tables 25 and 26, "relaxed type-checking rules".
 
 use crate::isa::operand::Immediate;
 use crate::isa::types::ScalarType;
@@ -69,7 +69,7 @@ pub(super) fn twice(ty: ScalarType) -> ScalarType {
         ScalarType::U16 => ScalarType::U32,
         ScalarType::S16 => ScalarType::S32,
         ScalarType::S32 => ScalarType::S64,
-        // tidy: wildcard because rows double no other type than `.u32`.
+        // tidy: wildcard because, of the other types, rows double only `.u32`.
         _ => ScalarType::U64,
     }
 }

@@ -1,4 +1,4 @@
-//! A position in the tokens.
+//! Reads the tokens of a text in order, and returns errors with their line and column.
 
 use super::lexer::{Token, TokenKind};
 use super::operands::quoted;

@@ -82,7 +82,7 @@ fn what_is_missing_is_found() {
     }
 }
 
-/// A kernel that copies the words with the bits of used map entries to its parameter.
+/// A kernel that copies the words with the bits of used map entries to the memory at its parameter.
 const LOOK: &str = "
 .visible .entry look(.param .u64 look_param_0)
 {

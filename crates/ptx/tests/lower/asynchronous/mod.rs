@@ -1,5 +1,5 @@
-//! Programs with asynchronous copies and dots, barriers and partitions, in the text of the GPU
-//! dialect. The tests check their PTX, and run the PTX in the simulator.
+//! Tests programs in the text of the GPU dialect, with asynchronous copies and dots, barriers and
+//! partitions: checks their PTX, and runs it in the simulator.
 
 mod copies;
 mod flattened;

@@ -128,8 +128,8 @@ fn integers_wrap_or_saturate() {
 
 #[test]
 fn sums_are_rounded_once() {
-    // 1 + 8 products of 2^-24: in f32, each would round away on its own; their exact sum is half of
-    // the last place of 1 … 8.
+    // Each of the 8 products is 2^-24, half of the last place of 1 in f32. Added one by one in f32,
+    // all would be rounded away. The exact sum is 1 + 2^-21.
     let mma = Mma { m: 16, n: 8, k: 8, a: F16, b: F16, c: F32, d: F32, product: IntegerProduct::Wrapping };
     let tiny = mma
         .fragment(MatrixRole::A)
