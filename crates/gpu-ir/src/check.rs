@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
         let info = op.info();
         info.check_operand_count(self.inst.operands.len())?;
         let regions = self.inst.regions.len();
-        let fits = info.regions == super::ANY_REGIONS || info.regions == regions;
+        let fits = info.regions == ir::ANY_REGIONS || info.regions == regions;
         ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))?;
         if gives_nothing(op) { self.results(&[]) } else { Ok(()) }
     }

@@ -4,14 +4,11 @@
 
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList,
-    MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
+    ANY_REGIONS, AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision,
+    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
-
-/// An op that may have any number of regions.
-pub const ANY_REGIONS: usize = usize::MAX;
 
 define_ops! {
     GpuOp OPS GpuVisitor visit;
@@ -234,8 +231,8 @@ define_ops! {
     ///
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
     /// before the op. Any other number is 24 to 256, in steps of 8: that partition changes its
-    /// registers, consists of whole warpgroups, and begins at a warp whose index is a multiple of
-    /// four. Before and after the op, a thread has the average of these other numbers, weighted by
+    /// registers. It consists of whole warpgroups and begins at a warp whose index is a multiple of
+    /// four, or it shares a warpgroup with partitions that have the same number. Before and after the op, a thread has the average of these other numbers, weighted by
     /// the warps of their partitions and rounded up to a multiple of 8. A region may use scalars
     /// and shared memory of the enclosing block, but not its tiles. Inside a partition, its warps
     /// count as all warps: tiles are distributed over them, and one thread of the partition does

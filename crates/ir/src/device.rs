@@ -119,6 +119,8 @@ device_functions! {
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
     /// Those may still add to it.
     WgmmaWait "wgmma_wait" {pending: u32};
+    /// `()`: waits for the workers that the last `start_workers` has started.
+    JoinWorkers "join_workers" {};
 }
 
 /// A field of a function, as text.
@@ -211,7 +213,8 @@ impl DeviceFn {
             | Self::CommitGroup {}
             | Self::WaitGroup { .. }
             | Self::TensorStoreWait { .. }
-            | Self::FenceProxy {} => &[],
+            | Self::FenceProxy {}
+            | Self::JoinWorkers {} => &[],
         }
     }
 
@@ -261,7 +264,8 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::TensorLoad { .. }
         | DeviceFn::TensorStore { .. }
         | DeviceFn::TensorStoreWait { .. }
-        | DeviceFn::FenceProxy {} => Vec::new(),
+        | DeviceFn::FenceProxy {}
+        | DeviceFn::JoinWorkers {} => Vec::new(),
     })
 }
 
@@ -281,6 +285,13 @@ mod tests {
   device {function = "commit_group"}
   device {function = "wait_group; 0"}
   %6 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  start_workers {warps = [1, 2], registers = []} () {
+    device %a, %5, %6 {function = "store; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+    yield_values
+  } () {
+    yield_values
+  }
+  device {function = "join_workers"}
   store %4, %6 {cache = "", eviction = ""}
   return_values
 }
@@ -290,6 +301,13 @@ mod tests {
     fn text_is_read_back() {
         let module = parse(TEXT).unwrap();
         assert_eq!(print(&module, false), TEXT);
+    }
+
+    #[test]
+    fn each_worker_has_a_number_of_warps() {
+        let other = TEXT.replace("warps = [1, 2]", "warps = [1]");
+        let error = parse(&other).unwrap_err().to_string();
+        assert!(error.contains("start_workers has 2 regions, 1 counts of warps"), "{error}");
     }
 
     #[test]

@@ -14,6 +14,14 @@ def test_the_program_of_the_page(run, script):
     assert (done.code, done.out.strip()) == (0, shown.strip()), done
 
 
+def test_the_programs_of_the_page_run_together(run, script):
+    """The later programs of the page use the imports and the tensors of the first one."""
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    assert len(programs) > 1
+    done = run("-m", "tilewright", "run", script("".join(programs)))
+    assert done.code == 0, done
+
+
 def test_commands_that_read_no_gluon_say_so(run, script):
     program = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1)
     kernel = f"{script(program)}::sum_of_blocks"

@@ -41,6 +41,7 @@ ELSEWHERE = {
     # What a program states of layouts, and what only one kind of device has.
     "set_layout": "../gluon/test_gluon_layouts.py",
     "device": "../gluon/test_gluon_hopper.py",
+    "start_workers": "../gluon/test_gluon_warp_specialize.py",
 }
 
 

@@ -409,6 +409,16 @@ macro_rules! builtins {
         GluonBarrier "barrier(cluster=False)" [Gluon] => gluon::barrier;
         /// Returns the warps of a program.
         GluonNumWarps "num_warps()" [Gluon] => machine::warps, 1;
+        /// Runs functions at the same time in partitions of the warps, and returns the result of the
+        /// first one. The list has a pair of a function and its arguments for each partition. The
+        /// first function, the default partition, runs in the warps of the kernel, each further
+        /// one, a worker, in warps of its own: `worker_num_warps` has their numbers, and
+        /// `worker_num_regs` the registers of each of their threads. The older parameters
+        /// `default_args`, `default_partition`, `worker_args` and `worker_partitions`, in this order
+        /// before `worker_num_warps`, give all workers the same arguments.
+        GluonWarpSpecialize "warp_specialize(functions_and_args=None, worker_num_warps=None, worker_num_regs=None, \
+            *older, default_args=None, default_partition=None, worker_args=None, worker_partitions=None)"
+            [Gluon] => workers::warp_specialize;
         /// Returns the blocks that run a program together.
         GluonNumCtas "num_ctas()" [Gluon] => gluon::num_ctas;
         /// Allocates shared memory for a tile of this shape, or for several tiles if the shape has
@@ -599,6 +609,7 @@ const fn builtin_of(op: &IrOp) -> Option<Builtin> {
         IrOp::Dependency { .. } => Some(Builtin::GdcWait),
         IrOp::SetLayout { .. } => Some(Builtin::GluonConvertLayout),
         IrOp::Device { .. } => Some(Builtin::GluonAllocate),
+        IrOp::StartWorkers { .. } => Some(Builtin::GluonWarpSpecialize),
         IrOp::Elementwise { .. }
         | IrOp::Constant { .. }
         | IrOp::PtrAdd {}

@@ -17,6 +17,7 @@ use crate::assign::propagation::{AssignContext, Demands};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::rewrite;
 use crate::assign::selection::LayoutChoice;
+use crate::assign::workers::{self, Workers};
 use crate::launcher::Launcher;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::Module;
@@ -36,6 +37,7 @@ pub fn translate(
     let mut module = module.clone();
     let entry = module.entry;
     check_allocations(module.kernel())?;
+    let workers = workers::find(module.kernel(), target, num_warps)?;
     keep_in_flight(&mut module.functions[entry])?;
     let module = &module;
     let function = module.kernel();
@@ -43,7 +45,7 @@ pub fn translate(
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
     let rematerializable = Rematerializable::stated(function);
-    let (classes, choice) = stated_layouts(function, &rematerializable, num_warps, &mut costs);
+    let (classes, choice) = stated_layouts(function, &rematerializable, (num_warps, &workers), &mut costs);
     let boxes = TensorBoxes::stated(function, launcher)?;
     let dots = DotPlans::new(function, target, num_warps, &mut costs);
     let context = AssignContext {
@@ -56,10 +58,14 @@ pub fn translate(
         certain: &certain,
         target,
         num_warps,
+        workers: &workers,
     };
     let demands = Demands::new(&context, choice, &mut costs);
     let mut program = rewrite::rewrite(module, &context, &demands, &mut costs);
     program.header.explicit = true;
+    if let Some(plan) = &workers.plan {
+        workers::enclose(&mut program, plan)?;
+    }
     Ok(program)
 }
 
@@ -89,7 +95,7 @@ fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
 fn stated_layouts(
     function: &ir::Function,
     rematerializable: &Rematerializable,
-    num_warps: u32,
+    (num_warps, workers): (u32, &Workers),
     costs: &mut LayoutCosts,
 ) -> (Classes, LayoutChoice) {
     let mut of_class = Vec::new();
@@ -100,7 +106,8 @@ fn stated_layouts(
         }
         let shape = &data.ty.shape;
         let linear = data.ty.layout.as_ref().and_then(|layout| layout.linear(shape).ok());
-        let layout = costs.add(linear.unwrap_or_else(|| default_layout(shape, num_warps)));
+        let warps = if workers.warps[value] == 0 { num_warps } else { workers.warps[value] };
+        let layout = costs.add(linear.unwrap_or_else(|| default_layout(shape, warps)));
         let class = of_class.iter().position(|other| *other == layout).unwrap_or_else(|| {
             of_class.push(layout);
             of_class.len() - 1

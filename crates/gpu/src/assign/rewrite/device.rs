@@ -31,6 +31,8 @@ pub struct SharedAllocations {
     /// The block in which all threads have waited for each other since the last read of shared
     /// memory.
     all_have_read: Option<Block>,
+    /// True in a worker that does not read shared memory.
+    pub(super) has_no_reads: bool,
 }
 
 impl SharedAllocations {
@@ -44,7 +46,7 @@ impl SharedAllocations {
     /// Returns whether a thread may have read shared memory since all threads waited for each
     /// other, at a point of a block.
     fn read_since_barrier(&self, block: Block) -> bool {
-        self.all_have_read != Some(block)
+        !self.has_no_reads && self.all_have_read != Some(block)
     }
 
     fn block(&mut self, function: &Function, block: Block) {
@@ -83,6 +85,19 @@ fn is_wait(function: &Function, inst: Inst) -> bool {
     )
 }
 
+/// Returns whether an instruction reads shared memory, or waits for a read.
+pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
+    let ir::Op::Device { function } = &function.insts[inst].op else { return false };
+    matches!(
+        function,
+        DeviceFn::Load { .. }
+            | DeviceFn::Wgmma { .. }
+            | DeviceFn::WgmmaWait { .. }
+            | DeviceFn::TensorStore { .. }
+            | DeviceFn::TensorStoreWait { .. }
+    )
+}
+
 /// Returns whether an instruction or one within it has a property.
 fn contains(function: &Function, inst: Inst, has: impl Fn(&Function, Inst) -> bool) -> bool {
     let mut found = has(function, inst);
@@ -111,7 +126,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Appends an instruction at the location of an old one, and returns its result, if any.
-    fn append(
+    pub(super) fn append(
         &mut self,
         old: Inst,
         block: Block,
@@ -170,19 +185,7 @@ impl Rewrite<'_, '_> {
 
     /// Translates a function.
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
-        let is_read = |function: &DeviceFn| {
-            matches!(
-                function,
-                DeviceFn::Load { .. }
-                    | DeviceFn::Wgmma { .. }
-                    | DeviceFn::WgmmaWait { .. }
-                    | DeviceFn::TensorStore { .. }
-                    | DeviceFn::TensorStoreWait { .. }
-            )
-        };
-        if let ir::Op::Device { function } = &self.context.function.insts[inst].op
-            && is_read(function)
-        {
+        if reads_shared_memory(self.context.function, inst) {
             self.memory.all_have_read = None;
         }
         let data = &self.context.function.insts[inst];
@@ -257,6 +260,7 @@ impl Rewrite<'_, '_> {
                 self.dot(inst, block, op, smallvec![]);
             }
             DeviceFn::Wgmma { .. } => self.wgmma(inst, block, &function),
+            DeviceFn::JoinWorkers {} => self.wait_for_all_partitions(inst, block),
         }
     }
 
