@@ -40,6 +40,13 @@ def test_reductions(device, layout):
     torch.testing.assert_close(out, x.softmax(1))
 
 
+def test_accesses_of_a_thread_are_vectors(device):
+    x = torch.zeros(32, 64, device=device)
+    handle = softmax[(1,)](x, x.clone(), 32, 64, gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))
+    assert "ld.global.v4.b32" in handle.asm["ptx"]
+    assert "st.global.v4.b32" in handle.asm["ptx"]
+
+
 @gluon.jit
 def transpose(x_ptr, out_ptr, M: gl.constexpr, N: gl.constexpr, shared: gl.constexpr):
     rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
