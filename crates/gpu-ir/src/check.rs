@@ -94,6 +94,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::FmaDot { .. }
         | GpuOp::Alloc { .. }
         | GpuOp::Slot {}
+        | GpuOp::View {}
         | GpuOp::LocalLoad { .. }
         | GpuOp::Wgmma { .. }
         | GpuOp::WgmmaInit {}
@@ -485,6 +486,13 @@ impl<'a> Checker<'a> {
                 self.index(self.inst.operands[1])?;
                 self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
             }
+            GpuOp::View {} => match (self.operand(0), &self.inst.results[..]) {
+                (Type::Buffer(whole), [made]) => match self.ty(*made) {
+                    Type::Buffer(view) if view.bytes() <= whole.bytes() => Ok(()),
+                    other => Err(format!("view makes {other} of a buffer of {} bytes", whole.bytes())),
+                },
+                (other, _) => Err(format!("view takes a buffer, found {other}")),
+            },
             GpuOp::LocalStore {} => {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()

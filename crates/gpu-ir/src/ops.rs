@@ -87,6 +87,8 @@ define_ops! {
     /// Returns the slot of a buffer at `index` times the size of a slot. The index (int32) must be
     /// less than the number of slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
+    /// Returns a buffer of other tiles in the memory of a buffer, from its first byte on.
+    View view (buffer) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
     /// For each element of a tile where the mask holds, adds 1 to the element of a 1-D int32 buffer

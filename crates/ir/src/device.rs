@@ -25,7 +25,7 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
+        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
         /// false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
@@ -70,6 +70,8 @@ macro_rules! device_functions {
 device_functions! {
     /// `() -> memory`: allocates shared memory until its last use. The result is int32.
     Allocate "allocate" {tiles: SharedTiles};
+    /// `(memory) -> memory`: the bytes of an allocation as these tiles.
+    View "view" {tiles: SharedTiles};
     /// `(memory)`: extends the lifetime of an allocation to this point.
     KeepAlive "keep_alive" {};
     /// `(memory, slot)`: loads a tile, which gets the layout.
@@ -195,7 +197,7 @@ impl DeviceFn {
     /// Returns the kinds of the first operands: `memory`, `slot`, `predicate` …
     fn operand_kinds(&self) -> &'static [&'static str] {
         match self {
-            Self::KeepAlive {} => &["memory"],
+            Self::KeepAlive {} | Self::View { .. } => &["memory"],
             Self::Load { .. }
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
@@ -246,7 +248,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::Load { tiles, layout } => {
             vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
         }
-        DeviceFn::Allocate { .. } => vec![Type::scalar(Dtype::I32)],
+        DeviceFn::Allocate { .. } | DeviceFn::View { .. } => vec![Type::scalar(Dtype::I32)],
         DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
         DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
         DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
@@ -282,17 +284,18 @@ mod tests {
   %4 = ptr_add %3, %1 : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
   %5 = constant {value = 1:int32} : int32
   device %a, %5, %4 {function = "copy_async; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+  %6 = device %a {function = "view; 1 int32[8, 16]<SharedLinearLayout([[0, 1], [0, 2], [0, 4], [0, 8], [1, 0], [2, 0], [4, 0]])>"} : int32
   device {function = "commit_group"}
   device {function = "wait_group; 0"}
-  %6 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  %7 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
   start_workers {warps = [1, 2], registers = []} () {
-    device %a, %5, %6 {function = "store; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+    device %a, %5, %7 {function = "store; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
     yield_values
   } () {
     yield_values
   }
   device {function = "join_workers"}
-  store %4, %6 {cache = "", eviction = ""}
+  store %4, %7 {cache = "", eviction = ""}
   return_values
 }
 "#;

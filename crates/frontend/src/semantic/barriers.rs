@@ -31,7 +31,7 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
     let SharedTiles { dtype, shape, .. } = &found.form.tiles;
-    if *dtype == Dtype::I64 && shape[..] == [1] && !found.form.is_array {
+    if *dtype == Dtype::I64 && shape[..] == [1] && found.form.count.is_none() {
         return Ok(found);
     }
     Err(a

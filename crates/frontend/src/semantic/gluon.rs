@@ -11,7 +11,7 @@ use tilewright_ir::{
 
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape, views};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
@@ -19,10 +19,11 @@ use crate::value::{Constant, Operand};
 pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout"];
 
 /// The methods of shared memory.
-pub(super) const METHODS: &[&str] = &["load", "store", "index", "permute", "_keep_alive"];
+pub(super) const METHODS: &[&str] =
+    &["load", "store", "index", "permute", "slice", "reshape", "reinterpret", "_reinterpret", "_keep_alive"];
 
 /// Returns the text of an argument that is a layout object; `None` for Python's `None`.
-fn layout_text<C: Caller + ?Sized>(
+pub(super) fn layout_text<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -60,7 +61,7 @@ fn layout<C: Caller + ?Sized>(
     Ok(Some(Arc::new(found)))
 }
 
-fn misfit(index: usize, message: String) -> SemanticError {
+pub(super) fn misfit(index: usize, message: String) -> SemanticError {
     SemanticError::new(Code::LayoutMismatch, message).argument(index, "this layout does not fit")
 }
 
@@ -126,7 +127,7 @@ fn call_full<C: Caller + ?Sized>(
     in_layout(c, made, (layout, index))
 }
 
-fn zero<V>() -> Operand<V> {
+pub(super) fn zero<V>() -> Operand<V> {
     Operand::Constant(Constant::Int(0))
 }
 
@@ -275,15 +276,15 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     layout: StatedBuffer,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let rank = layout.rank();
-    let is_array = extents.len() == rank + 1;
-    let (slots, shape) = if is_array { (extents[0], &extents[1..]) } else { (1, extents) };
+    let count = (extents.len() == rank + 1).then(|| extents[0]);
+    let (slots, shape) = (count.unwrap_or(1), &extents[usize::from(count.is_some())..]);
     layout.linear(shape, dtype.bits()).map_err(|error| SemanticError::new(Code::LayoutMismatch, error))?;
     let shape: Shape = shape.iter().copied().collect();
     let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
     let memory =
         memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
-    let form = Arc::new(SharedForm { tiles, is_array, is_transposed: false });
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
@@ -311,22 +312,18 @@ pub(super) fn tile_memory<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = matrix_memory(c, a, index)?;
-    if found.form.is_transposed {
-        return Err(a
-            .unexpected(index, "shared memory in its own order of axes", "a transpose")
-            .hint("only `warpgroup_mma` reads a transpose: load the memory, and permute the tile"));
-    }
-    Ok(found)
+    if found.form.is_transposed { views::permuted(c, &found, &[1, 0]) } else { Ok(found) }
 }
 
-/// Returns an argument that is shared memory for one tile, or the transpose of it.
+/// Returns an argument that is shared memory for one tile, or the transpose of it, which
+/// `warpgroup_mma` reads.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
-    if !found.form.is_array {
+    if found.form.count.is_none() {
         return Ok(found);
     }
     Err(a
@@ -392,10 +389,9 @@ fn store_tile<C: Caller + ?Sized>(
 /// `smem.index(index)`.
 pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = shared(c, a, 0)?;
-    if !found.form.is_array {
+    let Some(slots) = found.form.count else {
         return Err(a.unexpected(0, "shared memory for several tiles", &found.describe()));
-    }
-    let slots = found.form.tiles.slots;
+    };
     if let Some(Constant::Int(index)) = c.known(&a.at(1)?.clone())
         && !(0..i128::from(slots)).contains(&index)
     {
@@ -406,21 +402,9 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
         return Err(a.unexpected(1, "an integer", &ty.to_string()));
     }
     let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
-    let form = SharedForm { is_array: false, ..(*found.form).clone() };
+    let slot = views::sum(c, &found.slot, &slot)?;
+    let form = SharedForm { count: None, ..(*found.form).clone() };
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
-}
-
-/// `smem.permute(order)`.
-pub(super) fn permute<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = matrix_memory(c, a, 0)?;
-    let order = a.ints(c, 1)?;
-    let is_transposed = match (found.form.tiles.shape.len(), &order[..]) {
-        (2, [0, 1]) => found.form.is_transposed,
-        (2, [1, 0]) => !found.form.is_transposed,
-        _ => return Err(a.unexpected(1, "(1, 0) for a matrix", &format!("{order:?}"))),
-    };
-    let form = SharedForm { is_transposed, ..(*found.form).clone() };
-    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), ..found })))
 }
 
 /// `smem._keep_alive()`.

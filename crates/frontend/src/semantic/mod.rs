@@ -41,6 +41,7 @@ mod tensor_copies;
 #[cfg(test)]
 mod tests;
 mod typing;
+mod views;
 mod workers;
 
 use std::sync::Arc;

@@ -489,8 +489,19 @@ macro_rules! builtins {
         /// Waits until at most this number of `warpgroup_mma` are in flight, and returns their
         /// accumulators.
         WarpgroupMmaWait "warpgroup_mma_wait(num_outstanding=0, deps=None)" [GluonHopper] => dots::wgmma_wait;
-        /// Returns the transpose of a matrix in shared memory, as an operand of `warpgroup_mma`.
-        SharedPermute "permute(self, order)" [SharedMethod] => gluon::permute;
+        /// Returns the memory with its axes in another order.
+        SharedPermute "permute(self, order)" [SharedMethod] => views::permute;
+        /// Returns the elements from `start` to `start + length` along an axis. They are contiguous in
+        /// shared memory.
+        SharedSlice "slice(self, start, length, dim=0)" [SharedMethod] => views::slice;
+        /// Returns the memory with another shape and the same order of elements.
+        SharedReshape "reshape(self, shape)" [SharedMethod] => views::reshape;
+        /// Returns the bytes of the memory as elements of another type, shape or layout.
+        SharedReinterpret "reinterpret(self, dtype=None, shape=None, layout=None)" [SharedMethod]
+            => views::reinterpret;
+        /// The older name of `reinterpret`.
+        SharedOlderReinterpret "_reinterpret(self, dtype=None, shape=None, layout=None)" [SharedMethod]
+            => views::reinterpret;
 
         // Loops and compile-time values.
 

@@ -71,10 +71,12 @@ pub fn translate(
 
 /// Refuses accesses to shared memory whose allocation the kernel chooses at run time.
 fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
+    // A view has the memory of its operand, which is checked as well.
     let is_allocation = |value: Value| {
         let inst = function.defining_inst(value);
         inst.is_some_and(|inst| {
-            matches!(function.insts[inst].op, Op::Device { function: DeviceFn::Allocate { .. } })
+            let op = &function.insts[inst].op;
+            matches!(op, Op::Device { function: DeviceFn::Allocate { .. } | DeviceFn::View { .. } })
         })
     };
     let mut found = Ok(());

@@ -223,6 +223,29 @@ impl StatedBuffer {
         Self::Swizzled { vec: 1, per_phase: 1, max_phase: 1, order: SmallVec::from_slice(&[0]) }
     }
 
+    /// Returns a linear layout of a buffer as a stated one.
+    pub fn of_linear(layout: &Layout) -> Self {
+        let tile = layout.output();
+        let bases = layout.bases(Input::Offset).iter();
+        Self::Linear {
+            offset_bases: bases.map(|at| tile.coordinates(*at).iter().copied().collect()).collect(),
+        }
+    }
+
+    /// Returns a stated layout with this linear layout: this layout if it is one for the shape, else a
+    /// `SharedLinearLayout`.
+    #[must_use]
+    pub fn with_linear(&self, linear: &Layout, element_bits: u32) -> Self {
+        let shape = linear.output().shape();
+        let mut own = self.clone();
+        if let Self::Nvmma { rank, .. } = &mut own {
+            *rank = shape.len() as u32;
+        }
+        let is_own = own.rank() == shape.len()
+            && own.linear(&shape, element_bits).is_ok_and(|other| other.columns() == linear.columns());
+        if is_own { own } else { Self::of_linear(linear) }
+    }
+
     /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         match self {

@@ -218,6 +218,12 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn view(&mut self, inst: Inst, buffer: Value) -> Lowered {
+        let address = self.scalar(buffer);
+        self.set(self.kernel.insts[inst].results[0], [address]);
+        Ok(())
+    }
+
     fn copy_async(
         &mut self,
         inst: Inst,

@@ -18,8 +18,10 @@ use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
 /// The shared memory that a program allocates.
 #[derive(Default)]
 pub struct SharedAllocations {
-    /// The new value of each allocation.
+    /// The new value of each allocation and view.
     values: FxHashMap<Value, Value>,
+    /// The allocation of each view.
+    viewed: FxHashMap<Value, Value>,
     /// The allocations whose last use is in an instruction, nested ones included, of the block of
     /// the allocation.
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
@@ -39,6 +41,12 @@ impl SharedAllocations {
     /// Finds the lifetime of each allocation of a function.
     pub fn new(function: &Function) -> Self {
         let mut found = Self::default();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            if let ir::Op::Device { function: DeviceFn::View { .. } } = data.op {
+                found.viewed.insert(data.results[0], found.allocation(data.operands[0]));
+            }
+        });
         found.block(function, function.entry);
         found
     }
@@ -47,6 +55,11 @@ impl SharedAllocations {
     /// other, at a point of a block.
     fn read_since_barrier(&self, block: Block) -> bool {
         !self.has_no_reads && self.all_have_read != Some(block)
+    }
+
+    /// Returns the allocation of an allocation or a view.
+    fn allocation(&self, memory: Value) -> Value {
+        self.viewed.get(&memory).copied().unwrap_or(memory)
     }
 
     fn block(&mut self, function: &Function, block: Block) {
@@ -58,7 +71,9 @@ impl SharedAllocations {
             }
             let is_wait = contains(function, *inst, is_wait);
             for (value, end) in &mut last {
-                let uses_it = |function: &Function, inst: Inst| function.insts[inst].operands.contains(value);
+                let uses_it = |function: &Function, inst: Inst| {
+                    function.insts[inst].operands.iter().any(|operand| self.allocation(*operand) == *value)
+                };
                 if is_wait || contains(function, *inst, uses_it) {
                     *end = *inst;
                 }
@@ -202,6 +217,13 @@ impl Rewrite<'_, '_> {
                 self.new.values[value].name.clone_from(&self.context.function.values[old].name);
                 self.memory.values.insert(old, value);
             }
+            DeviceFn::View { tiles } => {
+                let ty = self.buffer(&tiles);
+                let old = result.expect("a view has a result");
+                let memory = self.memory.values[&data.operands[0]];
+                let made = self.append(inst, block, GpuOp::View {}.into(), smallvec![memory], &[ty]);
+                self.memory.values.insert(old, made.expect("a view is a value"));
+            }
             // The end of the lifetime invalidates the barriers.
             DeviceFn::KeepAlive {} | DeviceFn::MbarrierInvalidate { .. } => {}
             DeviceFn::Load { .. } => {
@@ -268,7 +290,7 @@ impl Rewrite<'_, '_> {
         let pointer = self.tile(inst, 2);
         let context = self.context;
         let data = &context.function.insts[inst];
-        self.memory.copied.insert(data.operands[0]);
+        self.memory.copied.insert(self.memory.allocation(data.operands[0]));
         let shape = AccessShape::of(context.function, inst, context.addresses, context.target)
             .expect("a copy accesses global memory");
         let layout = self.new.ty(pointer).layout().expect("pointers have a layout");
@@ -293,7 +315,8 @@ impl Rewrite<'_, '_> {
 
     fn tensor_load(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         let (barriers, barrier) = self.place(inst, 2);
-        self.memory.filled.insert(self.context.function.insts[inst].operands[0]);
+        let filled = self.memory.allocation(self.context.function.insts[inst].operands[0]);
+        self.memory.filled.insert(filled);
         let buffer = self.tile_at(inst, block, 0);
         let tensor = self.tensor(inst, function);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier];
