@@ -62,6 +62,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::MbarrierExpect { .. }
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveCopies {}
+        | GpuOp::MbarrierTrackCopies {}
         | GpuOp::MbarrierWait {}
         | GpuOp::TensorLoad {}
         | GpuOp::TensorFill {}
@@ -508,7 +509,8 @@ impl<'a> Checker<'a> {
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }
             | GpuOp::MbarrierArrive {}
-            | GpuOp::MbarrierArriveCopies {} => self.barriers(0),
+            | GpuOp::MbarrierArriveCopies {}
+            | GpuOp::MbarrierTrackCopies {} => self.barriers(0),
             GpuOp::MbarrierWait {} => {
                 self.barriers(0)?;
                 self.index(self.inst.operands[2])

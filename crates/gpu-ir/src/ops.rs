@@ -123,6 +123,10 @@ define_ops! {
     /// are done (`cp.async.mbarrier.arrive.noinc`). The number of arrivals of the barrier counts
     /// all these threads.
     MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
+    /// Holds the current phase of a barrier open until the copies of each thread that runs the op are
+    /// done (`cp.async.mbarrier.arrive`). The number of arrivals of the barrier does not count
+    /// these threads.
+    MbarrierTrackCopies mbarrier_track_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Waits, in each thread that runs the op, for the end of the phase of a barrier with this
     /// parity (0 or 1, int32). The first phase has parity 0; until it ends, the phase with parity 1
     /// counts as complete.

@@ -97,6 +97,9 @@ device_functions! {
     /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
     /// thread (`copy_async`) are done.
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
+    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each thread
+    /// (`copy_async`) are done.
+    TrackCopies "track_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`: starts
@@ -113,6 +116,8 @@ device_functions! {
     FenceProxy "fence_proxy" {};
     /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
     Mma "mma" {};
+    /// `(a, b, acc)`: acc + a @ b by multiplications and additions of single elements.
+    DotFma "dot_fma" {};
     /// `(acc)`: the accumulator of dots that are in flight.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
@@ -201,14 +206,15 @@ impl DeviceFn {
             Self::Load { .. }
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
-            | Self::ArriveCopies { .. } => &["memory", "slot"],
+            | Self::ArriveCopies { .. }
+            | Self::TrackCopies { .. } => &["memory", "slot"],
             Self::Store { .. } => &["memory", "slot", "tile"],
             Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
             Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
             Self::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
             Self::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
             Self::TensorStore { .. } => &["memory", "slot", "base"],
-            Self::Mma { .. } => &["tile", "tile", "tile"],
+            Self::Mma {} | Self::DotFma {} => &["tile", "tile", "tile"],
             Self::WgmmaInit {} | Self::WgmmaWait { .. } => &["tile"],
             Self::Wgmma { .. } => &["tile", "memory", "slot"],
             Self::Allocate { .. }
@@ -249,7 +255,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
             vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
         }
         DeviceFn::Allocate { .. } | DeviceFn::View { .. } => vec![Type::scalar(Dtype::I32)],
-        DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
+        DeviceFn::Mma {} | DeviceFn::DotFma {} => input.operands.get(2).cloned().into_iter().collect(),
         DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
         DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
         DeviceFn::KeepAlive {}
@@ -263,6 +269,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::MbarrierArrive { .. }
         | DeviceFn::MbarrierWait { .. }
         | DeviceFn::ArriveCopies { .. }
+        | DeviceFn::TrackCopies { .. }
         | DeviceFn::TensorLoad { .. }
         | DeviceFn::TensorStore { .. }
         | DeviceFn::TensorStoreWait { .. }

@@ -140,6 +140,85 @@ def test_buffers_are_those_of_the_official_package(official_views):
     assert wrong == []
 
 
+CONFLICTS = [
+    ("gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [0, 1])", "float32"),
+    ("gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", "float32"),
+    ("gl.BlockedLayout([8, 1], [8, 4], [1, 4], [0, 1])", "gl.SwizzledSharedLayout(8, 1, 8, [1, 0])", "float16"),
+    ("gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", "float16"),
+    ("gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0])", "gl.NVMMASharedLayout(128, 16, 2)", "float16"),
+    ("gl.BlockedLayout([1, 2], [32, 1], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", "float32"),
+    ("gl.BlockedLayout([1, 1], [32, 1], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", "int8"),
+    (MMA, "gl.SwizzledSharedLayout(4, 1, 8, [1, 0])", "float32"),
+]
+
+CONFLICTS_OF_OFFICIAL = """
+import json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+
+
+@gluon.jit
+def kernel(TILE: gl.constexpr, MEMORY: gl.constexpr, TYPE: gl.constexpr):
+    x = gl.full([128, 64], 0, TYPE, TILE)
+    memory = gl.allocate_shared_memory(TYPE, [128, 64], MEMORY, x)
+    gl.static_print(gl.bank_conflicts(x.type, memory.type))
+
+
+for tile, memory, dtype in json.load(sys.stdin):
+    values = eval(tile), eval(memory), getattr(gl, dtype)
+    names = ("TILE", "MEMORY", "TYPE")
+    source = GluonASTSource(
+        kernel, dict.fromkeys(names, "constexpr"), {(index,): value for index, value in enumerate(values)}
+    )
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+"""
+
+
+@gluon.jit
+def conflicts_of(TILE: gl.constexpr, MEMORY: gl.constexpr, TYPE: gl.constexpr, EXPECTED: gl.constexpr):
+    x = gl.full([128, 64], 0, TYPE, TILE)
+    memory = gl.allocate_shared_memory(TYPE, [128, 64], MEMORY, x)
+    gl.static_assert(gl.bank_conflicts(x.type, memory.type) == EXPECTED)
+    tile: gl.constexpr = gl.distributed_type(TYPE, [128, 64], TILE)
+    shared: gl.constexpr = gl.shared_memory_descriptor_type(TYPE, [128, 64], MEMORY, [128, 64])
+    gl.static_assert(gl.bank_conflicts(tile, shared) == EXPECTED)
+
+
+def test_bank_conflicts_are_those_of_the_official_package(device, tmp_path):
+    program = tmp_path / "conflicts.py"
+    program.write_text(CONFLICTS_OF_OFFICIAL)
+    done = subprocess.run(
+        [sys.executable, "-I", program],
+        input=json.dumps(CONFLICTS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("the official triton is not installed")
+    expected = [int(line) for line in done.stdout.split()]
+    assert len(expected) == len(CONFLICTS)
+    assert len(set(expected)) > 2
+    for (tile, memory, dtype), conflicts in zip(CONFLICTS, expected, strict=True):
+        conflicts_of[(1,)](eval(tile), eval(memory), getattr(gl, dtype), conflicts)
+
+
+@gluon.jit
+def mismatched(layout: gl.constexpr, shared: gl.constexpr):
+    x = gl.full([64, 64], 0, gl.float32, layout)
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
+    gl.bank_conflicts(x.type, memory.type)
+
+
+def test_bank_conflicts_of_other_types_are_an_error(device):
+    with pytest.raises(tilewright.CompilationError, match="is not accessed by") as raised:
+        mismatched[(1,)](eval(BLOCKED), gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    assert raised.value.code == "TW0005"
+
+
 def test_views_name_threads():
     table = gl.BlockedLayout([2], [32], [1], [0]).format_tensor_view([64])
     assert table.splitlines()[0].split()[:6] == ["l0", "r0", "l0", "r1", "l1", "r0"]

@@ -306,3 +306,70 @@ def test_allocations_in_loops(device):
     out = torch.empty(512, device=device)
     allocates_in_a_loop[(1,)](x, out, 3, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
     torch.testing.assert_close(out, x.sum(0))
+
+
+@gluon.jit
+def copies_to_a_phase(x_ptr, out_ptr, layout: gl.constexpr, COUNTED: gl.constexpr):
+    """The phase of an mbarrier ends after copies that its arrivals count, or do not count."""
+    memory = gl.allocate_shared_memory(gl.float32, [2, 512], FLAT)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=128 if COUNTED else 1)
+    i = gl.arange(0, 512, layout=layout)
+    for turn in range(3):
+        for part in gl.static_range(2):
+            async_copy.async_load(memory.index(part), x_ptr + (2 * turn + part) * 512 + i)
+        if COUNTED:
+            async_copy.mbarrier_arrive(bar, increment_count=False)
+        else:
+            async_copy.mbarrier_arrive(bar)
+            mbarrier.arrive(bar, count=1)
+        mbarrier.wait(bar, turn % 2)
+        total = memory.index(0).load(layout) + memory.index(1).load(layout)
+        gl.store(out_ptr + turn * 512 + i, total)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_copies_arrive_at_a_phase(device, counted):
+    if tilewright.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the compiler uses mbarriers of sm_90")
+    x = torch.randn(3, 2, 512, generator=torch.Generator().manual_seed(8)).to(device)
+    out = torch.empty(3, 512, device=device)
+    handle = copies_to_a_phase[(1,)](x, out, gl.BlockedLayout([4], [32], [4], [0]), counted)
+    torch.testing.assert_close(out, x.sum(1))
+    assert ("arrive.noinc" in handle.asm["ptx"]) == counted
+
+
+@gluon.jit
+def scalar_dot(a_ptr, b_ptr, c_ptr, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, layout: gl.constexpr):
+    left: gl.constexpr = gl.DotOperandLayout(0, layout, 0)
+    right: gl.constexpr = gl.DotOperandLayout(1, layout, 0)
+    i, j = gl.arange(0, M, layout=gl.SliceLayout(1, layout)), gl.arange(0, N, layout=gl.SliceLayout(0, layout))
+    ka, kb = gl.arange(0, K, layout=gl.SliceLayout(0, left)), gl.arange(0, K, layout=gl.SliceLayout(1, right))
+    ia, jb = gl.arange(0, M, layout=gl.SliceLayout(1, left)), gl.arange(0, N, layout=gl.SliceLayout(0, right))
+    a = gl.load(a_ptr + ia[:, None] * K + ka[None, :])
+    b = gl.load(b_ptr + kb[:, None] * N + jb[None, :])
+    acc = gl.full([M, N], 1.0, gl.float32, layout)
+    gl.store(c_ptr + i[:, None] * N + j[None, :], gl.dot_fma(a, b, acc))
+
+
+def test_dots_of_scalars(device):
+    generator = torch.Generator().manual_seed(9)
+    a = torch.randn(32, 16, generator=generator).to(device)
+    b = torch.randn(16, 64, generator=generator).to(device)
+    c = torch.empty(32, 64, device=device)
+    handle = scalar_dot[(1,)](a, b, c, 32, 64, 16, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
+    torch.testing.assert_close(c, a @ b + 1)
+    assert "mma" not in handle.asm["ptx"]
+
+
+@gluon.jit
+def scalar_dot_of_other_layouts(c_ptr, layout: gl.constexpr):
+    x = gl.zeros([32, 32], gl.float32, layout)
+    gl.dot_fma(x, x, x)
+
+
+def test_dots_of_scalars_need_operand_layouts(device):
+    c = torch.empty(1, device=device)
+    with pytest.raises(tilewright.CompilationError, match=r"must have the layout DotOperandLayout\(0") as raised:
+        scalar_dot_of_other_layouts[(1,)](c, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
+    assert raised.value.code == "TW0028"

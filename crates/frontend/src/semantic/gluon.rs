@@ -16,7 +16,7 @@ use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
 /// The attributes of shared memory.
-pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout"];
+pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout", "type"];
 
 /// The methods of shared memory.
 pub(super) const METHODS: &[&str] =
@@ -459,6 +459,55 @@ pub(super) fn count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: 
     u32::try_from(value).map_err(|_| a.unexpected(index, "a number of at least 0", &value.to_string()))
 }
 
+/// `distributed_type(element_ty, shape, layout)`.
+pub(super) fn distributed_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, shape) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let layout = layout(c, a, 2)?;
+    if let Some(layout) = &layout {
+        layout.linear(&shape).map_err(|error| misfit(2, error))?;
+    }
+    Ok(Operand::Constant(Constant::Type(Type::tile(dtype, shape).with_layout(layout))))
+}
+
+/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory without an
+/// allocation, which only describes.
+pub(super) fn shared_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
+    let layout: StatedBuffer = text.parse().map_err(|error| misfit(2, error))?;
+    let count = (extents.len() == layout.rank() + 1).then(|| extents[0]);
+    let shape: Shape = extents[usize::from(count.is_some())..].iter().copied().collect();
+    layout.linear(&shape, dtype.bits()).map_err(|error| misfit(2, error))?;
+    let tiles = SharedTiles { slots: count.unwrap_or(1), dtype, shape, layout: Arc::new(layout) };
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
+    let memory = Operand::Constant(Constant::None);
+    Ok(Operand::Shared(Box::new(SharedMemory { form, memory, slot: zero() })))
+}
+
+/// `bank_conflicts(distr_ty, shared_ty)`.
+pub(super) fn bank_conflicts<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ty = match a.constant(c, 0)? {
+        Constant::Type(ty) => ty,
+        other => return Err(a.unexpected(0, "the type of a tile, such as `x.type`", &other.to_string())),
+    };
+    let found = matrix_memory(c, a, 1)?;
+    let Some(layout) = &ty.layout else {
+        return Err(a.unexpected(0, "a type with a layout", &ty.to_string()));
+    };
+    let SharedTiles { dtype, shape, layout: memory, .. } = &found.form.tiles;
+    if ty.shape != *shape || ty.dtype() != Some(*dtype) {
+        let memory = Type::tile(*dtype, shape.clone());
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            format!("shared memory for {memory} is not accessed by {ty}"),
+        )
+        .argument(0, format!("this is {ty}"))
+        .hint("give both the same shape and element type"));
+    }
+    let conflicts = layout.bank_conflicts(memory, shape, dtype.bits()).map_err(|error| misfit(1, error))?;
+    Ok(Operand::Constant(Constant::Int(i128::from(conflicts))))
+}
+
 /// Evaluates `smem.name`; `None` for a method or an unknown name.
 pub(super) fn memory_attribute<C: Caller + ?Sized>(
     c: &mut C,
@@ -472,6 +521,8 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "shape" => Constant::Tuple(shape.iter().map(|extent| int(*extent)).collect()),
         "rank" => int(shape.len() as u32),
         "numel" => int(shape.iter().product()),
+        // The type is the memory, whose other attributes are those of its type.
+        "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
         "layout" => match c.layout_object(&shared.form.tiles.layout.to_string()) {
             Some(object) => object,
             None => return Err(not_there("the attribute `layout` of shared memory")),

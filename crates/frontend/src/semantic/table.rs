@@ -419,6 +419,17 @@ macro_rules! builtins {
         GluonWarpSpecialize "warp_specialize(functions_and_args=None, worker_num_warps=None, worker_num_regs=None, \
             *older, default_args=None, default_partition=None, worker_args=None, worker_partitions=None)"
             [Gluon] => workers::warp_specialize;
+        /// Returns acc + a @ b by multiplications and additions of single elements. The accumulator has
+        /// a `BlockedLayout`, of which those of the operands are the `DotOperandLayout`s.
+        GluonDotFma "dot_fma(a, b, acc)" [Gluon] => dots::dot_fma;
+        /// Returns the additional wavefronts, for each wavefront, of an access to shared memory with
+        /// tiles of this type.
+        GluonBankConflicts "bank_conflicts(distr_ty, shared_ty)" [Gluon] => gluon::bank_conflicts;
+        /// The type of tiles with a layout.
+        GluonDistributedType "distributed_type(element_ty, shape, layout)" [Gluon] => gluon::distributed_type;
+        /// The type of shared memory.
+        GluonSharedType "shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape=None)" [Gluon]
+            => gluon::shared_type;
         /// Returns the blocks that run a program together.
         GluonNumCtas "num_ctas()" [Gluon] => gluon::num_ctas;
         /// Allocates shared memory for a tile of this shape, or for several tiles if the shape has
@@ -443,7 +454,8 @@ macro_rules! builtins {
         /// Waits until at most this number of the latest groups are in flight.
         WaitGroup "wait_group(num_outstanding=0)" [GluonAsyncCopy] => gluon::wait_group;
 
-        /// Arrives at an `mbarrier` when the copies of each thread are done.
+        /// Arrives at an `mbarrier`, once for each thread, when the copies of the thread are done. With
+        /// `increment_count`, the number of arrivals of a phase does not include these.
         MbarrierArriveCopies "mbarrier_arrive(mbarrier, increment_count=True)" [GluonAsyncCopy]
             => barriers::arrive_copies;
         /// Allocates an `mbarrier`, or `batch` of them.
@@ -468,6 +480,10 @@ macro_rules! builtins {
         /// The older name of `async_load`.
         TmaCopyGlobalToShared "async_copy_global_to_shared(tensor_desc, coord, barrier, result, pred=True, \
             multicast=False, cache_policy=None)" [GluonTma] => tensor_copies::async_load;
+        /// Makes a descriptor of a tensor. The last stride is 1, and the others are multiples of 16
+        /// bytes. Blocks of shared memory for it have the layout.
+        TmaMakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, layout, \
+            padding_option='zero')" [GluonTma] => tensor_copies::make_tensor_descriptor;
         /// Starts a copy of shared memory to the block of a tensor at these coordinates.
         TmaStore "async_store(tensor_desc, coord, src, cache_policy=None)" [GluonTma]
             => tensor_copies::async_store;

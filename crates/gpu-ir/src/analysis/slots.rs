@@ -296,6 +296,7 @@ impl<'f> SlotAnalysis<'f> {
                 GpuOp::MbarrierExpect { .. }
                 | GpuOp::MbarrierArrive {}
                 | GpuOp::MbarrierArriveCopies {}
+                | GpuOp::MbarrierTrackCopies {}
                 | GpuOp::MbarrierWait {},
             ) => 0,
             Op::Gpu(GpuOp::TensorLoad {}) => 2,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::banks::bank_use;
 use crate::blocked::blocked;
 use crate::f2::Columns;
 use crate::map::Layout;
@@ -207,6 +208,21 @@ impl StatedLayout {
             coordinates.map(|each| each.iter().copied().collect()).collect()
         });
         Self::Linear { bases, shape: tile.shape().iter().copied().collect() }
+    }
+
+    /// Returns the additional wavefronts, for each wavefront, of the widest accesses to a buffer.
+    ///
+    /// # Errors
+    /// As [`StatedLayout::linear`].
+    pub fn bank_conflicts(
+        &self,
+        memory: &StatedBuffer,
+        shape: &[u32],
+        element_bits: u32,
+    ) -> Result<u32, Misfit> {
+        let (memory, own) = (memory.linear(shape, element_bits)?, self.linear(shape)?);
+        let used = bank_use(&memory, &own, element_bits.max(8), u32::MAX);
+        Ok(used.wavefronts / used.least_wavefronts.max(1) - 1)
     }
 
     fn check_rank(&self, shape: &[u32]) -> Result<(), Misfit> {

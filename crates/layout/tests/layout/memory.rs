@@ -232,14 +232,14 @@ fn rows_that_are_not_whole_are_refused() {
 /// A part of a buffer has the offsets of its elements in the whole, or no layout of its own.
 #[test]
 fn parts_of_buffers_are_contiguous() {
-    let shape = [32, 64];
+    let shape = [64, 64];
     let mut found = 0;
     for (mode, ..) in MODES {
         for order in [[1, 0], [0, 1]] {
             let whole = swizzled(&shape, &order, 16, mode);
             let placement = whole.inverse().expect("a buffer holds each element once");
             for (part, first) in
-                [([8, 64], [24, 0]), ([32, 16], [0, 16]), ([4, 64], [4, 0]), ([32, 64], [0, 0])]
+                [([8, 64], [24, 0]), ([64, 16], [0, 16]), ([4, 64], [4, 0]), ([32, 64], [32, 0])]
             {
                 let elements = || (0..part[0]).flat_map(|row| (0..part[1]).map(move |column| [row, column]));
                 let at = |[row, column]: [u32; 2]| {
@@ -262,5 +262,5 @@ fn parts_of_buffers_are_contiguous() {
             }
         }
     }
-    assert!(found > 12, "{found}");
+    assert!(found > 8, "{found}");
 }

@@ -88,7 +88,7 @@ pub struct TensorBoxes {
     pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
     /// The maps, by index, of the tensor copies that the program states.
-    pub of_copy: FxHashMap<Inst, usize>,
+    pub of_copy: FxHashMap<Inst, MapId>,
 }
 
 impl TensorBoxes {

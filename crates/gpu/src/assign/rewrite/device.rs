@@ -11,7 +11,8 @@ use tilewright_ir::{
 };
 
 use super::Rewrite;
-use crate::assign::boxes::rank_of_tensor;
+use super::tensor_boxes::device_map;
+use crate::assign::boxes::{MapId, rank_of_tensor};
 use crate::assign::coalescing::AccessShape;
 use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
 
@@ -259,7 +260,8 @@ impl Rewrite<'_, '_> {
             | DeviceFn::MbarrierExpect { .. }
             | DeviceFn::MbarrierArrive { .. }
             | DeviceFn::MbarrierWait { .. }
-            | DeviceFn::ArriveCopies { .. } => self.mbarrier(inst, block, &function),
+            | DeviceFn::ArriveCopies { .. }
+            | DeviceFn::TrackCopies { .. } => self.mbarrier(inst, block, &function),
             DeviceFn::TensorLoad { .. } => self.tensor_load(inst, block, &function),
             DeviceFn::TensorStore { .. } => {
                 let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0)];
@@ -267,6 +269,10 @@ impl Rewrite<'_, '_> {
                 self.append(inst, block, GpuOp::TensorStore {}.into(), operands, &[]);
             }
             DeviceFn::Mma {} => self.mma(inst, block),
+            DeviceFn::DotFma {} => {
+                let op = GpuOp::FmaDot { precision: InputPrecision::Ieee, max_imprecise_acc: 0 };
+                self.dot_in_registers(inst, block, op);
+            }
             DeviceFn::WgmmaInit {} => self.dot(inst, block, GpuOp::WgmmaInit {}, smallvec![]),
             DeviceFn::WgmmaWait { .. } if !self.is_in_flight(inst) => {
                 let (old, value) = (result.expect("a wait has a result"), self.tile(inst, 0));
@@ -308,7 +314,10 @@ impl Rewrite<'_, '_> {
     fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
         let operands = self.context.function.insts[inst].operands.clone();
         let rank = rank_of_tensor(function, operands.len());
-        let map = self.tensor_maps[self.context.boxes.of_copy[&inst]];
+        let map = match self.context.boxes.of_copy[&inst] {
+            MapId::Launch(index) => self.tensor_maps[index],
+            MapId::Device(index) => device_map(self, inst, index),
+        };
         let coordinates = operands[operands.len() - rank..].iter();
         std::iter::once(map).chain(coordinates.map(|value| self.get(*value, None))).collect()
     }
@@ -372,7 +381,7 @@ impl Rewrite<'_, '_> {
 
     fn mma(&mut self, inst: Inst, block: Block) {
         let data = &self.context.function.insts[inst];
-        let [a, acc, result] = [data.operands[0], data.operands[2], data.results[0]];
+        let [a, acc] = [data.operands[0], data.operands[2]];
         let dtype = self.context.function.ty(a).dtype().expect("operands are numbers");
         let (warps, instruction) = self.instruction(acc, dtype);
         let op = GpuOp::MmaSync {
@@ -383,6 +392,12 @@ impl Rewrite<'_, '_> {
             matrix_a: false,
             matrix_b: false,
         };
+        self.dot_in_registers(inst, block, op);
+    }
+
+    /// Appends a dot whose operands are tiles in registers.
+    fn dot_in_registers(&mut self, inst: Inst, block: Block, op: GpuOp) {
+        let result = self.context.function.insts[inst].results[0];
         let operands = (0..3).map(|index| self.tile(inst, index)).collect();
         let layout = self.layouts_of(result)[0];
         let ty = self.ty(result, layout);
@@ -438,6 +453,9 @@ impl Rewrite<'_, '_> {
             }
             DeviceFn::ArriveCopies { .. } => {
                 self.append(inst, block, GpuOp::MbarrierArriveCopies {}.into(), place, &[]);
+            }
+            DeviceFn::TrackCopies { .. } => {
+                self.append(inst, block, GpuOp::MbarrierTrackCopies {}.into(), place, &[]);
             }
             DeviceFn::MbarrierWait { .. } => {
                 let phase = self.get(self.context.function.insts[inst].operands[2], None);

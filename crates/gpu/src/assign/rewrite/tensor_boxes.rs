@@ -39,7 +39,7 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
 ///
 /// The map is made in the block of the last value that it depends on, before the loops of that
 /// block.
-fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
+pub(super) fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
     if let Some(address) = rewrite.made_maps[index] {
         return address;
     }
