@@ -9,6 +9,7 @@ from tilewright import _native
 from tilewright._native import Missing
 from tilewright.experimental.gluon._runtime import HINT
 from tilewright.language._constexpr import _unwrap_if_constexpr
+from tilewright.runtime.jit import constexpr_function
 
 
 def _absent(path: str) -> Missing:
@@ -214,6 +215,7 @@ class NVMMASharedLayout(SharedLayout):
     __hash__ = _Value.__hash__
 
     @staticmethod
+    @constexpr_function
     def get_default_for(
         block_shape: Any,
         dtype: Any,
