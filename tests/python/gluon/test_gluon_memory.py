@@ -343,7 +343,10 @@ def test_copies_arrive_at_a_phase(device, counted):
 def scalar_dot(a_ptr, b_ptr, c_ptr, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, layout: gl.constexpr):
     left: gl.constexpr = gl.DotOperandLayout(0, layout, 0)
     right: gl.constexpr = gl.DotOperandLayout(1, layout, 0)
-    i, j = gl.arange(0, M, layout=gl.SliceLayout(1, layout)), gl.arange(0, N, layout=gl.SliceLayout(0, layout))
+    i, j = (
+        gl.arange(0, M, layout=gl.SliceLayout(1, layout)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, layout)),
+    )
     ka, kb = gl.arange(0, K, layout=gl.SliceLayout(0, left)), gl.arange(0, K, layout=gl.SliceLayout(1, right))
     ia, jb = gl.arange(0, M, layout=gl.SliceLayout(1, left)), gl.arange(0, N, layout=gl.SliceLayout(0, right))
     a = gl.load(a_ptr + ia[:, None] * K + ka[None, :])
@@ -370,6 +373,8 @@ def scalar_dot_of_other_layouts(c_ptr, layout: gl.constexpr):
 
 def test_dots_of_scalars_need_operand_layouts(device):
     c = torch.empty(1, device=device)
-    with pytest.raises(tilewright.CompilationError, match=r"must have the layout DotOperandLayout\(0") as raised:
+    with pytest.raises(
+        tilewright.CompilationError, match=r"must have the layout DotOperandLayout\(0"
+    ) as raised:
         scalar_dot_of_other_layouts[(1,)](c, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
     assert raised.value.code == "TW0028"

@@ -28,7 +28,9 @@ def offsets_of(M: gl.constexpr, N: gl.constexpr, stride, layout: gl.constexpr):
 
 
 @gluon.jit
-def slices(x_ptr, out_ptr, shared: gl.constexpr, layout: gl.constexpr, DIM: gl.constexpr, PARTS: gl.constexpr):
+def slices(
+    x_ptr, out_ptr, shared: gl.constexpr, layout: gl.constexpr, DIM: gl.constexpr, PARTS: gl.constexpr
+):
     """Stores the parts of a tile along an axis in reverse order."""
     memory = gl.allocate_shared_memory(
         gl.float16, [64, 64], shared, gl.load(x_ptr + offsets_of(64, 64, 64, layout))
