@@ -195,6 +195,18 @@ impl<'a> Checker<'a> {
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
+        let mut memory = self.inst.operands.iter().filter_map(|value| self.ty(*value).as_memory());
+        if memory.any(|buffer| !buffer.padding.is_none()) {
+            let is_by_threads = matches!(
+                op,
+                GpuOp::Dealloc {}
+                    | GpuOp::Slot {}
+                    | GpuOp::LocalStore {}
+                    | GpuOp::LocalLoad { matrix: false }
+                    | GpuOp::CopyAsync { .. }
+            );
+            ensure(is_by_threads, || format!("{} does not access memory with padding", self.name()))?;
+        }
         let info = op.info();
         info.check_operand_count(self.inst.operands.len())?;
         let regions = self.inst.regions.len();
@@ -626,7 +638,7 @@ impl<'a> Checker<'a> {
         ensure(matches!(bytes, 4 | 8 | 16), || format!("copy_async moves 4, 8 or 16 bytes, found {bytes}"))?;
         let layout = self.layout(self.operand(1)).ok_or("copy_async takes tiles")?;
         let memory = self.header.layouts.get(buffer.layout);
-        let contiguous = layout.vector_in(memory).width();
+        let contiguous = layout.vector_in(memory).width().min(buffer.padding.max_vector());
         ensure(contiguous >= width, || {
             format!(
                 "{contiguous} elements that a thread copies are contiguous in the buffer, {width} are \

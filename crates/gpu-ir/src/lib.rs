@@ -81,7 +81,7 @@ pub use tensor_maps::{
 };
 pub use tilewright_layout::SwizzleMode;
 pub use tuning::{HOPPER, Tuning};
-pub use types::{Buffer, Type};
+pub use types::{Buffer, Padding, Type};
 pub use verify::{Violation, find_violation};
 pub use warp_instructions::{redux_function, warps_of_dot};
 

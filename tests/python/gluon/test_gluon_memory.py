@@ -378,3 +378,83 @@ def test_dots_of_scalars_need_operand_layouts(device):
     ) as raised:
         scalar_dot_of_other_layouts[(1,)](c, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
     assert raised.value.code == "TW0028"
+
+
+@gluon.jit
+def padded_transpose(x_ptr, out_ptr, N: gl.constexpr, shared: gl.constexpr, COPIES: gl.constexpr):
+    """Transposes tiles in an array of memory with padding."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+    columns: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, 4], [0, 1])
+    memory = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [3, N, N], shared)
+    i, j = gl.arange(0, N, layout=gl.SliceLayout(1, rows)), gl.arange(0, N, layout=gl.SliceLayout(0, rows))
+    for tile in range(3):
+        pointers = x_ptr + tile * N * N + i[:, None] * N + j[None, :]
+        if COPIES:
+            async_copy.async_load(memory.index(tile), pointers)
+            async_copy.commit_group()
+        else:
+            memory.index(tile).store(gl.load(pointers))
+    async_copy.wait_group(0)
+    i, j = (
+        gl.arange(0, N, layout=gl.SliceLayout(1, columns)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, columns)),
+    )
+    for tile in range(3):
+        gl.store(out_ptr + tile * N * N + i[:, None] + j[None, :] * N, memory.index(tile).load(columns))
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_memory_with_padding(device, copies):
+    wrong = []
+    layouts = [
+        gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [1, 0]),
+        gl.PaddedSharedLayout.with_identity_for([[16, 2], [256, 8]], [64, 64], [1, 0]),
+        gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [0, 1]),
+    ]
+    for dtype in (torch.float32, torch.float16):
+        x = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+        # Asynchronous copies move at least 4 bytes that are contiguous.
+        for layout in layouts[: 2 if copies else 3]:
+            out = torch.empty_like(x)
+            padded_transpose[(1,)](x, out, 64, layout, copies)
+            if not torch.equal(out, x.transpose(1, 2)):
+                wrong.append((layout, dtype))
+    assert wrong == []
+
+
+@gluon.jit
+def conflicts_with_padding(layout: gl.constexpr, plain: gl.constexpr, padded: gl.constexpr):
+    x = gl.full([64, 64], 0, gl.float32, layout)
+    bare = gl.allocate_shared_memory(gl.float32, [64, 64], plain)
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], padded)
+    gl.static_assert(gl.bank_conflicts(x.type, bare.type) == 31)
+    gl.static_assert(gl.bank_conflicts(x.type, memory.type) == 0)
+
+
+def test_padding_avoids_bank_conflicts(device):
+    columns = gl.BlockedLayout([1, 1], [32, 1], [1, 4], [0, 1])
+    plain = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    conflicts_with_padding[(1,)](
+        columns, plain, gl.PaddedSharedLayout.with_identity_for([[64, 1]], [64, 64], [1, 0])
+    )
+
+
+@gluon.jit
+def reshaped_padding(layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], layout)
+    memory.reshape([4096])
+
+
+def test_memory_with_padding_has_no_views(device):
+    with pytest.raises(tilewright.CompilationError, match="padding has no such view") as raised:
+        reshaped_padding[(1,)](gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [1, 0]))
+    assert raised.value.code == "TW0028"
+
+
+def test_padding_is_checked():
+    with pytest.raises(AssertionError, match="powers of two"):
+        gl.PaddedSharedLayout([[3, 1]], [[1]], [], [2])
+    with pytest.raises(AssertionError, match="two paddings"):
+        gl.PaddedSharedLayout([[4, 1], [4, 2]], [[1]], [], [2])
+    with pytest.raises(AssertionError, match="a shape of powers of two"):
+        gl.PaddedSharedLayout.with_identity_for([[4, 1]], [48], [0])

@@ -49,6 +49,7 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("SwizzledSharedLayout", &["vec", "per_phase", "max_phase", "order", "cga_layout"], &["[]"]),
     ("SharedLinearLayout", &["offset_bases", "block_bases", "alignment"], &["[]", "16"]),
+    ("PaddedSharedLayout", &["interval_padding_pairs", "offset_bases", "cga_layout", "shape"], &[]),
     ("MBarrierLayout", &["cga_layout"], &["[]"]),
 ];
 
@@ -56,7 +57,8 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
 const OMITTED: &[&str] = &["cga_layout", "fp4_padded", "alignment"];
 
 /// The functions of layouts that the host calls.
-const FUNCTIONS: &[&str] = &["NVMMASharedLayout.get_default_for", "to_linear_layout"];
+const FUNCTIONS: &[&str] =
+    &["NVMMASharedLayout.get_default_for", "PaddedSharedLayout.with_identity_for", "to_linear_layout"];
 
 /// Returns the part of a path after the module of the language, without private modules.
 fn below_language(path: &str) -> Option<String> {
@@ -226,7 +228,8 @@ impl SourceHost {
     ) -> Option<Result<HostValue, CallError>> {
         let name = callable(self.path(callee))?;
         let made = match name.as_str() {
-            "NVMMASharedLayout.get_default_for" => self.default_for(arguments, keywords),
+            "NVMMASharedLayout.get_default_for" => default_for(arguments, keywords),
+            "PaddedSharedLayout.with_identity_for" => self.padded_identity(arguments),
             "to_linear_layout" => self.linear_layout(arguments),
             _ => self.make_layout(&name, arguments, keywords),
         };
@@ -252,11 +255,11 @@ impl SourceHost {
         for (index, field) in fields.iter().enumerate() {
             let keyword = keywords.iter().find(|(name, _)| name == field).map(|(_, value)| value);
             let default = index.checked_sub(first_default).map(|index| defaults[index]);
-            let part = match arguments.get(index).or(keyword) {
-                Some(HostValue::Constant(Constant::None) | HostValue::PlainGlobal(Constant::None)) => None,
-                Some(value) => Some(self.part_of_layout(value)?),
-                None => None,
+            let is_none = |value: &&HostValue| {
+                matches!(value, HostValue::Constant(Constant::None) | HostValue::PlainGlobal(Constant::None))
             };
+            let given = arguments.get(index).or(keyword).filter(|value| !is_none(value));
+            let part = given.map(|value| self.part_of_layout(value)).transpose()?;
             let part = part.or_else(|| default.map(str::to_owned));
             let part = part.ok_or_else(|| format!("{class} lacks its argument '{field}'"))?;
             let is_omitted =
@@ -275,34 +278,22 @@ impl SourceHost {
         normalized(&text)
     }
 
-    /// `NVMMASharedLayout.get_default_for(block_shape, dtype, transposed, …)`.
-    fn default_for(
-        &self,
-        arguments: &[HostValue],
-        keywords: &[(String, HostValue)],
-    ) -> Result<String, String> {
-        let at = |index: usize, name: &str| {
-            let keyword = keywords.iter().find(|(own, _)| own == name).map(|(_, value)| value);
-            match arguments.get(index).or(keyword) {
-                Some(HostValue::Constant(constant) | HostValue::PlainGlobal(constant)) => {
-                    Some(constant.clone())
-                }
-                _ => None,
+    /// `PaddedSharedLayout.with_identity_for(interval_padding_pairs, shape, order)`.
+    fn padded_identity(&self, arguments: &[HostValue]) -> Result<String, String> {
+        let [pairs, shape, order, ..] = arguments else {
+            return Err("with_identity_for takes pairs, a shape and an order".to_owned());
+        };
+        let [pairs, shape, order] = [pairs, shape, order].map(|value| self.part_of_layout(value));
+        let (pairs, shape, order) = (pairs?, numbers(&shape?)?, numbers(&order?)?);
+        let mut bases = Vec::new();
+        for axis in order {
+            let extent = shape.get(axis as usize).ok_or("the order has axes that the shape lacks")?;
+            for bit in 0..extent.ilog2() {
+                let basis = (0..shape.len() as u32).map(|at| if at == axis { 1 << bit } else { 0_u32 });
+                bases.push(basis.collect::<Vec<u32>>());
             }
-        };
-        let (Some(Constant::Tuple(extents)), Some(Constant::Type(dtype))) =
-            (at(0, "block_shape"), at(1, "dtype"))
-        else {
-            return Err("get_default_for takes a shape and an element type".to_owned());
-        };
-        let bits = dtype.dtype().map_or(32, tilewright_ir::Dtype::bits);
-        let transposed = at(2, "transposed").is_some_and(|value| value.is_true());
-        let row = if transposed { extents.first() } else { extents.last() };
-        let Some(Constant::Int(row)) = row else { return Err("the shape has no integers".to_owned()) };
-        let bytes = row * i128::from(bits) / 8;
-        let width = [128, 64, 32].into_iter().find(|width| bytes >= *width).unwrap_or(0);
-        let is_transposed = if transposed { "True" } else { "False" };
-        normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed})", extents.len()))
+        }
+        normalized(&format!("PaddedSharedLayout({pairs}, {bases:?}, {shape:?})"))
     }
 
     /// `to_linear_layout(layout, shape)`.
@@ -311,17 +302,43 @@ impl SourceHost {
             return Err("to_linear_layout takes two arguments".to_owned());
         };
         let text = self.part_of_layout(layout)?;
-        let extents = self.part_of_layout(shape)?;
-        let extents = extents.trim_matches(['[', ']']).split(", ").map(str::parse::<u32>);
-        let shape: Shape = extents.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        match text.parse::<StatedLayout>() {
-            Ok(layout) => Ok(StatedLayout::of_linear(&layout.linear(&shape)?).to_string()),
-            Err(_) => {
-                let linear = text.parse::<StatedBuffer>()?.linear(&shape, 32)?;
-                Ok(StatedBuffer::of_linear(&linear).to_string())
-            }
+        let shape: Shape = numbers(&self.part_of_layout(shape)?)?.into_iter().collect();
+        if let Ok(layout) = text.parse::<StatedLayout>() {
+            return Ok(StatedLayout::of_linear(&layout.linear(&shape)?).to_string());
         }
+        let linear = text.parse::<StatedBuffer>()?.linear(&shape, 32)?;
+        Ok(StatedBuffer::of_linear(&linear).to_string())
     }
+}
+
+/// `NVMMASharedLayout.get_default_for(block_shape, dtype, transposed, …)`.
+fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Result<String, String> {
+    let at = |index: usize, name: &str| {
+        let keyword = keywords.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+        match arguments.get(index).or(keyword) {
+            Some(HostValue::Constant(constant) | HostValue::PlainGlobal(constant)) => Some(constant.clone()),
+            _ => None,
+        }
+    };
+    let (Some(Constant::Tuple(extents)), Some(Constant::Type(dtype))) =
+        (at(0, "block_shape"), at(1, "dtype"))
+    else {
+        return Err("get_default_for takes a shape and an element type".to_owned());
+    };
+    let bits = dtype.dtype().map_or(32, tilewright_ir::Dtype::bits);
+    let transposed = at(2, "transposed").is_some_and(|value| value.is_true());
+    let row = if transposed { extents.first() } else { extents.last() };
+    let Some(Constant::Int(row)) = row else { return Err("the shape has no integers".to_owned()) };
+    let bytes = row * i128::from(bits) / 8;
+    let width = [128, 64, 32].into_iter().find(|width| bytes >= *width).unwrap_or(0);
+    let is_transposed = if transposed { "True" } else { "False" };
+    normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed})", extents.len()))
+}
+
+/// Returns the numbers of a list, such as `[1, 2]`.
+fn numbers(text: &str) -> Result<Vec<u32>, String> {
+    let items = text.trim_matches(['[', ']']).split(", ").map(str::parse::<u32>);
+    items.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 /// Returns the text form of a layout as the compiler prints it.

@@ -263,8 +263,38 @@ class PaddedSharedLayout(SharedLayout):
     shape: Any
 
     __hash__ = _Value.__hash__
-    verify = _absent("PaddedSharedLayout.verify")
-    with_identity_for = _absent("PaddedSharedLayout.with_identity_for")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.verify()
+
+    def verify(self) -> None:
+        """Raises an error unless the padding is a list of different intervals, each with its padding."""
+        pairs = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
+        sizes = [size for pair in pairs for size in pair]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise AssertionError(f"padding is a list of pairs of an interval and its padding, not {pairs}")
+        if any(size <= 0 or size & (size - 1) for size in sizes):
+            raise AssertionError(f"intervals and paddings are powers of two, found {pairs}")
+        if len({interval for interval, _ in pairs}) < len(pairs):
+            raise AssertionError(f"an interval has two paddings: {pairs}")
+
+    @staticmethod
+    @constexpr_function
+    def with_identity_for(
+        interval_padding_pairs: Any, shape: Any, order: Any, cga_layout: Any = None
+    ) -> PaddedSharedLayout:
+        """The layout without reordering for a buffer of this shape, whose fastest axis is ``order[0]``."""
+        extents = [_unwrap_if_constexpr(extent) for extent in shape]
+        axes = [_unwrap_if_constexpr(axis) for axis in order]
+        if len(extents) != len(axes) or any(extent & (extent - 1) for extent in extents):
+            raise AssertionError(f"a shape of powers of two has an axis for each of {axes}, found {extents}")
+        bases = [
+            [1 << bit if other == axis else 0 for other in range(len(extents))]
+            for axis in axes
+            for bit in range(extents[axis].bit_length() - 1)
+        ]
+        return PaddedSharedLayout(interval_padding_pairs, bases, cga_layout or [], extents)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ use super::Rewrite;
 use super::tensor_boxes::device_map;
 use crate::assign::boxes::{MapId, rank_of_tensor};
 use crate::assign::coalescing::AccessShape;
-use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, Type};
 
 /// The shared memory that a program allocates.
 #[derive(Default)]
@@ -169,6 +169,7 @@ impl Rewrite<'_, '_> {
             element: Element::Value(tiles.dtype),
             shape: tiles.shape.clone(),
             layout,
+            padding: Padding(tiles.layout.padding().collect()),
         })
     }
 
@@ -301,7 +302,9 @@ impl Rewrite<'_, '_> {
             .expect("a copy accesses global memory");
         let layout = self.new.ty(pointer).layout().expect("pointers have a layout");
         let (axis, width) = shape.vector_axis_and_width(self.header.layouts.get(layout));
-        let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0), pointer];
+        let buffer = self.tile_at(inst, block, 0);
+        let width = self.new.ty(buffer).as_memory().map_or(width, |to| width.min(to.padding.max_vector()));
+        let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, pointer];
         if let Some(mask) = data.operands.get(3) {
             let pointer_layout = self.demands.of_operand(context, self.costs, (inst, 2), None);
             operands.push(self.get(*mask, pointer_layout));
