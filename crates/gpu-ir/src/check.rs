@@ -15,6 +15,7 @@ use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rena
 use crate::target::{ACCESS_BYTES, Feature};
 use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 
+mod buffers;
 mod clusters;
 mod reductions;
 mod tensor_maps;
@@ -195,18 +196,7 @@ impl<'a> Checker<'a> {
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
-        let mut memory = self.inst.operands.iter().filter_map(|value| self.ty(*value).as_memory());
-        if memory.any(|buffer| !buffer.padding.is_none()) {
-            let is_by_threads = matches!(
-                op,
-                GpuOp::Dealloc {}
-                    | GpuOp::Slot {}
-                    | GpuOp::LocalStore {}
-                    | GpuOp::LocalLoad { matrix: false }
-                    | GpuOp::CopyAsync { .. }
-            );
-            ensure(is_by_threads, || format!("{} does not access memory with padding", self.name()))?;
-        }
+        self.padding(op)?;
         let info = op.info();
         info.check_operand_count(self.inst.operands.len())?;
         let regions = self.inst.regions.len();
@@ -499,13 +489,7 @@ impl<'a> Checker<'a> {
                 self.index(self.inst.operands[1])?;
                 self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
             }
-            GpuOp::View {} => match (self.operand(0), &self.inst.results[..]) {
-                (Type::Buffer(whole), [made]) => match self.ty(*made) {
-                    Type::Buffer(view) if view.bytes() <= whole.bytes() => Ok(()),
-                    other => Err(format!("view makes {other} of a buffer of {} bytes", whole.bytes())),
-                },
-                (other, _) => Err(format!("view takes a buffer, found {other}")),
-            },
+            GpuOp::View {} => self.view(),
             GpuOp::LocalStore {} => {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()

@@ -59,8 +59,8 @@ pub struct Buffer {
     pub padding: Padding,
 }
 
-/// Padding in a buffer: after each interval, so many elements are unused: ` + [32:4]`. Only threads
-/// access such a buffer.
+/// Padding in a buffer: ` + [32:4]` leaves 4 elements unused after each interval of 32 elements. Only
+/// threads access such a buffer.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Padding(pub SmallVec<[(u32, u32); 1]>);
 

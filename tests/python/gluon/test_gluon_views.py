@@ -72,7 +72,7 @@ def test_a_slice_with_gaps_is_refused(device):
 
 @gluon.jit
 def transposed_slices(x_ptr, out_ptr, shared: gl.constexpr, layout: gl.constexpr):
-    """Stores through a slice of a transpose, in an array of which a part is taken."""
+    """Stores through a slice of a transpose, in a part of an array."""
     memory = gl.allocate_shared_memory(gl.float16, [4, 64, 64], shared)
     middle = memory.slice(1, 2)
     gl.static_assert(middle.shape[0] == 2)
@@ -230,7 +230,7 @@ def misuse(x_ptr, CASE: gl.constexpr, shared: gl.constexpr):
     ("case", "message", "code"),
     [
         ("beyond", "a part of the 32 elements of axis 0", "TW0016"),
-        ("unaligned", "a power of two of which the start is a multiple", "TW0016"),
+        ("unaligned", "a power of two that divides the start", "TW0016"),
         ("array", "0 for shared memory for several tiles", "TW0016"),
         ("elements", "a shape with the elements of", "TW0016"),
         ("powers", "each axis from 0 to 1 once", "TW0016"),

@@ -11,7 +11,7 @@ use tilewright_ir::{
 
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape, views};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
@@ -48,7 +48,7 @@ pub(super) fn layout_text<C: Caller + ?Sized>(
 
 /// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()` and Python's
 /// `None`, with which the compiler chooses.
-fn layout<C: Caller + ?Sized>(
+pub(super) fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -305,16 +305,6 @@ pub(super) fn shared<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is shared memory for one tile.
-pub(super) fn tile_memory<C: Caller + ?Sized>(
-    c: &mut C,
-    a: &Arguments<'_, C>,
-    index: usize,
-) -> Semantic<SharedMemory<Op<C>>> {
-    let found = matrix_memory(c, a, index)?;
-    if found.form.is_transposed { views::permuted(c, &found, &[1, 0]) } else { Ok(found) }
-}
-
 /// Returns an argument that is shared memory for one tile, or the transpose of it, which
 /// `warpgroup_mma` reads.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
@@ -341,29 +331,8 @@ pub(super) fn place<C: Caller + ?Sized>(
     Ok(smallvec![memory, cast(c, slot, Dtype::I32)?])
 }
 
-/// `smem.load(layout)`.
-pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    let tiles = shared.form.tiles.clone();
-    let Some(layout) = layout(c, a, 1)? else {
-        return Err(a.unexpected(1, "a layout that the program states", "AutoLayout()"));
-    };
-    layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
-    let operands = place(c, &shared)?;
-    let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;
-    loaded
-        .map(Operand::Tensor)
-        .ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
-}
-
-/// `smem.store(value)`.
-pub(super) fn store_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    store_tile(c, &shared, a, 1)?;
-    Ok(Operand::Constant(Constant::None))
-}
-
-fn store_tile<C: Caller + ?Sized>(
+/// Stores an argument to shared memory for one tile.
+pub(super) fn store_tile<C: Caller + ?Sized>(
     c: &mut C,
     shared: &SharedMemory<Op<C>>,
     a: &Arguments<'_, C>,
@@ -386,57 +355,11 @@ fn store_tile<C: Caller + ?Sized>(
     Ok(())
 }
 
-/// `smem.index(index)`.
-pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = shared(c, a, 0)?;
-    let Some(slots) = found.form.count else {
-        return Err(a.unexpected(0, "shared memory for several tiles", &found.describe()));
-    };
-    if let Some(Constant::Int(index)) = c.known(&a.at(1)?.clone())
-        && !(0..i128::from(slots)).contains(&index)
-    {
-        return Err(a.unexpected(1, &format!("an index from 0 to {}", slots - 1), &index.to_string()));
-    }
-    let (slot, ty) = a.typed(c, 1)?;
-    if !ty.is_scalar() || !ty.dtype().is_some_and(Dtype::is_int) {
-        return Err(a.unexpected(1, "an integer", &ty.to_string()));
-    }
-    let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
-    let slot = views::sum(c, &found.slot, &slot)?;
-    let form = SharedForm { count: None, ..(*found.form).clone() };
-    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
-}
-
 /// `smem._keep_alive()`.
 pub(super) fn keep_alive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = shared(c, a, 0)?;
     let memory = tensor(c, &found.memory, 0)?;
     device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
-    Ok(Operand::Constant(Constant::None))
-}
-
-/// `async_load(smem, pointer, mask, cache_modifier, eviction_policy, volatile)`.
-pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    let (pointer, ty) = a.typed(c, 1)?;
-    let tiles = shared.form.tiles.clone();
-    if ty.element.pointee() != Some(tiles.dtype) || ty.shape != tiles.shape {
-        let memory = Type::tile(tiles.dtype, tiles.shape.clone());
-        return Err(SemanticError::new(
-            Code::TypeMismatch,
-            format!("{ty} does not point to a tile {memory}"),
-        )
-        .argument(1, format!("this is {ty}"))
-        .hint("give pointers of the shape of the shared memory, to its element type"));
-    }
-    let mut operands = place(c, &shared)?;
-    operands.push(pointer);
-    if !a.is_none(2) {
-        let (mask, _) = a.typed(c, 2)?;
-        let mask = super::convert::broadcast_to(c, mask, &tiles.shape)?;
-        operands.push(mask);
-    }
-    device(c, DeviceFn::CopyAsync { tiles }, operands)?;
     Ok(Operand::Constant(Constant::None))
 }
 

@@ -34,6 +34,7 @@ mod promote;
 mod reduce;
 mod scan;
 mod shape;
+mod shared_access;
 mod signature;
 mod subscript;
 mod table;

@@ -420,7 +420,7 @@ macro_rules! builtins {
             *older, default_args=None, default_partition=None, worker_args=None, worker_partitions=None)"
             [Gluon] => workers::warp_specialize;
         /// Returns acc + a @ b by multiplications and additions of single elements. The accumulator has
-        /// a `BlockedLayout`, of which those of the operands are the `DotOperandLayout`s.
+        /// a `BlockedLayout`, and the operands have the `DotOperandLayout`s of this layout.
         GluonDotFma "dot_fma(a, b, acc)" [Gluon] => dots::dot_fma;
         /// Returns the additional wavefronts, for each wavefront, of an access to shared memory with
         /// tiles of this type.
@@ -436,19 +436,19 @@ macro_rules! builtins {
         /// one more axis than the layout. With a value, stores it.
         GluonAllocate "allocate_shared_memory(element_ty, shape, layout, value=None)" [Gluon] => gluon::allocate;
         /// Loads the tile in a layout of registers.
-        SharedLoad "load(self, layout)" [SharedMethod] => gluon::load_shared;
+        SharedLoad "load(self, layout)" [SharedMethod] => shared_access::load_shared;
         /// Stores a tile of the same shape.
-        SharedStore "store(self, value)" [SharedMethod] => gluon::store_shared;
+        SharedStore "store(self, value)" [SharedMethod] => shared_access::store_shared;
         /// Returns one of the tiles.
-        SharedIndex "index(self, index)" [SharedMethod] => gluon::index;
+        SharedIndex "index(self, index)" [SharedMethod] => shared_access::index;
         /// Keeps the memory allocated up to this point.
         SharedKeepAlive "_keep_alive(self)" [SharedMethod] => gluon::keep_alive;
         /// Starts copies from global memory to shared memory by `cp.async`, where the mask is true.
         AsyncLoad "async_load(smem, pointer, mask=None, cache_modifier='', eviction_policy='', volatile=False)"
-            [GluonAsyncCopy] => gluon::copy_async;
+            [GluonAsyncCopy] => shared_access::copy_async;
         /// The older name of `async_load`.
         AsyncCopyGlobalToShared "async_copy_global_to_shared(smem, pointer, mask=None, cache_modifier='', \
-            eviction_policy='', volatile=False)" [GluonAsyncCopy] => gluon::copy_async;
+            eviction_policy='', volatile=False)" [GluonAsyncCopy] => shared_access::copy_async;
         /// Makes a group of the copies that the thread has started since its last group.
         CommitGroup "commit_group()" [GluonAsyncCopy] => gluon::commit_group;
         /// Waits until at most this number of the latest groups are in flight.

@@ -130,7 +130,7 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
         (None, axis) => axis,
     };
     if !length.is_power_of_two() || !start.is_multiple_of(length) {
-        return Err(a.unexpected(2, "a power of two of which the start is a multiple", &length.to_string()));
+        return Err(a.unexpected(2, "a power of two that divides the start", &length.to_string()));
     }
     let SharedTiles { slots, dtype, shape, layout } = found.form.tiles.clone();
     let linear = layout.linear(&shape, dtype.bits()).map_err(|error| misfit(0, error))?;

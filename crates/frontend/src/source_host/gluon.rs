@@ -98,8 +98,14 @@ impl SourceHost {
         callable(self.path(object)).is_some()
     }
 
+    /// Returns the layout with a text form.
+    pub(super) fn layout_of_text(&mut self, text: &str) -> Option<HostValue> {
+        let text = normalized(text).ok()?;
+        Some(self.layout_object(&text))
+    }
+
     /// Returns the object of a layout.
-    pub(super) fn layout_object(&mut self, text: &str) -> HostValue {
+    fn layout_object(&mut self, text: &str) -> HostValue {
         HostValue::Object(self.object(format!("={text}")))
     }
 
@@ -289,8 +295,8 @@ impl SourceHost {
         for axis in order {
             let extent = shape.get(axis as usize).ok_or("the order has axes that the shape lacks")?;
             for bit in 0..extent.ilog2() {
-                let basis = (0..shape.len() as u32).map(|at| if at == axis { 1 << bit } else { 0_u32 });
-                bases.push(basis.collect::<Vec<u32>>());
+                let image = (0..shape.len() as u32).map(|at| if at == axis { 1 << bit } else { 0_u32 });
+                bases.push(image.collect::<Vec<u32>>());
             }
         }
         normalized(&format!("PaddedSharedLayout({pairs}, {bases:?}, {shape:?})"))
@@ -342,7 +348,7 @@ fn numbers(text: &str) -> Result<Vec<u32>, String> {
 }
 
 /// Returns the text form of a layout as the compiler prints it.
-pub(super) fn normalized(text: &str) -> Result<String, String> {
+fn normalized(text: &str) -> Result<String, String> {
     if matches!(text, "AutoLayout()" | "CoalescedLayout()") {
         return Ok(text.to_owned());
     }

@@ -352,8 +352,7 @@ impl Host for SourceHost {
     }
 
     fn layout(&mut self, text: &str) -> Option<HostValue> {
-        let text = gluon::normalized(text).ok()?;
-        Some(self.layout_object(&text))
+        self.layout_of_text(text)
     }
 
     fn describe(&mut self, object: ObjectRef) -> String {

@@ -15,13 +15,9 @@ use tilewright_ir::{Block, BlockData, Effect, Inst, IntList, OpFamily, Operation
 use crate::passes::of_role;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::layout_rules::LANES;
-use tilewright_gpu_ir::target::{Feature, GpuTarget};
+use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, MAX_WARPS, Module, Op};
 
-/// The warps of a warpgroup.
-const WARPGROUP: u32 = 4;
-/// The registers of a multiprocessor.
-const REGISTER_FILE: u32 = 65_536;
 /// The granularity and the limits of the registers of a thread, for `setmaxnreg`.
 const REGISTER_STEP: u32 = 8;
 const MIN_REGISTERS: u32 = 24;
@@ -72,10 +68,10 @@ impl PartitionPlan {
                 *end += missing;
             }
         };
-        let changes_registers = !registers.is_empty() && own.is_multiple_of(WARPGROUP);
+        let changes_registers = !registers.is_empty() && own.is_multiple_of(WARPGROUP_WARPS);
         for index in order {
             let count = warps[index] as u32;
-            pad(&mut partitions, &mut end, count.min(WARPGROUP));
+            pad(&mut partitions, &mut end, count.min(WARPGROUP_WARPS));
             let requested = if changes_registers { registers[index] as u32 } else { 0 };
             let requested = requested.next_multiple_of(REGISTER_STEP);
             let registers = if requested == 0 { 0 } else { requested.clamp(MIN_REGISTERS, MAX_REGISTERS) };
@@ -83,7 +79,7 @@ impl PartitionPlan {
             end += count;
         }
         if changes_registers {
-            pad(&mut partitions, &mut end, WARPGROUP);
+            pad(&mut partitions, &mut end, WARPGROUP_WARPS);
         }
         let mut plan = Self { partitions };
         if changes_registers {
@@ -95,16 +91,16 @@ impl PartitionPlan {
     /// Gives the partitions of each warpgroup one number of registers, and the kernel what remains.
     fn share_registers(&mut self) {
         let mut first = 0;
-        let mut of_group = vec![0; (self.warps() / WARPGROUP) as usize];
+        let mut of_group = vec![0; (self.warps() / WARPGROUP_WARPS) as usize];
         for partition in &self.partitions {
-            let groups = first / WARPGROUP..(first + partition.warps).div_ceil(WARPGROUP);
+            let groups = first / WARPGROUP_WARPS..(first + partition.warps).div_ceil(WARPGROUP_WARPS);
             for group in groups {
                 let registers: &mut u32 = &mut of_group[group as usize];
                 *registers = (*registers).max(partition.registers);
             }
             first += partition.warps;
         }
-        let own = (self.partitions[0].warps / WARPGROUP) as usize;
+        let own = (self.partitions[0].warps / WARPGROUP_WARPS) as usize;
         let each = REGISTER_FILE / (LANES * self.warps());
         let all = each / REGISTER_STEP * REGISTER_STEP * of_group.len() as u32;
         let taken: u32 = of_group[own..].iter().sum();
@@ -117,7 +113,8 @@ impl PartitionPlan {
         }
         let mut first = 0;
         for partition in &mut self.partitions {
-            partition.registers = if first == 0 { rest } else { of_group[(first / WARPGROUP) as usize] };
+            partition.registers =
+                if first == 0 { rest } else { of_group[(first / WARPGROUP_WARPS) as usize] };
             first += partition.warps;
         }
     }

@@ -155,7 +155,8 @@ fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64
         // A view may be any part of its memory.
         let data = &function.insts[inst];
         if let Op::Gpu(GpuOp::View {}) = data.op {
-            ranges[data.results[0]] = ranges[data.operands[0]].clone();
+            let range = ranges[data.operands[0]].clone();
+            ranges[data.results[0]] = range;
         }
     });
     ranges
