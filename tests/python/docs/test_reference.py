@@ -14,9 +14,11 @@ import pytest
 import torch
 from conftest import ROOT
 from reference_examples import PRELUDE, Example
-from reference_pages import HOST, INDEX, LANGUAGE, NAMES, Renderer
+from reference_pages import GLUON, GLUON_HOST, GLUON_NAMES, HOST, INDEX, LANGUAGE, NAMES, Renderer
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 import tilewright as triton
+from tilewright.experimental.gluon import language as gl
 
 FOLDER = ROOT / "docs" / "reference"
 SURFACE = ROOT.parent / "shared" / "api-surface.md"
@@ -43,12 +45,36 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 x, y, out = torch.arange(100.0), torch.ones(100), torch.zeros(100)
 """
 
+# The begin of each example of Gluon.
+GLUON_IMPORTS = """\
+import torch
+import tilewright as triton
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tilewright.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
+)
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+"""
+
+# What each kernel of Gluon begins with, as its page says.
+GLUON_PRELUDE = """\
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    matrix: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    x = gl.load(x_ptr + 1 + gl.arange(0, 4, layout=layout))
+"""
+
 
 def test_every_name_has_an_example():
     written = [example.path for example in LANGUAGE]
     assert sorted(set(written)) == sorted(written)
     assert sorted(NAMES) == sorted(written)
-    assert all(example.lines for example in LANGUAGE + HOST)
+    assert all(example.lines for example in LANGUAGE + HOST + GLUON + GLUON_HOST)
+    # The reference of Gluon has attributes of values as well.
+    functions = [example.path for example in GLUON if "About" not in example.fields]
+    assert sorted(GLUON_NAMES) == sorted(functions)
 
 
 def test_the_pages_are_up_to_date():
@@ -164,15 +190,108 @@ def test_examples_say_the_truth(page, device, tmp_path):
     assert not wrong, "\n".join(wrong)
 
 
-def test_examples_of_the_host_say_the_truth(tmp_path, run):
-    """In a process of their own, because some change the process."""
+def gluon_offsets(name: str, shape: tuple[int, ...]) -> str:
+    """The offsets of a tile's elements in row-major order, in the layout of the tile."""
+    layout = f"{name}.type.layout"
+    if not shape:
+        return ""
+    if len(shape) == 1:
+        return f" + gl.arange(0, {shape[0]}, layout={layout})"
+    rows, columns = shape
+    return (
+        f" + gl.arange(0, {rows}, layout=gl.SliceLayout(1, {layout}))[:, None] * {columns}"
+        f" + gl.arange(0, {columns}, layout=gl.SliceLayout(0, {layout}))[None, :]"
+    )
+
+
+def gluon_kernel(lines: list[str], values: list[tuple[int, str, np.ndarray]]) -> str:
+    """A kernel of Gluon with these lines, which stores the values, each after its line."""
+    outputs = "".join(f", out{index}" for index in range(len(values)))
+    text = [f"{GLUON_IMPORTS}@gluon.jit\ndef kernel(x_ptr, x_desc, out_desc{outputs}):\n{GLUON_PRELUDE}"]
+    for number, line in enumerate(lines):
+        text.append(f"    {line}\n")
+        for index, (at, name, value) in enumerate(values):
+            if at == number:
+                text.append(f"    gl.store(out{index}{gluon_offsets(name, value.shape)}, {name})\n")
+    return "".join(text)
+
+
+def launch_gluon(kernel: object, outputs: list[torch.Tensor], device: str) -> None:
+    """Launches a kernel of the page: with the numbers 0 to 127, and descriptors of ones and of zeros."""
+    x = torch.arange(128, dtype=torch.float32, device=device)
+    layout = gl.NVMMASharedLayout(128, 16, 2)
+    matrices = [make(64, 64, dtype=torch.float16, device=device) for make in (torch.ones, torch.zeros)]
+    kernel[(1,)](x, *[TensorDescriptor.from_tensor(each, [64, 64], layout) for each in matrices], *outputs)
+
+
+def test_examples_of_gluon_say_the_truth(device, tmp_path):
+    if triton.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+    wrong = []
+    for index, example in enumerate(GLUON):
+        values = [(number, name, np.array(value)) for number, name, value, _ in example.values()]
+        module = load(gluon_kernel(example.lines, values), tmp_path / f"gluon_{index}.py")
+        kinds = {"f": torch.float32, "i": torch.int32}
+        outputs = [
+            torch.zeros(value.shape, dtype=kinds[value.dtype.kind], device=device) for *_, value in values
+        ]
+        try:
+            launch_gluon(module.kernel, outputs, device)
+        except Exception as error:
+            wrong.append(f"{example.path}: {error}")
+            continue
+        for output, (_, name, value) in zip(outputs, values, strict=True):
+            if not np.array_equal(output.cpu().numpy(), value):
+                wrong.append(f"{example.path}: {name} is {output.tolist()}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_mistakes_of_gluon_have_their_codes(device, tmp_path):
+    """A line with a value is stored, so that the compiler does not drop it."""
+    if triton.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+    wrong, number = [], 0
+    for example in GLUON:
+        for mistake in example.mistakes:
+            number += 1
+            module = load(gluon_kernel(mistake.lines, []), tmp_path / f"mistake_{number}.py")
+            try:
+                launch_gluon(module.kernel, [], device)
+            except triton.TritonError as error:
+                found = error.code
+            else:
+                found = "no error"
+            if found != mistake.code:
+                wrong.append(f"{example.path}: {found}, not {mistake.code}: {'; '.join(mistake.lines)}")
+    assert number > 30
+    assert not wrong, "\n".join(wrong)
+
+
+def program_of(examples: list[Example], prelude: str) -> str:
+    """A program that runs each example in a function of its own."""
     lines = []
-    for number, example in enumerate(HOST):
+    for number, example in enumerate(examples):
         checks = [f"    assert {name} == {value!r}, {name}" for _, name, value, _ in example.values()]
         body = [f"    {line}" if line else "" for line in example.lines]
         lines += [f"def example_{number}(x, y, out):", *body, *checks, "", ""]
-    calls = [f"example_{number}(x.clone(), y.clone(), out.clone())" for number in range(len(HOST))]
-    (tmp_path / "examples.py").write_text("\n".join([HOST_PRELUDE, "", *lines, *calls, "print('done')", ""]))
+    calls = [f"example_{number}(x.clone(), y.clone(), out.clone())" for number in range(len(examples))]
+    return "\n".join([prelude, "", *lines, *calls, "print('done')", ""])
+
+
+def test_examples_of_gluon_on_the_host_say_the_truth(tmp_path):
+    """And their mistakes raise the errors that the page names."""
+    lines = ["x, y, out = (torch.arange(128.0), torch.ones(128), torch.zeros(128))"]
+    load(program_of(GLUON_HOST, GLUON_IMPORTS + "\n".join(lines)), tmp_path / "gluon_host.py")
+    scope = load(GLUON_IMPORTS + "\n".join(lines) + "\n", tmp_path / "mistakes.py").__dict__
+    for mistake in [mistake for example in GLUON_HOST for mistake in example.mistakes]:
+        with pytest.raises((ValueError, triton.TritonError)) as raised:
+            exec("\n".join(mistake.lines), scope)
+        assert mistake.code in (getattr(raised.value, "code", None), type(raised.value).__name__)
+
+
+def test_examples_of_the_host_say_the_truth(tmp_path, run):
+    """In a process of their own, because some change the process."""
+    (tmp_path / "examples.py").write_text(program_of(HOST, HOST_PRELUDE))
     result = run("examples.py", cwd=tmp_path)
     assert result.code == 0, result.err
     assert result.out.endswith("done\n")

@@ -12,6 +12,8 @@ from tilewright.tools import tensor_descriptor
 class TensorDescriptor(tensor_descriptor.TensorDescriptor):
     """A tensor in memory that kernels access by blocks, with the layout of a block in shared memory."""
 
+    layout: Any = None
+
     def __init__(
         self,
         base: Any,

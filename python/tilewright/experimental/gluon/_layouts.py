@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import _native
 from tilewright._native import Missing
 from tilewright.experimental.gluon._runtime import HINT
-from tilewright.language._constexpr import _unwrap_if_constexpr
+from tilewright.language._constexpr import _unwrap_if_constexpr, constexpr_type
 from tilewright.runtime.jit import constexpr_function
 
 
@@ -41,6 +41,11 @@ class _Value:
     def __hash__(self) -> int:
         # The fields are lists.
         return hash(repr(self))
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type of this one value in a kernel."""
+        return constexpr_type(self)
 
     @property
     def _text(self) -> str:
@@ -94,21 +99,26 @@ class SharedLayout(_Value):
 
 @dataclass(frozen=True)
 class AutoLayout(DistributedLayout):
-    """A layout that the compiler chooses."""
+    """A layout that the compiler chooses: that of the tiles which the tile meets, or of ``set_auto_layout``."""
 
     __hash__ = _Value.__hash__
 
 
 @dataclass(frozen=True)
 class CoalescedLayout(DistributedLayout):
-    """A layout that the compiler chooses for accesses to memory."""
+    """A layout that the compiler chooses for accesses to memory, as ``AutoLayout``."""
 
     __hash__ = _Value.__hash__
 
 
 @dataclass(frozen=True)
 class BlockedLayout(DistributedLayout):
-    """Each thread holds a block, each warp a block of these, and each program a block of those."""
+    """A layout of blocks: a thread holds a block of elements, a warp one of threads, and a program one of warps.
+
+    ``size_per_thread``, ``threads_per_warp`` and ``warps_per_cta`` have a power of two for each axis, and ``order`` has
+    the axes, the fastest one first. A larger tile repeats the layout, and a smaller one has several holders of an
+    element.
+    """
 
     size_per_thread: Any
     threads_per_warp: Any
@@ -122,18 +132,25 @@ class BlockedLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class SliceLayout(DistributedLayout):
-    """A layout without one of its axes."""
+    """The layout of a tile with one axis less: the axis ``dim`` of the layout ``parent`` is gone.
+
+    It is that of a reduction along the axis, and of what ``expand_dims`` (``x[:, None]``) takes.
+    """
 
     dim: Any
     parent: Any
 
     __hash__ = _Value.__hash__
     rank = property(lambda self: self.parent.rank - 1)
+    cga_layout = property(lambda self: self.parent.cga_layout)
 
 
 @dataclass(frozen=True)
 class DistributedLinearLayout(DistributedLayout):
-    """A linear layout by its bases."""
+    """A linear layout: the coordinates that each bit of the register, the lane and the warp contributes.
+
+    ``block_bases`` are for clusters, and empty; ``shape`` is that of the tile.
+    """
 
     reg_bases: Any
     lane_bases: Any
@@ -147,7 +164,10 @@ class DistributedLinearLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class DotOperandLayout(DistributedLayout):
-    """The layout of an operand of a dot whose result has the layout of the parent."""
+    """The layout of an operand in registers of a dot whose result has the layout ``parent``.
+
+    ``operand_index`` is 0 for A and 1 for B, and ``k_width`` is the number of elements of 32 bits: 2 for fp16.
+    """
 
     operand_index: Any
     parent: Any
@@ -155,11 +175,16 @@ class DotOperandLayout(DistributedLayout):
 
     __hash__ = _Value.__hash__
     rank = property(lambda self: self.parent.rank)
+    cga_layout = property(lambda self: self.parent.cga_layout)
 
 
 @dataclass(frozen=True)
 class NVMMADistributedLayout(DistributedLayout):
-    """The layout of the result of a dot on tensor cores of NVIDIA."""
+    """The layout of the accumulator of a dot on tensor cores of NVIDIA.
+
+    ``version`` is [2, 0] for ``mma_v2`` and [3, 0] for ``warpgroup_mma``; ``instr_shape`` is [16, 8] for the first,
+    and [16, N, K] for the second, where N is the width of the instruction and K has 32 bytes.
+    """
 
     version: Any
     warps_per_cta: Any
@@ -203,7 +228,11 @@ class AMDWMMALayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class NVMMASharedLayout(SharedLayout):
-    """A layout swizzled for tensor cores and TMA of NVIDIA."""
+    """The layout of tensor copies and of operands of ``warpgroup_mma``, with swizzled rows.
+
+    ``swizzle_byte_width`` is 0, 32, 64 or 128, and at most the bytes of a row; ``transposed`` makes the first axis the
+    fastest.
+    """
 
     swizzle_byte_width: Any
     element_bitwidth: Any
@@ -233,7 +262,11 @@ class NVMMASharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class SwizzledSharedLayout(SharedLayout):
-    """Rows whose vectors are permuted from row to row."""
+    """Rows whose vectors are permuted from row to row, so that columns have no bank conflicts.
+
+    A vector has ``vec`` elements; the permutation changes after ``per_phase`` rows, and repeats after ``max_phase``
+    changes. With (1, 1, 1) nothing is permuted. ``order`` has the axes, the fastest one first.
+    """
 
     vec: Any
     per_phase: Any
@@ -245,7 +278,7 @@ class SwizzledSharedLayout(SharedLayout):
 
 
 class MBarrierLayout(SwizzledSharedLayout):
-    """The layout of barriers in shared memory."""
+    """The layout of the memory of mbarriers, of which each is an int64."""
 
     def __init__(self, cga_layout: Any = None) -> None:
         super().__init__(1, 1, 1, [0], cga_layout or [])
@@ -299,13 +332,19 @@ class PaddedSharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class SharedLinearLayout(SharedLayout):
-    """A linear layout of shared memory by its bases."""
+    """A linear layout of shared memory: the coordinates that each bit of the offset contributes."""
 
     offset_bases: Any
     block_bases: Any = field(default_factory=list)
     alignment: Any = 16
 
     __hash__ = _Value.__hash__
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents of the tile that the bases span."""
+        bases = [*self.offset_bases, *self.block_bases]
+        return [1 << max(step.bit_length() for step in axis) for axis in zip(*bases, strict=True)]
 
 
 @dataclass(frozen=True)
