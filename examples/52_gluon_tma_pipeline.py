@@ -43,8 +43,8 @@ def silu_kernel(x_desc, out_desc, N, STAGES: gl.constexpr):
     x_smem = gl.allocate_shared_memory(x_desc.dtype, [STAGES, BLOCK_M, BLOCK_N], x_desc.layout)
     out_smem = gl.allocate_shared_memory(out_desc.dtype, [2, BLOCK_M, BLOCK_N], out_desc.layout)
     bars = mbarrier.allocate_mbarrier(batch=STAGES)
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(bars.index(slot), count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(bars.index(stage), count=1)
     row = gl.program_id(0) * BLOCK_M
     turns = gl.cdiv(N, BLOCK_N)
     for turn in gl.static_range(STAGES - 1):
@@ -61,8 +61,8 @@ def silu_kernel(x_desc, out_desc, N, STAGES: gl.constexpr):
         fence_async_shared()
         tma.async_store(out_desc, [row, turn * BLOCK_N], out_smem.index(turn % 2))
     tma.store_wait(0)
-    for slot in gl.static_range(STAGES):
-        mbarrier.invalidate(bars.index(slot))
+    for stage in gl.static_range(STAGES):
+        mbarrier.invalidate(bars.index(stage))
 
 
 def silu(x: torch.Tensor) -> torch.Tensor:

@@ -54,8 +54,8 @@ def matmul_kernel(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
     a_smem = gl.allocate_shared_memory(a_desc.dtype, [STAGES, BLOCK_M, BLOCK_K], a_desc.layout)
     b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BLOCK_N, BLOCK_K], b_desc.layout)
     bars = mbarrier.allocate_mbarrier(batch=STAGES)
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(bars.index(slot), count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(bars.index(stage), count=1)
     row, column = gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N
     turns = gl.cdiv(K, BLOCK_K)
     for turn in gl.static_range(STAGES - 2):
@@ -70,8 +70,8 @@ def matmul_kernel(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
         acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
         start_loads(a_desc, b_desc, row, column, turn + STAGES - 2, turns, a_smem, b_smem, bars, STAGES)
     acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
-    for slot in gl.static_range(STAGES):
-        mbarrier.invalidate(bars.index(slot))
+    for stage in gl.static_range(STAGES):
+        mbarrier.invalidate(bars.index(stage))
 
     c_smem = gl.allocate_shared_memory(c_desc.dtype, c_desc.block_shape, c_desc.layout)
     c_smem.store(acc.to(c_desc.dtype))

@@ -65,14 +65,14 @@ def persistent_kernel(a_desc, b_desc, c_desc, M, N, K, STAGES: gl.constexpr):
     b_smem = gl.allocate_shared_memory(b_desc.dtype, [STAGES, BLOCK_N, BLOCK_K], b_desc.layout)
     c_smem = gl.allocate_shared_memory(c_desc.dtype, c_desc.block_shape, c_desc.layout)
     bars = mbarrier.allocate_mbarrier(batch=STAGES)
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(bars.index(slot), count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(bars.index(stage), count=1)
     tiles_n = gl.cdiv(N, BLOCK_N)
     tiles = gl.cdiv(M, BLOCK_M) * tiles_n
     turns_of_a_tile = gl.cdiv(K, BLOCK_K)
     turns = gl.cdiv(tiles - gl.program_id(0), gl.num_programs(0)) * turns_of_a_tile
-    for turn in gl.static_range(STAGES - 2):
-        start_loads(a_desc, b_desc, turn, turns, turns_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES)
+    for ahead in gl.static_range(STAGES - 2):
+        start_loads(a_desc, b_desc, ahead, turns, turns_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES)
 
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     for first in range(0, turns, turns_of_a_tile):
@@ -93,8 +93,8 @@ def persistent_kernel(a_desc, b_desc, c_desc, M, N, K, STAGES: gl.constexpr):
         row, column = tile_of(first, turns_of_a_tile, tiles_n, BLOCK_M, BLOCK_N)
         tma.async_store(c_desc, [row, column], c_smem)
     tma.store_wait(0)
-    for slot in gl.static_range(STAGES):
-        mbarrier.invalidate(bars.index(slot))
+    for stage in gl.static_range(STAGES):
+        mbarrier.invalidate(bars.index(stage))
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -64,9 +64,9 @@ def attention_kernel(
     q_bar = mbarrier.allocate_mbarrier()
     k_bars, v_bars = mbarrier.allocate_mbarrier(batch=STAGES), mbarrier.allocate_mbarrier(batch=STAGES)
     mbarrier.init(q_bar, count=1)
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(k_bars.index(slot), count=1)
-        mbarrier.init(v_bars.index(slot), count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_bars.index(stage), count=1)
+        mbarrier.init(v_bars.index(stage), count=1)
 
     start = gl.program_id(0) * BLOCK_M
     first = gl.program_id(1) * length
@@ -104,9 +104,9 @@ def attention_kernel(
         out = warpgroup_mma(p, v_smem.index(slot), out)
 
     mbarrier.invalidate(q_bar)
-    for slot in gl.static_range(STAGES):
-        mbarrier.invalidate(k_bars.index(slot))
-        mbarrier.invalidate(v_bars.index(slot))
+    for stage in gl.static_range(STAGES):
+        mbarrier.invalidate(k_bars.index(stage))
+        mbarrier.invalidate(v_bars.index(stage))
     out /= gl.convert_layout(total, gl.SliceLayout(1, o_layout))[:, None]
     # The queries are not needed any more.
     q_smem.store(out.to(q_desc.dtype))

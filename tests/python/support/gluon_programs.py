@@ -1,0 +1,52 @@
+"""Programs of the examples of Gluon in `tests/reference/gluon.md`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# The begin of each example of Gluon.
+GLUON_IMPORTS = """\
+import torch
+import tilewright as triton
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tilewright.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
+)
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+"""
+
+# What each kernel of Gluon begins with, as its page says.
+GLUON_PRELUDE = """\
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    matrix: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    x = gl.load(x_ptr + 1 + gl.arange(0, 4, layout=layout))
+"""
+
+
+def gluon_offsets(name: str, shape: tuple[int, ...]) -> str:
+    """The offsets of a tile's elements in row-major order, in the layout of the tile."""
+    layout = f"{name}.type.layout"
+    if not shape:
+        return ""
+    if len(shape) == 1:
+        return f" + gl.arange(0, {shape[0]}, layout={layout})"
+    rows, columns = shape
+    return (
+        f" + gl.arange(0, {rows}, layout=gl.SliceLayout(1, {layout}))[:, None] * {columns}"
+        f" + gl.arange(0, {columns}, layout=gl.SliceLayout(0, {layout}))[None, :]"
+    )
+
+
+def gluon_kernel(lines: list[str], values: list[tuple[int, str, np.ndarray]]) -> str:
+    """A kernel of Gluon with these lines, which stores the values, each after its line."""
+    outputs = "".join(f", out{index}" for index in range(len(values)))
+    text = [f"{GLUON_IMPORTS}@gluon.jit\ndef kernel(x_ptr, x_desc, out_desc{outputs}):\n{GLUON_PRELUDE}"]
+    for number, line in enumerate(lines):
+        text.append(f"    {line}\n")
+        for index, (at, name, value) in enumerate(values):
+            if at == number:
+                text.append(f"    gl.store(out{index}{gluon_offsets(name, value.shape)}, {name})\n")
+    return "".join(text)
