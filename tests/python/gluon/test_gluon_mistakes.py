@@ -104,8 +104,8 @@ CASES = {
         """
         slots = gl.allocate_shared_memory(gl.float16, [2, 64, 64], SHARED)
         bars = mbarrier.allocate_mbarrier(batch=2)
-        for slot in gl.static_range(2):
-            mbarrier.init(bars.index(slot), count=1)
+        for i in gl.static_range(2):
+            mbarrier.init(bars.index(i), count=1)
         total = gl.zeros([64, 64], gl.float32, MATRIX)
         for turn in range(4):
             slot = turn % 2
@@ -114,8 +114,8 @@ CASES = {
             mbarrier.wait(bars.index(slot), turn & 1)
             total += slots.index(slot).load(MATRIX)
         gl.store(out_ptr, largest(total))
-        for slot in gl.static_range(2):
-            mbarrier.invalidate(bars.index(slot))
+        for i in gl.static_range(2):
+            mbarrier.invalidate(bars.index(i))
         """,
     ),
     "a phase that ends before all warps have seen it": (
