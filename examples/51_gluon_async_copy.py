@@ -3,14 +3,14 @@
 ```text
   slots of the ring     |  0: columns 0-63  |  1: columns 64-127  |  2: columns 128-191  |
 
-  turn 0                   wait, read          in flight              started now
-  turn 1                   started now         wait, read             in flight
-  turn 2                   in flight           started now            wait, read
+  step 0                   wait, read          in flight              started now
+  step 1                   started now         wait, read             in flight
+  step 2                   in flight           started now            wait, read
 ```
 
 `cp.async` copies from global to shared memory without registers, and the threads go on. `commit_group` makes a group of
 the copies since the last one, and `wait_group(k)` waits until at most `k` groups are in flight; the copies of the other
-turns stay in flight. A group without copies keeps the numbers right at the end of a row.
+steps stay in flight. A group without copies keeps the numbers right at the end of a row.
 
 Run it with `python examples/51_gluon_async_copy.py`; it checks itself against torch. Shapes: [M, N] to [M].
 """
@@ -27,15 +27,15 @@ BLOCK_M, BLOCK_N, STAGES = 16, 64, 3
 
 @gluon.jit
 def start_copy(
-    x_ptr, smem, turn, M, N, row,
+    x_ptr, smem, step, M, N, row,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr, layout: gl.constexpr,
 ):  # fmt: skip
     """Starts the copy of a block of columns to its slot; outside of the matrix, the slot gets zeros."""
     rows = row + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, layout))
-    columns = turn * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, layout))
+    columns = step * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, layout))
     mask = (rows < M)[:, None] & (columns < N)[None, :]
     pointers = x_ptr + rows[:, None] * N + columns[None, :]
-    async_copy.async_load(smem.index(turn % STAGES), pointers, mask=mask)
+    async_copy.async_load(smem.index(step % STAGES), pointers, mask=mask)
     async_copy.commit_group()
 
 
@@ -48,13 +48,13 @@ def row_norms(
     shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
     row = gl.program_id(0) * BLOCK_M
     smem = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_M, BLOCK_N], shared)
-    for turn in gl.static_range(STAGES - 1):
-        start_copy(x_ptr, smem, turn, M, N, row, BLOCK_M, BLOCK_N, STAGES, layout)
+    for step in gl.static_range(STAGES - 1):
+        start_copy(x_ptr, smem, step, M, N, row, BLOCK_M, BLOCK_N, STAGES, layout)
     acc = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, layout)
-    for turn in range(gl.cdiv(N, BLOCK_N)):
-        start_copy(x_ptr, smem, turn + STAGES - 1, M, N, row, BLOCK_M, BLOCK_N, STAGES, layout)
+    for step in range(gl.cdiv(N, BLOCK_N)):
+        start_copy(x_ptr, smem, step + STAGES - 1, M, N, row, BLOCK_M, BLOCK_N, STAGES, layout)
         async_copy.wait_group(STAGES - 1)
-        x = smem.index(turn % STAGES).load(layout)
+        x = smem.index(step % STAGES).load(layout)
         acc += x * x
     norms = gl.sqrt(gl.sum(acc, axis=1))
     rows = row + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, layout))

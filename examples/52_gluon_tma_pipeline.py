@@ -25,12 +25,12 @@ BLOCK_M, BLOCK_N, STAGES = 32, 64, 3
 
 
 @gluon.jit
-def start_load(x_desc, smem, bars, row, turn, turns, STAGES: gl.constexpr):
+def start_load(x_desc, smem, bars, row, step, steps, STAGES: gl.constexpr):
     """Starts the load of a block of columns to its slot, if there is one."""
-    is_there = turn < turns
-    slot = turn % STAGES
+    is_there = step < steps
+    slot = step % STAGES
     mbarrier.expect(bars.index(slot), x_desc.nbytes_per_cta, pred=is_there)
-    column = turn * x_desc.block_shape[1]
+    column = step * x_desc.block_shape[1]
     tma.async_load(x_desc, [row, column], bars.index(slot), smem.index(slot), pred=is_there)
 
 
@@ -46,20 +46,20 @@ def silu_kernel(x_desc, out_desc, N, STAGES: gl.constexpr):
     for stage in gl.static_range(STAGES):
         mbarrier.init(bars.index(stage), count=1)
     row = gl.program_id(0) * BLOCK_M
-    turns = gl.cdiv(N, BLOCK_N)
-    for turn in gl.static_range(STAGES - 1):
-        start_load(x_desc, x_smem, bars, row, turn, turns, STAGES)
-    for turn in range(turns):
-        start_load(x_desc, x_smem, bars, row, turn + STAGES - 1, turns, STAGES)
-        slot = turn % STAGES
-        mbarrier.wait(bars.index(slot), turn // STAGES & 1)
+    steps = gl.cdiv(N, BLOCK_N)
+    for step in gl.static_range(STAGES - 1):
+        start_load(x_desc, x_smem, bars, row, step, steps, STAGES)
+    for step in range(steps):
+        start_load(x_desc, x_smem, bars, row, step + STAGES - 1, steps, STAGES)
+        slot = step % STAGES
+        mbarrier.wait(bars.index(slot), step // STAGES & 1)
         x = x_smem.index(slot).load(layout).to(gl.float32)
         y = x / (1 + gl.exp(-x))
-        # At most the store of the last turn may still read, and it reads the other memory.
+        # At most the store of the last step may still read, and it reads the other memory.
         tma.store_wait(1)
-        out_smem.index(turn % 2).store(y.to(out_desc.dtype))
+        out_smem.index(step % 2).store(y.to(out_desc.dtype))
         fence_async_shared()
-        tma.async_store(out_desc, [row, turn * BLOCK_N], out_smem.index(turn % 2))
+        tma.async_store(out_desc, [row, step * BLOCK_N], out_smem.index(step % 2))
     tma.store_wait(0)
     for stage in gl.static_range(STAGES):
         mbarrier.invalidate(bars.index(stage))

@@ -3,10 +3,10 @@
 ```text
   A, B ──TMA──▶ ring of slots in shared memory ──wgmma──▶ accumulator in registers ──▶ shared memory ──TMA──▶ C
 
-  turn k      wait for the bytes of slot k
+  step k      wait for the bytes of slot k
               start the dot of slot k              (asynchronous)
-              wait for the dot of turn k - 1       its slot is free again
-              start the copies of turn k + STAGES - 2, to a slot whose dot is done
+              wait for the dot of step k - 1       its slot is free again
+              start the copies of step k + STAGES - 2, to a slot whose dot is done
 ```
 
 The four warps of a warpgroup compute 64 rows together. The operands stay in shared memory, in the layout that the
@@ -34,15 +34,15 @@ BLOCK_M, BLOCK_N, BLOCK_K, STAGES = 64, 64, 32, 4
 
 
 @gluon.jit
-def start_loads(a_desc, b_desc, row, column, turn, turns, a_smem, b_smem, bars, STAGES: gl.constexpr):
-    """Starts the copies of the blocks of A and B of a turn, if there is one; one barrier waits for both."""
+def start_loads(a_desc, b_desc, row, column, step, steps, a_smem, b_smem, bars, STAGES: gl.constexpr):
+    """Starts the copies of the blocks of A and B of a step, if there is one; one barrier waits for both."""
     BLOCK_K: gl.constexpr = a_desc.block_shape[1]
-    is_there = turn < turns
-    slot = turn % STAGES
+    is_there = step < steps
+    slot = step % STAGES
     bar = bars.index(slot)
     mbarrier.expect(bar, a_desc.nbytes_per_cta + b_desc.nbytes_per_cta, pred=is_there)
-    tma.async_load(a_desc, [row, turn * BLOCK_K], bar, a_smem.index(slot), pred=is_there)
-    tma.async_load(b_desc, [column, turn * BLOCK_K], bar, b_smem.index(slot), pred=is_there)
+    tma.async_load(a_desc, [row, step * BLOCK_K], bar, a_smem.index(slot), pred=is_there)
+    tma.async_load(b_desc, [column, step * BLOCK_K], bar, b_smem.index(slot), pred=is_there)
 
 
 @gluon.jit
@@ -57,18 +57,18 @@ def matmul_kernel(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
     for stage in gl.static_range(STAGES):
         mbarrier.init(bars.index(stage), count=1)
     row, column = gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N
-    turns = gl.cdiv(K, BLOCK_K)
-    for turn in gl.static_range(STAGES - 2):
-        start_loads(a_desc, b_desc, row, column, turn, turns, a_smem, b_smem, bars, STAGES)
+    steps = gl.cdiv(K, BLOCK_K)
+    for step in gl.static_range(STAGES - 2):
+        start_loads(a_desc, b_desc, row, column, step, steps, a_smem, b_smem, bars, STAGES)
 
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     acc = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, acc_layout)
-    for turn in range(turns):
-        slot = turn % STAGES
-        mbarrier.wait(bars.index(slot), turn // STAGES & 1)
+    for step in range(steps):
+        slot = step % STAGES
+        mbarrier.wait(bars.index(slot), step // STAGES & 1)
         acc = warpgroup_mma(a_smem.index(slot), b_smem.index(slot).permute((1, 0)), acc, is_async=True)
         acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
-        start_loads(a_desc, b_desc, row, column, turn + STAGES - 2, turns, a_smem, b_smem, bars, STAGES)
+        start_loads(a_desc, b_desc, row, column, step + STAGES - 2, steps, a_smem, b_smem, bars, STAGES)
     acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
     for stage in gl.static_range(STAGES):
         mbarrier.invalidate(bars.index(stage))

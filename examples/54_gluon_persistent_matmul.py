@@ -1,16 +1,15 @@
 """A persistent matmul in Gluon: a program computes many tiles of C, and its pipeline never runs empty between them.
 
 ```text
-  turn of the ring    0  1  2  3  4  5  6  7  8 …             a turn is a block of K of a tile
+  step of the ring    0  1  2  3  4  5  6  7  8 …             a step is a block of K of a tile
   tile                A  A  A  A  B  B  B  B  C …
-  copies in flight       two turns ahead of the dots, over the border of a tile
+  copies in flight       two steps ahead of the dots, over the border of a tile
   store of a tile                    A           B …          while the dots of the next tile run
 ```
 
-One loop goes over all turns of all tiles. The turn gives the slot and the parity of its barrier; the tile and the block
-of K of the copies that it starts are those of a later turn, which may belong to the next tile. At the last turn of a
-tile the accumulator goes to shared memory and from there to C, and `store_wait` comes only before the next use of this
-memory.
+The step of the ring goes on from tile to tile, and says which slot it uses and with which parity. The copies that it
+starts are those of a later step, which may belong to the next tile. After the last step of a tile, the accumulator goes
+to shared memory and from there to C, and `store_wait` comes only before the next use of this memory.
 
 Run it with `python examples/54_gluon_persistent_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [N, K].T.
 """
@@ -33,23 +32,23 @@ BLOCK_M, BLOCK_N, BLOCK_K, STAGES = 64, 64, 32, 4
 
 
 @gluon.jit
-def tile_of(turn, turns_of_a_tile, tiles_n, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """The first row and column of the tile of a turn: each program has every P-th tile."""
-    tile = gl.program_id(0) + turn // turns_of_a_tile * gl.num_programs(0)
+def tile_of(step, steps_of_a_tile, tiles_n, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+    """The first row and column of the tile of a step: each program has every P-th tile."""
+    tile = gl.program_id(0) + step // steps_of_a_tile * gl.num_programs(0)
     return tile // tiles_n * BLOCK_M, tile % tiles_n * BLOCK_N
 
 
 @gluon.jit
 def start_loads(
-    a_desc, b_desc, turn, turns, turns_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES: gl.constexpr
+    a_desc, b_desc, step, steps, steps_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES: gl.constexpr
 ):  # fmt: skip
-    """Starts the copies of a turn, if there is one."""
+    """Starts the copies of a step, if there is one."""
     BLOCK_K: gl.constexpr = a_desc.block_shape[1]
-    row, column = tile_of(turn, turns_of_a_tile, tiles_n, a_desc.block_shape[0], b_desc.block_shape[0])
-    is_there = turn < turns
-    slot = turn % STAGES
+    row, column = tile_of(step, steps_of_a_tile, tiles_n, a_desc.block_shape[0], b_desc.block_shape[0])
+    is_there = step < steps
+    slot = step % STAGES
     bar = bars.index(slot)
-    k = turn % turns_of_a_tile * BLOCK_K
+    k = step % steps_of_a_tile * BLOCK_K
     mbarrier.expect(bar, a_desc.nbytes_per_cta + b_desc.nbytes_per_cta, pred=is_there)
     tma.async_load(a_desc, [row, k], bar, a_smem.index(slot), pred=is_there)
     tma.async_load(b_desc, [column, k], bar, b_smem.index(slot), pred=is_there)
@@ -69,28 +68,28 @@ def persistent_kernel(a_desc, b_desc, c_desc, M, N, K, STAGES: gl.constexpr):
         mbarrier.init(bars.index(stage), count=1)
     tiles_n = gl.cdiv(N, BLOCK_N)
     tiles = gl.cdiv(M, BLOCK_M) * tiles_n
-    turns_of_a_tile = gl.cdiv(K, BLOCK_K)
-    turns = gl.cdiv(tiles - gl.program_id(0), gl.num_programs(0)) * turns_of_a_tile
+    steps_of_a_tile = gl.cdiv(K, BLOCK_K)
+    steps = gl.cdiv(tiles - gl.program_id(0), gl.num_programs(0)) * steps_of_a_tile
     for ahead in gl.static_range(STAGES - 2):
-        start_loads(a_desc, b_desc, ahead, turns, turns_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES)
+        start_loads(a_desc, b_desc, ahead, steps, steps_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES)
 
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    for first in range(0, turns, turns_of_a_tile):
+    for first in range(0, steps, steps_of_a_tile):
         acc = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, acc_layout)
-        for turn in range(first, first + turns_of_a_tile):
-            slot = turn % STAGES
-            mbarrier.wait(bars.index(slot), turn // STAGES & 1)
+        for step in range(first, first + steps_of_a_tile):
+            slot = step % STAGES
+            mbarrier.wait(bars.index(slot), step // STAGES & 1)
             acc = warpgroup_mma(a_smem.index(slot), b_smem.index(slot).permute((1, 0)), acc, is_async=True)
             acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
             start_loads(
-                a_desc, b_desc, turn + STAGES - 2, turns, turns_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES
+                a_desc, b_desc, step + STAGES - 2, steps, steps_of_a_tile, tiles_n, a_smem, b_smem, bars, STAGES
             )  # fmt: skip
         acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
         # The store of the last tile has read the memory.
         tma.store_wait(0)
         c_smem.store(acc.to(c_desc.dtype))
         fence_async_shared()
-        row, column = tile_of(first, turns_of_a_tile, tiles_n, BLOCK_M, BLOCK_N)
+        row, column = tile_of(first, steps_of_a_tile, tiles_n, BLOCK_M, BLOCK_N)
         tma.async_store(c_desc, [row, column], c_smem)
     tma.store_wait(0)
     for stage in gl.static_range(STAGES):

@@ -6,7 +6,7 @@
 ```
 
 A tensor copy moves a box, but these rows are anywhere in the table. The pointers of an asynchronous copy are a tile, so
-that each row has its own base. A program has the rows of a block of `i`; the turns of its ring are the positions `j`.
+that each row has its own base. A program has the rows of a block of `i`; the steps of its ring are the positions `j`.
 The layout has the lanes of a warp along the columns, so that a gathered row is read in full sectors, and the index of a
 row is a tile in the `SliceLayout` of its axis: `rows[:, None]` then has the layout of the pointers.
 
@@ -25,19 +25,19 @@ BLOCK_M, BLOCK_D, STAGES = 8, 64, 3
 
 @gluon.jit
 def start_gather(
-    table_ptr, indices_ptr, smem, turn, turns, D, rows, columns, mask, STAGES: gl.constexpr
+    table_ptr, indices_ptr, smem, step, steps, D, rows, columns, mask, STAGES: gl.constexpr
 ):  # fmt: skip
-    """Starts the copies of the rows whose indices are at position `turn`; the slot gets zeros after the last one."""
-    is_there = (rows >= 0) & (turn < turns)
-    indices = gl.load(indices_ptr + rows * turns + turn, mask=is_there, other=0)
+    """Starts the copies of the rows whose indices are at position `step`; the slot gets zeros after the last one."""
+    is_there = (rows >= 0) & (step < steps)
+    indices = gl.load(indices_ptr + rows * steps + step, mask=is_there, other=0)
     pointers = table_ptr + indices.to(gl.int64)[:, None] * D + columns[None, :]
-    async_copy.async_load(smem.index(turn % STAGES), pointers, mask=mask & (turn < turns))
+    async_copy.async_load(smem.index(step % STAGES), pointers, mask=mask & (step < steps))
     async_copy.commit_group()
 
 
 @gluon.jit
 def gather_kernel(
-    table_ptr, indices_ptr, weights_ptr, out_ptr, M, D, turns,
+    table_ptr, indices_ptr, weights_ptr, out_ptr, M, D, steps,
     BLOCK_M: gl.constexpr, BLOCK_D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A program computes BLOCK_M rows and BLOCK_D columns of the result."""
@@ -49,25 +49,25 @@ def gather_kernel(
     # Rows after the last one read the indices of the last one, and are not stored.
     inside = gl.minimum(rows, M - 1)
     smem = gl.allocate_shared_memory(table_ptr.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_D], shared)
-    for turn in gl.static_range(STAGES - 1):
-        start_gather(table_ptr, indices_ptr, smem, turn, turns, D, inside, columns, mask, STAGES)
+    for step in gl.static_range(STAGES - 1):
+        start_gather(table_ptr, indices_ptr, smem, step, steps, D, inside, columns, mask, STAGES)
     acc = gl.zeros([BLOCK_M, BLOCK_D], gl.float32, layout)
-    for turn in range(turns):
+    for step in range(steps):
         start_gather(
-            table_ptr, indices_ptr, smem, turn + STAGES - 1, turns, D, inside, columns, mask, STAGES
+            table_ptr, indices_ptr, smem, step + STAGES - 1, steps, D, inside, columns, mask, STAGES
         )  # fmt: skip
-        weights = gl.load(weights_ptr + inside * turns + turn)
+        weights = gl.load(weights_ptr + inside * steps + step)
         async_copy.wait_group(STAGES - 1)
-        acc += weights[:, None] * smem.index(turn % STAGES).load(layout)
+        acc += weights[:, None] * smem.index(step % STAGES).load(layout)
     gl.store(out_ptr + rows[:, None] * D + columns[None, :], acc, mask=mask)
 
 
 def embedding_bag(table: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """The weighted sum of the rows that each row of `indices` names."""
-    (m, turns), d = indices.shape, table.shape[1]
+    (m, steps), d = indices.shape, table.shape[1]
     out = torch.empty(m, d, device=table.device)
     grid = (triton.cdiv(m, BLOCK_M), triton.cdiv(d, BLOCK_D))
-    gather_kernel[grid](table, indices, weights, out, m, d, turns, BLOCK_M, BLOCK_D, STAGES)
+    gather_kernel[grid](table, indices, weights, out, m, d, steps, BLOCK_M, BLOCK_D, STAGES)
     return out
 
 
@@ -75,16 +75,16 @@ def main() -> None:
     """Compare with torch, at sizes that are no multiples of the blocks."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for v, d, m, turns in ((100, 64, 16, 4), (37, 100, 13, 1)):
-        table, weights = torch.randn(v, d, device=device), torch.randn(m, turns, device=device)
-        indices = torch.randint(v, (m, turns), device=device, dtype=torch.int32)
+    for v, d, m, steps in ((100, 64, 16, 4), (37, 100, 13, 1)):
+        table, weights = torch.randn(v, d, device=device), torch.randn(m, steps, device=device)
+        indices = torch.randint(v, (m, steps), device=device, dtype=torch.int32)
         found = embedding_bag(table, indices, weights)
         expected = torch.nn.functional.embedding_bag(
             indices.long(), table, mode="sum", per_sample_weights=weights
         )
         torch.testing.assert_close(found, expected)
         print(
-            f"{m} x {turns} of {v} rows of {d}: largest difference {(found - expected).abs().max().item():.1e}"
+            f"{m} x {steps} of {v} rows of {d}: largest difference {(found - expected).abs().max().item():.1e}"
         )
 
 

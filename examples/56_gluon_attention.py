@@ -2,7 +2,7 @@
 
 ```text
   Q ──TMA──▶ shared memory, once
-  K, V ──TMA──▶ a ring of slots, one block of keys a turn
+  K, V ──TMA──▶ a ring of slots, one block of keys a step
 
   S = Q @ Kᵀ           wgmma, both operands in shared memory
   m, P, l              the online softmax: the largest score so far, the probabilities, their sum
@@ -33,12 +33,12 @@ BLOCK_M, BLOCK_N, STAGES = 64, 32, 2
 
 
 @gluon.jit
-def start_loads(k_desc, v_desc, first, turn, turns, k_smem, v_smem, k_bars, v_bars, STAGES: gl.constexpr):
-    """Starts the copies of the keys and values of a turn, if there is one; each has a barrier of its own."""
+def start_loads(k_desc, v_desc, first, step, steps, k_smem, v_smem, k_bars, v_bars, STAGES: gl.constexpr):
+    """Starts the copies of the keys and values of a step, if there is one; each has a barrier of its own."""
     BLOCK_N: gl.constexpr = k_desc.block_shape[0]
-    is_there = turn < turns
-    slot = turn % STAGES
-    row = first + turn * BLOCK_N
+    is_there = step < steps
+    slot = step % STAGES
+    row = first + step * BLOCK_N
     mbarrier.expect(k_bars.index(slot), k_desc.nbytes_per_cta, pred=is_there)
     tma.async_load(k_desc, [row, 0], k_bars.index(slot), k_smem.index(slot), pred=is_there)
     mbarrier.expect(v_bars.index(slot), v_desc.nbytes_per_cta, pred=is_there)
@@ -71,24 +71,24 @@ def attention_kernel(
     start = gl.program_id(0) * BLOCK_M
     first = gl.program_id(1) * length
     end = gl.minimum(length, start + BLOCK_M) if IS_CAUSAL else length
-    turns = gl.cdiv(end, BLOCK_N)
+    steps = gl.cdiv(end, BLOCK_N)
     mbarrier.expect(q_bar, q_desc.nbytes_per_cta)
     tma.async_load(q_desc, [first + start, 0], q_bar, q_smem)
-    for turn in gl.static_range(STAGES - 1):
-        start_loads(k_desc, v_desc, first, turn, turns, k_smem, v_smem, k_bars, v_bars, STAGES)
+    for step in gl.static_range(STAGES - 1):
+        start_loads(k_desc, v_desc, first, step, steps, k_smem, v_smem, k_bars, v_bars, STAGES)
     mbarrier.wait(q_bar, 0)
 
     rows = start + gl.arange(0, BLOCK_M, layout=row_layout)
     largest = gl.full([BLOCK_M], float("-inf"), gl.float32, row_layout)
     total = gl.zeros([BLOCK_M], gl.float32, row_layout)
     out = gl.zeros([BLOCK_M, D], gl.float32, o_layout)
-    for turn in range(turns):
-        start_loads(k_desc, v_desc, first, turn + STAGES - 1, turns, k_smem, v_smem, k_bars, v_bars, STAGES)
-        slot, phase = turn % STAGES, turn // STAGES & 1
+    for step in range(steps):
+        start_loads(k_desc, v_desc, first, step + STAGES - 1, steps, k_smem, v_smem, k_bars, v_bars, STAGES)
+        slot, phase = step % STAGES, step // STAGES & 1
         mbarrier.wait(k_bars.index(slot), phase)
         zeros = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, s_layout)
         scores = warpgroup_mma(q_smem, k_smem.index(slot).permute((1, 0)), zeros) * scale
-        columns = turn * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, s_layout))
+        columns = step * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, s_layout))
         mask = (columns < length)[None, :]
         if IS_CAUSAL:
             mask &= rows[:, None] >= columns[None, :]

@@ -1,4 +1,4 @@
-"""What a layout costs: the accesses to memory that `tilewright profile` counts for the example of layouts."""
+"""The cost of layouts: the accesses to memory that `tilewright profile` counts for their example."""
 
 from __future__ import annotations
 

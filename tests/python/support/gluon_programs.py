@@ -17,7 +17,7 @@ from tilewright.experimental.gluon.language.nvidia.hopper import (
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
 """
 
-# What each kernel of Gluon begins with, as its page says.
+# The first lines of each kernel of Gluon, as the page says.
 GLUON_PRELUDE = """\
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     matrix: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])

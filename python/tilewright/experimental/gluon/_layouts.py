@@ -278,7 +278,7 @@ class SwizzledSharedLayout(SharedLayout):
 
 
 class MBarrierLayout(SwizzledSharedLayout):
-    """The layout of the memory of mbarriers, of which each is an int64."""
+    """The layout of the memory of mbarriers: an int64 for each."""
 
     def __init__(self, cga_layout: Any = None) -> None:
         super().__init__(1, 1, 1, [0], cga_layout or [])
