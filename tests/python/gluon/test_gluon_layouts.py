@@ -58,29 +58,56 @@ BUFFERS = [
     ("gl.SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", [4, 4]),
 ]
 
+DEFAULTS = [
+    (shape, dtype, transposed)
+    for shape in (
+        [64, 64],
+        [64, 32],
+        [64, 8],
+        [1, 64],
+        [4, 128],
+        [64, 4],
+        [4, 8, 64],
+        [2, 64, 16],
+        [64],
+        [16],
+    )
+    for dtype in ("float16", "float32", "int8", "float8e5")
+    for transposed in (False, True)
+]
+
 OFFICIAL = """
 import json, sys
 from triton.experimental.gluon import language as gl
-print(json.dumps([eval(text).format_tensor_view(shape) for text, shape in json.load(sys.stdin)]))
+cases, defaults = json.load(sys.stdin)
+views = [eval(text).format_tensor_view(shape) for text, shape in cases]
+layouts = [gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), flag) for shape, dtype, flag in defaults]
+widths = [layout.swizzle_byte_width for layout in layouts]
+print(json.dumps([views, widths]))
 """
 
 
 @pytest.fixture(scope="module")
-def official_views():
-    """The tables of the official package, by layout and shape."""
+def official():
+    """The tables of the layouts, and the widths of the default layouts, by the official package."""
     cases = [*REGISTERS, *BUFFERS]
     done = subprocess.run(
         [sys.executable, "-I", "-c", OFFICIAL],
-        input=json.dumps(cases),
+        input=json.dumps([cases, DEFAULTS]),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         pytest.skip("the official triton is not installed")
-    return {
-        (text, tuple(shape)): view for (text, shape), view in zip(cases, json.loads(done.stdout), strict=True)
-    }
+    views, widths = json.loads(done.stdout)
+    return {(text, tuple(shape)): view for (text, shape), view in zip(cases, views, strict=True)}, widths
+
+
+@pytest.fixture
+def official_views(official):
+    """The tables of the official package, by layout and shape."""
+    return official[0]
 
 
 def places(text, shape):
@@ -253,6 +280,15 @@ def test_default_layouts_of_tensor_copies():
     assert gl.NVMMASharedLayout.get_default_for([64, 32], gl.float16) == gl.NVMMASharedLayout(64, 16, 2)
     assert gl.NVMMASharedLayout.get_default_for([64, 8], gl.float32) == gl.NVMMASharedLayout(32, 32, 2)
     assert gl.NVMMASharedLayout.get_default_for([8, 8], gl.float16) == gl.NVMMASharedLayout(0, 16, 2)
+
+
+def test_default_layouts_are_those_of_the_official_package(official):
+    wrong = []
+    for (shape, dtype, transposed), width in zip(DEFAULTS, official[1], strict=True):
+        layout = gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), transposed)
+        if (layout.swizzle_byte_width, layout.rank, layout.transposed) != (width, len(shape), transposed):
+            wrong.append((shape, dtype, transposed, width, layout))
+    assert wrong == []
 
 
 @gluon.jit

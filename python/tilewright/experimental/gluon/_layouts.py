@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -252,11 +253,16 @@ class NVMMASharedLayout(SharedLayout):
         fp4_padded: bool = False,
         cga_layout: Any = None,
     ) -> NVMMASharedLayout:
-        """The layout with the longest swizzled rows that fit blocks of this shape and element type."""
+        """The layout with the longest swizzled rows that fit blocks of this shape and element type.
+
+        Blocks of fewer than 8 rows are not swizzled: the pattern has 8 rows.
+        """
         bits = 8 if fp4_padded else _unwrap_if_constexpr(dtype).primitive_bitwidth
         extents = [_unwrap_if_constexpr(extent) for extent in block_shape]
-        row_bytes = extents[0 if transposed else -1] * bits // 8
-        widest = next((width for width in (128, 64, 32) if row_bytes >= width), 0)
+        columns = extents[0 if transposed else -1]
+        rows = math.prod(extents) // columns
+        widths = (128, 64, 32) if rows >= 8 else ()
+        widest = next((width for width in widths if columns * bits // 8 >= width), 0)
         return NVMMASharedLayout(widest, bits, len(extents), transposed, fp4_padded, cga_layout or [])
 
 
