@@ -102,19 +102,14 @@ def is_current(example: Example) -> bool:
     return not example.path.endswith(OLDER)
 
 
-def test_the_official_package_compiles_the_reference(tmp_path):
+def test_the_official_package_compiles_the_programs(tmp_path):
     programs = {
-        f"example_{number}": gluon_kernel(each.lines, [])
+        f"reference_{number}": gluon_kernel(each.lines, [])
         for number, each in enumerate(GLUON)
         if is_current(each)
     }
+    programs |= {path.stem: path.read_text() for path in sorted((ROOT / "examples").glob("*_gluon_*.py"))}
     count, wrong = compile_officially(programs, tmp_path)
     assert wrong == {}
-    assert count == len({*programs.values()})
-
-
-def test_the_official_package_compiles_the_examples(tmp_path):
-    programs = {path.stem: path.read_text() for path in sorted((ROOT / "examples").glob("*_gluon_*.py"))}
-    count, wrong = compile_officially(programs, tmp_path)
-    assert wrong == {}
-    assert count >= len(programs)
+    # Two entries of the reference may show one program.
+    assert count >= len({*programs.values()})
