@@ -336,6 +336,11 @@ def test_layouts_that_do_not_fit_are_errors(device):
 def introspection(x_ptr, out_ptr, layout: gl.constexpr):
     i = gl.arange(0, 256, layout=layout)
     x = gl.load(x_ptr + i)
+    own: gl.constexpr = gl.BlockedLayout([2], [32], [4], [0])
+    gl.static_assert(x.type.layout == layout)
+    gl.static_assert(own == layout)
+    gl.static_assert(x.type.layout == own)
+    gl.static_assert(gl.arange(0, 256, layout=own).type.layout == layout)
     linear: gl.constexpr = gl.to_linear_layout(layout, [256])
     y = gl.convert_layout(x, linear, assert_trivial=True)
     z = gl.convert_layout(y, x.type.layout) + gl.full_like(x, 1.0)

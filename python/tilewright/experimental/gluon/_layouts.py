@@ -32,12 +32,18 @@ def _from_text(text: str) -> Any:
     return eval(text, {name: value for name, value in globals().items() if name.endswith("Layout")})
 
 
+def _plain(part: Any) -> Any:
+    """A field without compile-time values; a list that a kernel writes is a tuple, and becomes a list."""
+    part = _unwrap_if_constexpr(part)
+    return [_plain(item) for item in part] if isinstance(part, (list, tuple)) else part
+
+
 class _Value:
     """A value that equals its fields; fields that are compile-time values are unwrapped."""
 
     def __post_init__(self) -> None:
         for each in fields(self):  # type: ignore[arg-type]
-            object.__setattr__(self, each.name, _unwrap_if_constexpr(getattr(self, each.name)))
+            object.__setattr__(self, each.name, _plain(getattr(self, each.name)))
 
     def __hash__(self) -> int:
         # The fields are lists.
@@ -376,6 +382,11 @@ class TensorMemoryLayout(_Value):
     fp4_padded: Any = False
 
     __hash__ = _Value.__hash__
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "block", tuple(self.block))
+
     mangle = _absent("nvidia.blackwell.TensorMemoryLayout.mangle")
 
 
