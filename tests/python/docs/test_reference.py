@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
-from gluon_programs import GLUON_IMPORTS, gluon_kernel
+from gluon_programs import GLUON_IMPORTS, definitions, gluon_kernel
 from reference_examples import PRELUDE, Example
 from reference_pages import GLUON, GLUON_HOST, GLUON_NAMES, HOST, INDEX, LANGUAGE, NAMES, Renderer
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -208,7 +208,8 @@ def test_mistakes_of_gluon_have_their_codes(device, tmp_path):
     for example in GLUON:
         for mistake in example.mistakes:
             number += 1
-            module = load(gluon_kernel(mistake.lines, []), tmp_path / f"mistake_{number}.py")
+            lines = example.lines[: definitions(example.lines)] + mistake.lines
+            module = load(gluon_kernel(lines, []), tmp_path / f"mistake_{number}.py")
             try:
                 launch_gluon(module.kernel, [], device)
             except triton.TritonError as error:

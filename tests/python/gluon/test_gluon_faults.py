@@ -84,16 +84,6 @@ RUNS = {
         gl.store(out_ptr, 1.0)
         """,
     ),
-    "an asynchronous copy of fp16": (
-        0.0,
-        """
-        smem = gl.allocate_shared_memory(gl.float16, [512], flat)
-        async_copy.async_load(smem, x_ptr.to(gl.pointer_type(gl.float16)) + i)
-        async_copy.commit_group()
-        async_copy.wait_group(0)
-        gl.store(out_ptr + i, smem.load(layout).to(gl.float32))
-        """,
-    ),
     "join": (1.0, "gl.store(out_ptr, gl.max(gl.max(gl.join(x, x) * 0 + 1, axis=1), axis=0))"),
     "use_acc at run time": (
         64.0,
@@ -111,14 +101,6 @@ RUNS = {
         acc = warpgroup_mma(a, a, acc, is_async=True)
         acc, a = warpgroup_mma_wait(0, deps=[acc, a])
         gl.store(out_ptr, gl.max(gl.max(acc, axis=1), axis=0))
-        """,
-    ),
-    "a load of a transpose": (
-        1.0,
-        DOT
-        + """
-        tile = a.permute((1, 0)).load(matrix)
-        gl.store(out_ptr, gl.max(gl.max(tile, axis=1), axis=0))
         """,
     ),
     "shared memory that a loop swaps": (
@@ -262,13 +244,6 @@ def test_is_refused(name, tmp_path):
         launch(body, tmp_path)
     assert re.fullmatch(code, raised.value.code)
     assert re.search(message, str(raised.value))
-
-
-@pytest.mark.xfail
-def test_accesses_are_vectors(tmp_path):
-    """A thread has four elements in a row at a multiple of 16 bytes: the facts of `AxisInfo` end at `set_layout`."""
-    _, handle = launch("gl.store(out_ptr + i, x)", tmp_path)
-    assert "ld.global.v4" in handle.asm["ptx"]
 
 
 @pytest.mark.xfail

@@ -17,8 +17,8 @@ from gluon_programs import gluon_kernel
 from reference_examples import Example
 from reference_pages import GLUON
 
-OLDER = ("async_copy_global_to_shared", "async_copy_shared_to_global")
-"""The names that the official package has only to say that they are no more."""
+OLDER = ("async_copy_global_to_shared", "async_copy_shared_to_global", "_reinterpret")
+"""The names that the official package no longer has."""
 
 COMPILE = """
 import importlib.util, json, sys, types

@@ -40,11 +40,20 @@ def gluon_offsets(name: str, shape: tuple[int, ...]) -> str:
     )
 
 
+def definitions(lines: list[str]) -> int:
+    """Returns the number of the first lines that define functions for the kernel: up to the last empty line."""
+    if not lines or not lines[0].startswith("@"):
+        return 0
+    return max(number for number, line in enumerate(lines) if not line) + 1
+
+
 def gluon_kernel(lines: list[str], values: list[tuple[int, str, np.ndarray]]) -> str:
     """A kernel of Gluon with these lines, which stores the values, each after its line."""
     outputs = "".join(f", out{index}" for index in range(len(values)))
-    text = [f"{GLUON_IMPORTS}@gluon.jit\ndef kernel(x_ptr, x_desc, out_desc{outputs}):\n{GLUON_PRELUDE}"]
-    for number, line in enumerate(lines):
+    first = definitions(lines)
+    text = [GLUON_IMPORTS, "\n", *(f"{line}\n" for line in lines[:first])]
+    text.append(f"@gluon.jit\ndef kernel(x_ptr, x_desc, out_desc{outputs}):\n{GLUON_PRELUDE}")
+    for number, line in enumerate(lines[first:], first):
         text.append(f"    {line}\n")
         for index, (at, name, value) in enumerate(values):
             if at == number:

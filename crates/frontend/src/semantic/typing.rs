@@ -288,6 +288,29 @@ parameters! {
     "use_acc" "_Flag" "False if the result starts from zeros.";
     "precision" "_Precision | constexpr" "How fp32 operands are multiplied: \"tf32\".";
     "is_async" "_Flag" "True if the dot is only started.";
+    "slice.start" "_Int" "The first element along the axis.";
+    "length" "_Int" "The number of elements along the axis.";
+    "reinterpret.shape" "_Ints" "The shape of the view.";
+    "reinterpret.layout" "SharedLayout | constexpr" "The layout of the view.";
+    "make_tensor_descriptor.layout" "SharedLayout | constexpr" "The layout of a block.";
+    "distr_ty" "distributed_type" "The type of a tile.";
+    "shared_ty" "shared_memory_descriptor_type" "The type of shared memory.";
+    "distributed_type.shape" "_Ints" "The shape of a tile.";
+    "distributed_type.layout" "DistributedLayout | constexpr" "The layout of a tile.";
+    "shared_memory_descriptor_type.shape" "_Ints" "The shape of the memory.";
+    "shared_memory_descriptor_type.layout" "SharedLayout | constexpr" "The layout of a tile.";
+    "alloc_shape" "_Ints" "The shape of the allocation.";
+    "dot_fma.a" "tensor" "The left operand [M, K], in its `DotOperandLayout`.";
+    "dot_fma.b" "tensor" "The right operand [K, N], in its `DotOperandLayout`.";
+    "functions_and_args" "Sequence[_tuple[Callable[..., object], Sequence[object]]]"
+        "The function of each partition with its arguments; the first is the default partition.";
+    "worker_num_warps" "_Ints" "The number of warps of each worker.";
+    "worker_num_regs" "_Ints" "The registers of a thread of each worker.";
+    "older" "object" "The arguments of the older form.";
+    "default_args" "Sequence[object]" "The arguments of the default partition, in the older form.";
+    "default_partition" "Callable[..., object]" "The default partition, in the older form.";
+    "worker_args" "Sequence[object]" "The arguments of all workers, in the older form.";
+    "worker_partitions" "Sequence[Callable[..., object]]" "The workers, in the older form.";
 }
 
 macro_rules! results {
@@ -343,8 +366,14 @@ results! {
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"
+    "gluon.shared_memory_descriptor.slice" "gluon.shared_memory_descriptor.reshape"
+    "gluon.shared_memory_descriptor.reinterpret" "gluon.shared_memory_descriptor._reinterpret"
         => "shared_memory_descriptor";
-    "gluon.num_warps" "gluon.num_ctas" => "constexpr";
+    "gluon.tma.make_tensor_descriptor" => "tensor_descriptor";
+    "gluon.distributed_type" => "distributed_type";
+    "gluon.shared_memory_descriptor_type" => "shared_memory_descriptor_type";
+    "gluon.warp_specialize" => "object";
+    "gluon.num_warps" "gluon.num_ctas" "gluon.bank_conflicts" => "constexpr";
     "gluon.hopper.warpgroup_mma_wait" => "tensor | _tuple[tensor, ...]";
     "aggregate_replace" => "_T";
 }
