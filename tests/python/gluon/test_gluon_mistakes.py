@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 import torch
+from conftest import ROOT
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 import tilewright
@@ -567,3 +568,52 @@ def test_kernel_without_the_mistake(name, device, tmp_path):
     body = CASES[name][2]
     assert wrong in body
     launch(PRELUDE + textwrap.indent(textwrap.dedent(body.replace(wrong, right)), "    "), device, tmp_path)
+
+
+RELEASE = "        mbarrier.arrive(empty.index(slot))\n"
+DONE = "        acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))\n"
+
+PARTITIONS = {
+    "the producer begins with the wrong parity": (
+        ("(step // STAGES & 1) ^ 1)", "step // STAGES & 1)"),
+        ("TW0207", "deadlock: every warp waits for another one"),
+    ),
+    "the consumer begins with the wrong parity": (
+        ("full.index(slot), step // STAGES & 1)", "full.index(slot), (step // STAGES & 1) ^ 1)"),
+        ("TW0207", "deadlock: every warp waits for another one"),
+    ),
+    "the consumer releases no slot": (
+        (RELEASE, ""),
+        ("TW0029", "tensor_load uses .* while it is being copied to"),
+    ),
+    "the producer does not wait": (
+        ("        mbarrier.wait(empty.index(slot), (step // STAGES & 1) ^ 1)\n", ""),
+        ("TW0029", "tensor_load uses .* while it is being copied to"),
+    ),
+    "the consumer does not wait": (
+        ("        mbarrier.wait(full.index(slot), step // STAGES & 1)\n", ""),
+        ("TW0029", "arrives at %full after all 1 arrivals of the phase"),
+    ),
+    "the consumer releases a slot before its dot is done": (
+        (DONE + RELEASE, RELEASE + DONE),
+        ("TW0207", "race: writes shared memory .* which an asynchronous operation read"),
+    ),
+}
+"""By name: the text of the example of partitions that is wrong, the text in place of it, the code and the message."""
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_mistake_in_a_partition(name, device, tmp_path):
+    (right, wrong), (code, message) = PARTITIONS[name]
+    if device == "cuda" and code.startswith("TW02"):
+        pytest.skip("the simulator finds it")
+    text = (ROOT / "examples" / "57_gluon_warp_specialize.py").read_text()
+    assert text.count(right) == 1
+    path = tmp_path / "partitions.py"
+    path.write_text(text.replace(right, wrong))
+    spec = importlib.util.spec_from_file_location("partitions", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(tilewright.TritonError, match=message) as raised:
+        module.main()
+    assert raised.value.code == code
