@@ -84,6 +84,32 @@ RUNS = {
         gl.store(out_ptr, 1.0)
         """,
     ),
+    "a descriptor with NaN outside of its tensor": (
+        64.0,
+        """
+        own = tma.make_tensor_descriptor(
+            x_ptr, [4, 16], [16, 1], [8, 16], gl.NVMMASharedLayout(64, 32, 2), padding_option="nan"
+        )
+        bar = mbarrier.allocate_mbarrier()
+        mbarrier.init(bar, count=1)
+        smem = gl.allocate_shared_memory(own.dtype, own.block_shape, own.layout)
+        mbarrier.expect(bar, own.nbytes_per_cta)
+        tma.async_load(own, [0, 0], bar, smem)
+        mbarrier.wait(bar, 0)
+        tile = smem.load(matrix)
+        gl.store(out_ptr, gl.sum(gl.sum((tile != tile).to(gl.float32), axis=1), axis=0))
+        mbarrier.invalidate(bar)
+        """,
+    ),
+    "a slice of the columns of swizzled memory": (
+        64.0,
+        DOT
+        + """
+        for part in gl.static_range(4):
+            acc = warpgroup_mma(a.slice(16 * part, 16, dim=1), a.slice(16 * part, 16), acc)
+        gl.store(out_ptr, gl.max(gl.max(acc, axis=1), axis=0))
+        """,
+    ),
     "join": (1.0, "gl.store(out_ptr, gl.max(gl.max(gl.join(x, x) * 0 + 1, axis=1), axis=0))"),
     "use_acc at run time": (
         64.0,
