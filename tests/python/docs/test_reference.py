@@ -15,7 +15,17 @@ import torch
 from conftest import ROOT
 from gluon_programs import GLUON_IMPORTS, definitions, gluon_kernel
 from reference_examples import PRELUDE, Example
-from reference_pages import GLUON, GLUON_HOST, GLUON_NAMES, HOST, INDEX, LANGUAGE, NAMES, Renderer
+from reference_pages import (
+    GLUON,
+    GLUON_HOST,
+    GLUON_NAMES,
+    GLUON_SHARED,
+    HOST,
+    INDEX,
+    LANGUAGE,
+    NAMES,
+    Renderer,
+)
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 import tilewright as triton
@@ -197,6 +207,31 @@ def test_examples_of_gluon_say_the_truth(device, tmp_path):
         for output, (_, name, value) in zip(outputs, values, strict=True):
             if not np.array_equal(output.cpu().numpy(), value):
                 wrong.append(f"{example.path}: {name} is {output.tolist()}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shared_functions_of_gluon_say_the_truth(device, tmp_path):
+    """The functions of ``tl`` do in Gluon as there."""
+    wrong = []
+    for index, example in enumerate(GLUON_SHARED):
+        stated = [(number, name, np.array(value), text) for number, name, value, text in example.values()]
+        program = gluon_kernel(example.lines, [each[:3] for each in stated], "x_ptr, i_ptr")
+        module = load(program, tmp_path / f"shared_{index}.py")
+        x = torch.arange(16, dtype=torch.float32, device=device)
+        zeros = torch.zeros(16, dtype=torch.int32, device=device)
+        kinds = [torch.float64 if value.dtype.kind == "f" else torch.int64 for _, _, value, _ in stated]
+        outputs = [
+            torch.zeros(value.shape, dtype=kind, device=device)
+            for (_, _, value, _), kind in zip(stated, kinds, strict=True)
+        ]
+        try:
+            module.kernel[(1,)](x, zeros, *outputs)
+        except Exception as error:
+            wrong.append(f"{example.path}: {error}")
+            continue
+        for output, (_, _, value, text) in zip(outputs, stated, strict=True):
+            if not agrees(output.cpu().numpy(), value, text):
+                wrong.append(f"{example.path}: {text} is {output.tolist()}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 # The begin of each example of Gluon.
@@ -47,15 +49,39 @@ def definitions(lines: list[str]) -> int:
     return max(number for number, line in enumerate(lines) if not line) + 1
 
 
-def gluon_kernel(lines: list[str], values: list[tuple[int, str, np.ndarray]]) -> str:
+def gluon_kernel(
+    lines: list[str],
+    values: list[tuple[int, str, np.ndarray]],
+    parameters: str = "x_ptr, x_desc, out_desc",
+) -> str:
     """A kernel of Gluon with these lines, which stores the values, each after its line."""
     outputs = "".join(f", out{index}" for index in range(len(values)))
     first = definitions(lines)
     text = [GLUON_IMPORTS, "\n", *(f"{line}\n" for line in lines[:first])]
-    text.append(f"@gluon.jit\ndef kernel(x_ptr, x_desc, out_desc{outputs}):\n{GLUON_PRELUDE}")
+    text.append(f"@gluon.jit\ndef kernel({parameters}{outputs}):\n{GLUON_PRELUDE}")
     for number, line in enumerate(lines[first:], first):
         text.append(f"    {line}\n")
         for index, (at, name, value) in enumerate(values):
             if at == number:
                 text.append(f"    gl.store(out{index}{gluon_offsets(name, value.shape)}, {name})\n")
     return "".join(text)
+
+
+def in_gluon(lines: list[str]) -> list[str]:
+    """Returns the lines of an example of ``tl`` as lines of Gluon, where each new tile has a layout of the page."""
+    return [_line_in_gluon(line) for line in lines]
+
+
+def _line_in_gluon(line: str) -> str:
+    line = line.replace("tl.debug_barrier", "gl.barrier").replace("tl.", "gl.")
+    line = line.replace("@triton.jit", "@gluon.jit")
+    for axis, index in ((1, r"\[:, None\]"), (0, r"\[None, :\]")):
+        slice_layout = f"gl.SliceLayout({axis}, matrix)"
+        line = re.sub(rf"gl\.arange\(([^()]*)\)(?={index})", rf"gl.arange(\1, layout={slice_layout})", line)
+    line = re.sub(r"gl\.arange\(([^()]*)\)(?!\[)", r"gl.arange(\1, layout=layout)", line)
+
+    def made(match: re.Match[str]) -> str:
+        layout = "matrix" if re.search(r"\d, \d", match[2]) else "layout"
+        return f"gl.{match[1]}({match[2]}{match[3]}, layout={layout})"
+
+    return re.sub(r"gl\.(full|zeros)\(([(\[][\d, ]+[)\]])((?:, [^(),]+)*)\)", made, line)

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 
 from conftest import ROOT
+from gluon_programs import in_gluon
 from reference_examples import Example, read_examples
 from reference_types import table
 
@@ -27,7 +28,23 @@ GLUON_HOST = read_examples("gluon_host.md")
 for each in GLUON:
     each.path = f"gluon.{each.path}"
 
-EVERY = LANGUAGE + GLUON + GLUON_HOST + HOST
+
+def shared_examples() -> list[Example]:
+    """The examples of the functions that `gl` has from `tl`, as lines of Gluon."""
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    tl = importlib.import_module("tilewright.language")
+    own = {each.path: each for each in read_examples("gluon_shared.md")}
+    page = next(iter(own.values())).page
+    lines = {each.path: in_gluon(each.lines) for each in LANGUAGE} | {
+        path: each.lines for path, each in own.items()
+    }
+    shared = [name for name in gl.__all__ if name in lines and getattr(gl, name) is getattr(tl, name, None)]
+    return [Example(page, "", name, lines[name]) for name in shared]
+
+
+GLUON_SHARED = shared_examples()
+
+EVERY = LANGUAGE + GLUON + GLUON_SHARED + GLUON_HOST + HOST
 """The examples of all pages."""
 
 # The common part of the reference; the table of its errors is tested.
@@ -36,7 +53,7 @@ INDEX = """\
 
 Every function of `triton.language` (`tl`), a page for each family: its signature, the shapes and
 types that it takes, how exact it is, and an example. Three pages have the functions of `triton`
-that a program calls on the host, and two those of [Gluon](../gluon.md). A test writes the pages
+that a program calls on the host, and three those of [Gluon](../gluon.md). A test writes the pages
 from the tables of the compiler, and runs every example.
 
 ## How to read an entry
@@ -110,21 +127,15 @@ def mistakes(example: Example) -> list[str]:
 
 
 def shared_names() -> list[str]:
-    """The section of the functions that `gl` has from `tl`, with links to their entries."""
+    """The section of the names that `gl` has from `tl`."""
     gl = importlib.import_module("tilewright.experimental.gluon.language")
     tl = importlib.import_module("tilewright.language")
-    of_tl = {example.path: example for example in LANGUAGE}
+    functions = {each.path for each in GLUON_SHARED}
     shared = [name for name in gl.__all__ if getattr(gl, name) is getattr(tl, name, None)]
-    links = [
-        f"[`{name}`]({of_tl[name].page.name}.md#{anchor(of_tl[name])})" for name in shared if name in of_tl
-    ]
-    types = [f"`{name}`" for name in shared if name not in of_tl]
-    about = (
-        "`gl` has these functions of `triton.language` as well. The tiles that a function takes have one layout, "
-        "and so has its result; a reduction along an axis gives a tile with the `SliceLayout` of that axis."
-    )
-    text = ["## Functions of `triton.language`", "", *wrapped(about), "", *wrapped(" ".join(links)), ""]
-    return [*text, *wrapped(f"These types and values are those of `triton.language`: {' '.join(types)}."), ""]
+    types = [f"`{name}`" for name in shared if name not in functions]
+    about = "[Another page](gluon_shared.md) has the functions of `triton.language` that `gl` has as well. These types "
+    about += f"and values are those of `triton.language`, too: {' '.join(types)}."
+    return ["## Names of `triton.language`", "", *wrapped(about), ""]
 
 
 def missing_names() -> list[str]:
@@ -173,6 +184,8 @@ def name_of(example: Example) -> str:
         return gluon_host_name(example.path)
     if example in GLUON:
         return gluon_name(example.path)
+    if example in GLUON_SHARED:
+        return f"gl.{example.path}"
     return ("" if example.path.startswith(("tensor.", "dtype.")) else "tl.") + example.path
 
 
@@ -270,10 +283,22 @@ class Renderer:
             text += ["```python", *call(name_of(example), host_parameters(value)), "```", ""]
         return [*text, *wrapped(doc), *mistakes(example), "", "```python", *example.lines, "```", ""]
 
+    def shared_entry(self, example: Example, level: str) -> list[str]:
+        """The lines of a function that Gluon shares with Triton: its shapes and types are in the entry there."""
+        parameters, doc, _ = NAMES[example.path]
+        other = next(each for each in LANGUAGE if each.path == example.path)
+        link = f"[`{name_of(other)}`]({other.page.name}.md#{anchor(other)})"
+        text = [f"{level} `{name_of(example)}`", "", "```python"]
+        text += [*call(name_of(example), split_parameters(parameters)), "```", ""]
+        text += wrapped(f"{doc} Shapes and types are those of {link}.")
+        return [*text, "", "```python", *example.lines, "```", ""]
+
     def writer(self, example: Example) -> Callable[[Example, str], list[str]]:
         """The method that writes an entry."""
         if example in GLUON:
             return self.gluon_entry
+        if example in GLUON_SHARED:
+            return self.shared_entry
         return self.host_entry if example in HOST + GLUON_HOST else self.entry
 
     def pages(self) -> dict[str, str]:
