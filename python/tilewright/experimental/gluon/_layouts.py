@@ -300,7 +300,12 @@ class MBarrierLayout(SwizzledSharedLayout):
 
 @dataclass(frozen=True)
 class PaddedSharedLayout(SharedLayout):
-    """Rows with padding between intervals."""
+    """Shared memory with padding, so that columns have no bank conflicts.
+
+    ``interval_padding_pairs`` is a list of intervals, each with its padding in elements, which follows each interval.
+    ``offset_bases`` has the coordinates that each bit of the offset without padding contributes; ``cga_layout`` is for
+    clusters, and empty.
+    """
 
     interval_padding_pairs: Any
     offset_bases: Any
@@ -315,7 +320,7 @@ class PaddedSharedLayout(SharedLayout):
 
     def verify(self) -> None:
         """Raises an error unless the padding is a list of different intervals, each with its padding."""
-        pairs = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
+        pairs: list[Any] = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
         sizes = [size for pair in pairs for size in pair]
         if not pairs or any(len(pair) != 2 for pair in pairs):
             raise AssertionError(f"padding is a list of pairs of an interval and its padding, not {pairs}")
