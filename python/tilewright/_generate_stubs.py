@@ -200,7 +200,8 @@ class Page:
         fields = re.findall(r"^- (\w+): (.*(?:\n  .*)*)", text, re.M)
         self.fields = {name: " ".join(said.split()) for name, said in fields}
         rows = [row.strip("|").split(" | ") for row in re.findall(r"^\|.*\|$", text, re.M)]
-        if rows:
+        # The entries of Gluon have a table of mistakes, with three columns.
+        if rows and len(rows[0]) == 2:
             of, what = (cell.strip() for cell in rows[0])
             types = "; ".join(
                 f"{taken.strip()}: {given.strip()}" for taken, given in rows[2:] if "refused" not in given

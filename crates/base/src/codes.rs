@@ -111,6 +111,7 @@ codes! {
     "TW0027" UnusedResult Compilation "result that must be used";
     "TW0028" LayoutMismatch Compilation "layouts that do not fit together";
     "TW0029" SharedMemoryMisuse Compilation "wrong use of shared memory or barriers";
+    "TW0030" PartitionMisuse Compilation "partitions of warps that do not fit";
     // Legal, but seldom intended.
     "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
     "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";

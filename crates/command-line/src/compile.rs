@@ -27,6 +27,7 @@ Arguments in --signature, one for each parameter, separated by commas:
   fp16                     for a parameter that is a tl.constexpr: the type, as a value
   (*fp32, i32, 2)          a tuple of these; a NamedTuple names its fields: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
+  BlockedLayout([1], [32], [4], [0])   a layout of Gluon; also after a comma in tensordesc<…>
   BLOCK=1024               by name, after those by position";
 
 /// Compile a kernel and print a stage of it

@@ -407,7 +407,8 @@ fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
         Padding::Zero => "",
         Padding::Nan => ", nan",
     };
-    format!("tensordesc<{}{}{padding}>", short_name(*dtype), form.block_shape)
+    let layout = form.layout.as_ref().map_or(String::new(), |layout| format!(", {layout}"));
+    format!("tensordesc<{}{}{padding}{layout}>", short_name(*dtype), form.block_shape)
 }
 
 /// Returns the short name of a type in signatures: `i32` for `int32`, `u8` for `uint8`, `u1` for a

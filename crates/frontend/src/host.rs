@@ -220,7 +220,7 @@ pub trait Host {
         None
     }
 
-    /// Returns the layout object of Gluon that an expression makes. A host without Python has none.
+    /// Returns the layout object of Gluon that an expression makes.
     fn layout(&mut self, _text: &str) -> Option<HostValue> {
         None
     }

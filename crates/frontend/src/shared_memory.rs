@@ -10,8 +10,8 @@ use tilewright_ir::{SharedTiles, Type};
 pub struct SharedForm {
     /// The tiles.
     pub tiles: SharedTiles,
-    /// True for an array of tiles, from which an index selects one; false for one tile.
-    pub is_array: bool,
+    /// The number of tiles of an array, from which an index selects one; `None` for one tile.
+    pub count: Option<u32>,
     /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
 }
@@ -19,12 +19,11 @@ pub struct SharedForm {
 impl SharedForm {
     /// Returns the extents, with the number of tiles of an array first.
     pub fn shape(&self) -> Vec<u32> {
-        let slots = self.is_array.then_some(self.tiles.slots);
-        let mut shape: Vec<u32> = slots.into_iter().chain(self.tiles.shape.iter().copied()).collect();
+        let mut tile = self.tiles.shape.to_vec();
         if self.is_transposed {
-            shape.reverse();
+            tile.reverse();
         }
-        shape
+        self.count.into_iter().chain(tile).collect()
     }
 }
 
@@ -35,18 +34,18 @@ pub struct SharedMemory<T> {
     pub form: Arc<SharedForm>,
     /// The allocation.
     pub memory: T,
-    /// The index of the tile in the allocation; 0 for an array.
+    /// The index of the tile, or of the first tile of an array, in the allocation.
     pub slot: T,
 }
 
 impl<T> SharedMemory<T> {
     /// Returns a noun for messages.
     pub fn describe(&self) -> String {
-        let SharedForm { tiles, is_array, .. } = &*self.form;
+        let SharedForm { tiles, count, .. } = &*self.form;
         let tile = Type::tile(tiles.dtype, tiles.shape.clone());
-        match is_array {
-            true => format!("shared memory for {} tiles {tile} with {}", tiles.slots, tiles.layout),
-            false => format!("shared memory for a tile {tile} with {}", tiles.layout),
+        match count {
+            Some(count) => format!("shared memory for {count} tiles {tile} with {}", tiles.layout),
+            None => format!("shared memory for a tile {tile} with {}", tiles.layout),
         }
     }
 

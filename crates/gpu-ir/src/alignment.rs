@@ -48,7 +48,7 @@ impl Alignments {
             }
             for value in &data.operands {
                 let Some(need) = of_operand(layouts, function, inst, *value) else { continue };
-                let alloc = analysis.root(*value).and_then(|root| function.defining_inst(root));
+                let alloc = analysis.alloc(*value).and_then(|root| function.defining_inst(root));
                 if let Some(alloc) = alloc
                     && needs[alloc].0 < need
                 {

@@ -15,6 +15,7 @@ use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, rena
 use crate::target::{ACCESS_BYTES, Feature};
 use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 
+mod buffers;
 mod clusters;
 mod reductions;
 mod tensor_maps;
@@ -62,6 +63,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::MbarrierExpect { .. }
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveCopies {}
+        | GpuOp::MbarrierTrackCopies {}
         | GpuOp::MbarrierWait {}
         | GpuOp::TensorLoad {}
         | GpuOp::TensorFill {}
@@ -94,6 +96,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::FmaDot { .. }
         | GpuOp::Alloc { .. }
         | GpuOp::Slot {}
+        | GpuOp::View {}
         | GpuOp::LocalLoad { .. }
         | GpuOp::Wgmma { .. }
         | GpuOp::WgmmaInit {}
@@ -193,10 +196,11 @@ impl<'a> Checker<'a> {
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
+        self.padding(op)?;
         let info = op.info();
         info.check_operand_count(self.inst.operands.len())?;
         let regions = self.inst.regions.len();
-        let fits = info.regions == super::ANY_REGIONS || info.regions == regions;
+        let fits = info.regions == ir::ANY_REGIONS || info.regions == regions;
         ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))?;
         if gives_nothing(op) { self.results(&[]) } else { Ok(()) }
     }
@@ -485,6 +489,7 @@ impl<'a> Checker<'a> {
                 self.index(self.inst.operands[1])?;
                 self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
             }
+            GpuOp::View {} => self.view(),
             GpuOp::LocalStore {} => {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
@@ -500,7 +505,8 @@ impl<'a> Checker<'a> {
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }
             | GpuOp::MbarrierArrive {}
-            | GpuOp::MbarrierArriveCopies {} => self.barriers(0),
+            | GpuOp::MbarrierArriveCopies {}
+            | GpuOp::MbarrierTrackCopies {} => self.barriers(0),
             GpuOp::MbarrierWait {} => {
                 self.barriers(0)?;
                 self.index(self.inst.operands[2])
@@ -616,7 +622,7 @@ impl<'a> Checker<'a> {
         ensure(matches!(bytes, 4 | 8 | 16), || format!("copy_async moves 4, 8 or 16 bytes, found {bytes}"))?;
         let layout = self.layout(self.operand(1)).ok_or("copy_async takes tiles")?;
         let memory = self.header.layouts.get(buffer.layout);
-        let contiguous = layout.vector_in(memory).width();
+        let contiguous = layout.vector_in(memory).width().min(buffer.padding.max_vector());
         ensure(contiguous >= width, || {
             format!(
                 "{contiguous} elements that a thread copies are contiguous in the buffer, {width} are \

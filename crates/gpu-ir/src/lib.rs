@@ -73,7 +73,7 @@ pub use commutation::commutes;
 pub use header::{Header, ProgramOrder};
 pub use layout_rules::{GATHERED_ROWS_PER_COPY, element_bits, fma_operand_layout, gathered_row_indices};
 pub use layouts::{LayoutId, Layouts};
-pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
+pub use ops::{GpuOp, GpuVisitor, OPS, Op, visit};
 pub use target::{Feature, Features, GpuTarget, MAX_WARPS, TargetError};
 pub use tensor_maps::{
     LaunchInteger, LaunchTerm, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
@@ -81,7 +81,7 @@ pub use tensor_maps::{
 };
 pub use tilewright_layout::SwizzleMode;
 pub use tuning::{HOPPER, Tuning};
-pub use types::{Buffer, Type};
+pub use types::{Buffer, Padding, Type};
 pub use verify::{Violation, find_violation};
 pub use warp_instructions::{redux_function, warps_of_dot};
 

@@ -4,14 +4,11 @@
 
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, IntList,
-    MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
+    ANY_REGIONS, AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision,
+    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
-
-/// An op that may have any number of regions.
-pub const ANY_REGIONS: usize = usize::MAX;
 
 define_ops! {
     GpuOp OPS GpuVisitor visit;
@@ -93,6 +90,8 @@ define_ops! {
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
     /// Returns slot `index` of a buffer. The index (int32) must be less than the number of slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
+    /// Returns a buffer of other tiles in the memory of a buffer, from its first byte on.
+    View view (buffer) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
     /// For each element of a tile where the mask holds, adds 1 to the element of a 1-D int32 buffer
@@ -132,6 +131,10 @@ define_ops! {
     /// `cp.async` copies of that thread are complete (`cp.async.mbarrier.arrive.noinc`). The
     /// `arrivals` of `mbarrier_init` include one arrival for each of these threads.
     MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
+    /// Holds the current phase of the `mbarrier` of a slot open until the `cp.async` copies of each
+    /// thread that runs the op are complete (`cp.async.mbarrier.arrive`). The `arrivals` of
+    /// `mbarrier_init` do not include these threads.
+    MbarrierTrackCopies mbarrier_track_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Waits, in each thread that runs the op, until the phase with this parity (0 or 1, int32) of
     /// the `mbarrier` of a slot is complete. The first phase has parity 0; while it is the current
     /// phase, the phase with parity 1 counts as complete.
@@ -247,8 +250,8 @@ define_ops! {
     ///
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
     /// before the op. Any other number is 24 to 256, in steps of 8: that partition changes its
-    /// registers, consists of whole warpgroups, and begins at a warp whose index is a multiple of
-    /// four. Before and after the op, a thread has the average of these other numbers, weighted by
+    /// registers. It consists of whole warpgroups and begins at a warp whose index is a multiple of
+    /// four, or it shares a warpgroup with partitions that have the same number. Before and after the op, a thread has the average of these other numbers, weighted by
     /// the warps of their partitions and rounded up to a multiple of 8. A region may use scalars
     /// and shared memory of the enclosing block, but not its tiles. Inside a partition, its warps
     /// count as all warps: tiles are distributed over them, and one thread of the partition does

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Element, Shape};
 
 use super::layouts::LayoutId;
+use super::target::ACCESS_BYTES;
 
 /// The type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,6 +57,51 @@ pub struct Buffer {
     pub shape: Shape,
     /// The layout of a tile in memory, which maps offsets to elements and includes the swizzle.
     pub layout: LayoutId,
+    /// The padding between elements.
+    pub padding: Padding,
+}
+
+/// Padding in a buffer: ` + [32:4]` leaves 4 elements unused after each interval of 32 elements. Only
+/// threads access such a buffer.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Padding(pub SmallVec<[(u32, u32); 1]>);
+
+impl Padding {
+    /// Returns the position of an offset, in elements.
+    pub fn position(&self, offset: u32) -> u32 {
+        self.0.iter().fold(offset, |sum, (interval, padding)| sum + offset / interval * padding)
+    }
+
+    /// Returns the most elements that are contiguous and aligned to their size.
+    pub fn max_vector(&self) -> u32 {
+        self.0.iter().map(|(interval, padding)| *interval.min(padding)).min().unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let pairs = text.strip_prefix('[')?.strip_suffix(']')?.split(", ");
+        let pair = |text: &str| {
+            let (interval, padding) = text.split_once(':')?;
+            let sizes: (u32, u32) = (interval.parse().ok()?, padding.parse().ok()?);
+            (sizes.0.is_power_of_two() && sizes.1.is_power_of_two()).then_some(sizes)
+        };
+        pairs.map(pair).collect::<Option<_>>().map(Self)
+    }
+}
+
+impl fmt::Display for Padding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            return Ok(());
+        }
+        let pairs: Vec<String> =
+            self.0.iter().map(|(interval, padding)| format!("{interval}:{padding}")).collect();
+        write!(f, " + [{}]", pairs.join(", "))
+    }
 }
 
 /// The most slots of a type. The `mbarrier`s of 32768 slots take 256 KiB, more than the shared
@@ -64,7 +111,12 @@ const MAX_SLOTS: u32 = 1 << 15;
 impl Buffer {
     /// Returns the bytes of one slot.
     pub fn slot_bytes(&self) -> u32 {
-        (self.shape.elements() * self.element.bytes()) as u32
+        let bytes = (self.shape.elements() * self.element.bytes()) as u32;
+        if self.padding.is_none() {
+            return bytes;
+        }
+        let elements = self.padding.position(self.shape.elements() as u32);
+        (elements * self.element.bytes() as u32).next_multiple_of(ACCESS_BYTES)
     }
 
     /// Returns the bytes of all slots, saturated: `u32::MAX` exceeds the shared memory of any GPU.
@@ -83,8 +135,12 @@ impl Buffer {
     }
 
     fn of_slots(slots: u32, tile: &str) -> Option<Self> {
+        let (tile, padding) = match tile.split_once(" + ") {
+            Some((tile, padding)) => (tile, Padding::parse(padding)?),
+            None => (tile, Padding::default()),
+        };
         let (tile, layout) = parse_tile(tile)?;
-        let buffer = Self { slots, element: tile.element, shape: tile.shape, layout: layout? };
+        let buffer = Self { slots, element: tile.element, shape: tile.shape, layout: layout?, padding };
         ((1..=MAX_SLOTS).contains(&slots)).then_some(buffer)
     }
 }
@@ -184,8 +240,8 @@ fn parse_tile(text: &str) -> Option<(ir::Type, Option<LayoutId>)> {
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slots = |buffer: &Buffer| format!("{}, {}@{}", buffer.slots, buffer.tile(), buffer.layout);
-        let slot = |buffer: &Buffer| format!("{}@{}", buffer.tile(), buffer.layout);
+        let slot = |buffer: &Buffer| format!("{}@{}{}", buffer.tile(), buffer.layout, buffer.padding);
+        let slots = |buffer: &Buffer| format!("{}, {}", buffer.slots, slot(buffer));
         match self {
             Self::Registers { tile, layout: None } => write!(f, "{tile}"),
             Self::Registers { tile, layout: Some(layout) } => write!(f, "{tile}@{layout}"),

@@ -89,7 +89,7 @@ pub fn prefers_ldmatrix(header: &Header, from: &Type, to: &Type) -> bool {
     let tile = buffer.tile();
     let bits = element_bits(&tile);
     let is_word = bits <= MATRIX_WORD_BITS && !tile.dtype().is_none_or(Dtype::is_bool);
-    if !is_word || !header.target.features.has(Feature::LdMatrix) {
+    if !is_word || !buffer.padding.is_none() || !header.target.features.has(Feature::LdMatrix) {
         return false;
     }
     let (layout, memory) = (header.layouts.get(layout), header.layouts.get(buffer.layout));

@@ -25,7 +25,7 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
+        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
         /// false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
@@ -70,6 +70,8 @@ macro_rules! device_functions {
 device_functions! {
     /// `() -> memory`: allocates shared memory until its last use. The result is int32.
     Allocate "allocate" {tiles: SharedTiles};
+    /// `(memory) -> memory`: the bytes of an allocation as these tiles.
+    View "view" {tiles: SharedTiles};
     /// `(memory)`: extends the lifetime of an allocation to this point.
     KeepAlive "keep_alive" {};
     /// `(memory, slot)`: loads a tile, which gets the layout.
@@ -95,6 +97,9 @@ device_functions! {
     /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
     /// thread (`copy_async`) are done.
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
+    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each thread
+    /// (`copy_async`) are done.
+    TrackCopies "track_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
@@ -112,6 +117,8 @@ device_functions! {
     FenceProxy "fence_proxy" {};
     /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
     Mma "mma" {};
+    /// `(a, b, acc)`: acc + a @ b by multiplications and additions of single elements.
+    DotFma "dot_fma" {};
     /// `(acc)`: the accumulator of dots that are in flight.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
@@ -122,6 +129,8 @@ device_functions! {
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
     /// These dots may still add to the accumulator.
     WgmmaWait "wgmma_wait" {pending: u32};
+    /// `()`: waits for the workers that the last `start_workers` has started.
+    JoinWorkers "join_workers" {};
 }
 
 /// An attribute of a [`DeviceFn`], with its text form.
@@ -196,25 +205,27 @@ impl DeviceFn {
     /// Returns the kinds of the first operands: `memory`, `slot`, `predicate` …
     fn operand_kinds(&self) -> &'static [&'static str] {
         match self {
-            Self::KeepAlive {} => &["memory"],
+            Self::KeepAlive {} | Self::View { .. } => &["memory"],
             Self::Load { .. }
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
-            | Self::ArriveCopies { .. } => &["memory", "slot"],
+            | Self::ArriveCopies { .. }
+            | Self::TrackCopies { .. } => &["memory", "slot"],
             Self::Store { .. } => &["memory", "slot", "tile"],
             Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
             Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
             Self::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
             Self::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
             Self::TensorStore { .. } => &["memory", "slot", "base"],
-            Self::Mma { .. } => &["tile", "tile", "tile"],
+            Self::Mma {} | Self::DotFma {} => &["tile", "tile", "tile"],
             Self::WgmmaInit {} | Self::WgmmaWait { .. } => &["tile"],
             Self::Wgmma { .. } => &["tile", "memory", "slot"],
             Self::Allocate { .. }
             | Self::CommitGroup {}
             | Self::WaitGroup { .. }
             | Self::TensorStoreWait { .. }
-            | Self::FenceProxy {} => &[],
+            | Self::FenceProxy {}
+            | Self::JoinWorkers {} => &[],
         }
     }
 
@@ -246,8 +257,8 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::Load { tiles, layout } => {
             vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
         }
-        DeviceFn::Allocate { .. } => vec![Type::scalar(Dtype::I32)],
-        DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
+        DeviceFn::Allocate { .. } | DeviceFn::View { .. } => vec![Type::scalar(Dtype::I32)],
+        DeviceFn::Mma {} | DeviceFn::DotFma {} => input.operands.get(2).cloned().into_iter().collect(),
         DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
         DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
         DeviceFn::KeepAlive {}
@@ -261,10 +272,12 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::MbarrierArrive { .. }
         | DeviceFn::MbarrierWait { .. }
         | DeviceFn::ArriveCopies { .. }
+        | DeviceFn::TrackCopies { .. }
         | DeviceFn::TensorLoad { .. }
         | DeviceFn::TensorStore { .. }
         | DeviceFn::TensorStoreWait { .. }
-        | DeviceFn::FenceProxy {} => Vec::new(),
+        | DeviceFn::FenceProxy {}
+        | DeviceFn::JoinWorkers {} => Vec::new(),
     })
 }
 
@@ -281,10 +294,18 @@ mod tests {
   %4 = ptr_add %3, %1 : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
   %5 = constant {value = 1:int32} : int32
   device %a, %5, %4 {function = "copy_async; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+  %6 = device %a {function = "view; 1 int32[8, 16]<SharedLinearLayout([[0, 1], [0, 2], [0, 4], [0, 8], [1, 0], [2, 0], [4, 0]])>"} : int32
   device {function = "commit_group"}
   device {function = "wait_group; 0"}
-  %6 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
-  store %4, %6 {cache = "", eviction = ""}
+  %7 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  start_workers {warps = [1, 2], registers = []} () {
+    device %a, %5, %7 {function = "store; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+    yield_values
+  } () {
+    yield_values
+  }
+  device {function = "join_workers"}
+  store %4, %7 {cache = "", eviction = ""}
   return_values
 }
 "#;
@@ -293,6 +314,13 @@ mod tests {
     fn text_is_read_back() {
         let module = parse(TEXT).unwrap();
         assert_eq!(print(&module, false), TEXT);
+    }
+
+    #[test]
+    fn each_worker_has_a_number_of_warps() {
+        let other = TEXT.replace("warps = [1, 2]", "warps = [1]");
+        let error = parse(&other).unwrap_err().to_string();
+        assert!(error.contains("start_workers has 2 regions, 1 counts of warps"), "{error}");
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub use function::{
 };
 pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{
-    AsyncPhase, AttributeText, DtypeList, Effect, LoopOptions, MemoryAccess, OPS, Op, OpFamily, OpInfo,
-    OpVisitor, Regions, ShapeOp, TypeList, Waiting, visit, visit_op,
+    ANY_REGIONS, AsyncPhase, AttributeText, DtypeList, Effect, LoopOptions, MemoryAccess, OPS, Op, OpFamily,
+    OpInfo, OpVisitor, Regions, ShapeOp, TypeList, Waiting, visit, visit_op,
 };
 pub use parents::Parents;
 pub use parse::{ParseError, parse, parse_dialect};

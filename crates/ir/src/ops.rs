@@ -19,6 +19,9 @@ use crate::rules;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
+/// The number of regions of an op that may have any number of them.
+pub const ANY_REGIONS: usize = usize::MAX;
+
 /// The effect of an op, apart from its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
@@ -339,6 +342,11 @@ macro_rules! tile_ops {
     SetLayout set_layout (tile) [] {layout: StatedLayout} regions 0 Pure Identity Never None None;
     /// A function of a GPU that a Gluon program calls: see `DeviceFn`.
     Device device () [] *operands {function: DeviceFn} regions 0 Write Memory Never None None;
+    /// Starts workers (Gluon): runs each region in warps of its own, besides the warps of the
+    /// program, which go on. `warps` lists the warps of each region. `registers` lists the registers
+    /// of a thread of each region, and is empty if no region changes them. Values from before the op
+    /// that a region uses are scalars. The `device` function `join_workers` waits for the workers.
+    StartWorkers start_workers () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never None None;
     /// Waits until all threads of the program have reached the op.

@@ -14,7 +14,7 @@ use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
 use crate::inline_asm::AsmTemplate;
-use crate::ops::{DtypeList, LoopOptions, Op, OpFamily, OpInfo, ShapeOp, TypeList};
+use crate::ops::{ANY_REGIONS, DtypeList, LoopOptions, Op, OpFamily, OpInfo, ShapeOp, TypeList};
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Element, Shape, Type};
 
@@ -59,7 +59,7 @@ fn same_types(found: &[Type], expected: &[Type], what: &str) -> Result<()> {
 
 pub(crate) fn check_arity(info: &OpInfo, input: &RuleInput<'_>) -> Result<()> {
     info.check_operand_count(input.operands.len()).or_else(fail)?;
-    if input.regions.len() != info.regions {
+    if info.regions != ANY_REGIONS && input.regions.len() != info.regions {
         return fail(format!("{} has {} regions, found {}", info.name, info.regions, input.regions.len()));
     }
     Ok(())
@@ -578,6 +578,18 @@ pub(crate) fn if_else(input: &RuleInput<'_>) -> Result {
     same_types(&otherwise.parameters, &[], "parameters of the second region")?;
     same_types(&otherwise.yields, &then.yields, "values that the second region yields")?;
     Ok(then.yields.clone())
+}
+
+pub(crate) fn start_workers(input: &RuleInput<'_>, warps: &IntList, registers: &IntList) -> Result {
+    let workers = input.regions.len();
+    if warps.len() != workers || !(registers.is_empty() || registers.len() == workers) {
+        return fail(format!("start_workers has {workers} regions, {} counts of warps", warps.len()));
+    }
+    for region in input.regions {
+        same_types(&region.parameters, &[], "parameters of a worker")?;
+        same_types(&region.yields, &[], "values that a worker yields")?;
+    }
+    Ok(Vec::new())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]

@@ -60,6 +60,17 @@ impl BankUse {
 /// # Panics
 /// If the buffer does not hold every element.
 pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32) -> BankUse {
+    padded_bank_use(memory, layout, element_bits, (width, &|offset| offset))
+}
+
+/// Returns the cost as [`bank_use`] does, for a buffer with padding. `padded` returns the position
+/// of an offset.
+pub(crate) fn padded_bank_use(
+    memory: &Layout,
+    layout: &Layout,
+    element_bits: u32,
+    (width, padded): (u32, &dyn Fn(u32) -> u32),
+) -> BankUse {
     let element_bytes = element_bits / 8;
     let vector = layout.vector_in(memory).at_most(width.min(CHUNK_BYTES / element_bytes));
     let offsets = layout.offsets_in(memory);
@@ -74,7 +85,7 @@ pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32)
             for first in (0..lanes).step_by(served_together as usize) {
                 let address = |lane: u32| {
                     let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                    offsets.output().part(offsets.at(&place), Input::Offset) * element_bytes
+                    padded(offsets.output().part(offsets.at(&place), Input::Offset)) * element_bytes
                 };
                 cost.serve((first..first + served_together).map(address), bytes);
             }

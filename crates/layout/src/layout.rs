@@ -301,6 +301,24 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
+    /// Returns the layout in memory of the part of a tile with this shape and this first element,
+    /// and the index of the part among the parts of the memory. Returns `None` if the elements of
+    /// the part are not contiguous.
+    pub fn contiguous_part(&self, shape: &[u32], first: &[u32]) -> Option<(Self, u32)> {
+        let (whole, part) = (self.output(), Tile::new(shape));
+        let bits = part.bits();
+        let columns = self.columns().get(..bits as usize)?;
+        let is_inside =
+            |column: &u32| (0..whole.rank()).all(|axis| whole.coordinate(*column, axis) < part.size(axis));
+        if !columns.iter().all(is_inside) {
+            return None;
+        }
+        let start = self.inverse()?.apply(whole.index(first));
+        let inside = columns.iter().map(|column| part.index(&whole.coordinates(*column))).collect();
+        let input = Hardware::new(&[(Input::Offset, bits)]);
+        (start.trailing_zeros() >= bits).then(|| (Self::new(input, part, inside), start >> bits))
+    }
+
     /// Returns the layout of a whole tile whose slices have this layout: each hardware index of
     /// this layout holds the same element of the slice, and additional high register bits select
     /// the slice.

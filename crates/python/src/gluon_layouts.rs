@@ -2,8 +2,20 @@
 //! elements.
 
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
+use tilewright_frontend::ObjectRef;
 use tilewright_layout::{Input, Layout, StatedBuffer, StatedLayout};
+
+use crate::values::objects::object;
+
+/// Returns the expression that makes a layout object; `None` for other objects.
+pub(crate) fn layout_text(number: ObjectRef) -> Option<String> {
+    Python::attach(|py| {
+        let text = object(py, number).ok()?.getattr_opt(intern!(py, "_text")).ok()??;
+        text.extract().ok()
+    })
+}
 
 /// Returns the linear layout of a tile or buffer of this shape. `text` is the Python expression
 /// that makes the layout object. `element_bits` only matters for an `NVMMASharedLayout`, which is

@@ -117,11 +117,13 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{TraceFile, TraceRecorder};
 
-    /// Sends the output of kernels to the `sys.stdout` of the program.
+    /// Sends the output of kernels to the `sys.stdout` of the program, and describes layouts in
+    /// records of launches.
     #[pymodule_init]
     #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         tilewright_base::output::print_through(crate::output::print);
+        tilewright_runtime::lock::describe_objects_by(crate::gluon_layouts::layout_text);
         Ok(())
     }
 

@@ -14,11 +14,15 @@
 //! | `1024`, `-1.5`, `'text'`, `True`, `None` | a compile-time value |
 //! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
 //! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with blocks of this element type and shape; with `nan`, elements outside of the tensor are NaN instead of 0 |
+//! | `tensordesc<fp16[64, 32], NVMMASharedLayout(64, 16, 2)>` | a tensor descriptor of Gluon, with the layout of its blocks |
+//! | `BlockedLayout([1], [32], [4], [0])` | a layout of Gluon |
 //! | `name=…` | the argument of the parameter `name`; arguments without a name come first and bind by position |
+
+use std::sync::Arc;
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, DescriptorForm, DescriptorKind, HostValue, Padding, Tuple};
-use tilewright_ir::{Dtype, Element, Shape};
+use tilewright_ir::{Dtype, Element, Shape, StatedBuffer};
 
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::align_descriptor;
@@ -28,6 +32,19 @@ impl Signature {
     /// Parses a description of arguments. Returns one argument for each parameter; a parameter
     /// without an argument gets its default.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
+        self.parse_arguments_with(text, &mut |_| None)
+    }
+
+    /// Parses a description of arguments as [`parse_arguments`](Self::parse_arguments) does. `layout`
+    /// returns the layout of Gluon that an expression makes, and its text form.
+    ///
+    /// # Errors
+    /// If the text does not fit the parameters.
+    pub fn parse_arguments_with(
+        &self,
+        text: &str,
+        layout: &mut dyn FnMut(&str) -> Option<(HostValue, Arc<str>)>,
+    ) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();
         for item in split(text) {
@@ -46,14 +63,26 @@ impl Signature {
         if let Some((number, _)) = binding.options.first() {
             return Err(invalid(names[*number], "this is an option, not an argument"));
         }
+        let mut parse = |text: &str, is_constexpr: bool| {
+            let text = text.trim();
+            let found = text.ends_with(')').then(|| layout(text)).flatten();
+            match (found, with_block_layout(text)) {
+                (Some((found, _)), _) => Ok(Argument::Constexpr(found)),
+                (None, Some((head, own))) => match layout(own) {
+                    Some((_, own)) => parse_argument(&format!("{head}, {own}>"), is_constexpr),
+                    None => parse_argument(text, is_constexpr),
+                },
+                (None, None) => parse_argument(text, is_constexpr),
+            }
+        };
         let arguments = binding.parameters.iter().zip(&self.parameters).map(|(source, parameter)| {
             let is_constexpr = parameter.annotation == Annotation::Constexpr;
             match source {
                 ArgumentSource::Positional(index) => match (positional.get(*index), &rest) {
                     (None, Some(rest)) => parse_tuple("", rest),
-                    (found, _) => parse_argument(found.copied().unwrap_or_default(), is_constexpr),
+                    (found, _) => parse(found.copied().unwrap_or_default(), is_constexpr),
                 },
-                ArgumentSource::Keyword(index) => parse_argument(keywords[*index].1, is_constexpr),
+                ArgumentSource::Keyword(index) => parse(keywords[*index].1, is_constexpr),
                 ArgumentSource::Default => {
                     let value = parameter.default.as_ref().and_then(Value::to_host_value);
                     Ok(Argument::Constexpr(value.unwrap_or(HostValue::Constant(Constant::None))))
@@ -108,15 +137,26 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     }
 }
 
+/// Splits the description of a descriptor with the layout of its blocks before the layout.
+fn with_block_layout(text: &str) -> Option<(&str, &str)> {
+    let (head, rest) = text.strip_prefix("tensordesc<")?.split_once("],")?;
+    let head = &text[.."tensordesc<".len() + head.len() + 1];
+    Some((head, rest.strip_suffix('>')?.trim())).filter(|(_, layout)| layout.ends_with(')'))
+}
+
 /// Parses the text after `tensordesc<`; `None` if it is invalid.
 fn parse_descriptor(text: &str) -> Option<Argument> {
     let (dtype, rest) = text.strip_suffix('>')?.split_once('[')?;
     let (extents, rest) = rest.split_once(']')?;
     let pointee = parse_dtype(dtype.trim())?;
+    let mut layout = None;
     let padding = match rest.trim_start_matches(',').trim() {
         "" => Padding::Zero,
         "nan" if pointee.is_float() => Padding::Nan,
-        _ => return None,
+        text => {
+            layout = Some(text.parse::<StatedBuffer>().ok()?.to_string().into());
+            Padding::Zero
+        }
     };
     let extent = |text: &str| text.trim().parse().ok().filter(|extent: &u32| extent.is_power_of_two());
     let block_shape: Shape = extents.split(',').map(extent).collect::<Option<_>>()?;
@@ -128,7 +168,7 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
     let mut parts = vec![Argument::Pointer { pointee, divisibility: 1, is_const: false }];
     parts.extend(vec![number(Dtype::I32); rank]);
     parts.extend(vec![number(Dtype::I64); rank - 1]);
-    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout: None };
+    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout };
     align_descriptor(&form, &mut parts);
     Some(Argument::Tuple(Tuple::of_descriptor(form.into(), parts)))
 }
@@ -203,8 +243,8 @@ fn split(text: &str) -> Vec<&str> {
                 }
             }
             (None, '\'' | '"') => quote = Some(c),
-            (None, '(' | '[') => depth += 1,
-            (None, ')' | ']') => depth -= 1,
+            (None, '(' | '[' | '<') => depth += 1,
+            (None, ')' | ']' | '>') => depth -= 1,
             (None, ',') if depth == 0 => {
                 parts.push(text[start..index].trim());
                 start = index + 1;

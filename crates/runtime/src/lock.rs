@@ -30,6 +30,7 @@ pub use record::{
     Collected, Recorder, begin_recording, collect, is_recording, record_choice, recorded_launches,
     resume_recording, suspend_recording,
 };
+pub use request::{ObjectText, describe_objects_by};
 pub use verify::{Mismatch, Verified, verify};
 
 pub(crate) use active::{Found, active, forbid};

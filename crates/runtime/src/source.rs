@@ -130,7 +130,7 @@ impl SourceModule {
         if names.contains(&name) {
             let message = format!("kernel '{name}' of {file} cannot be compiled without Python");
             return Diagnostic::new(Code::KernelNotFound, message)
-                .note("its decorator is not @triton.jit, but for example @gluon.jit")
+                .note("its decorator is neither @triton.jit nor @gluon.jit")
                 .hint("run its program with TILEWRIGHT_DUMP=folder, which writes every stage of each kernel")
                 .into();
         }

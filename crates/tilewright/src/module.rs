@@ -359,8 +359,11 @@ impl Kernel {
         options: &Options,
         tensor_maps: bool,
     ) -> Result<Handle, Error> {
-        let arguments = self.signature().parse_arguments(signature)?;
-        self.module.source.with_host(|host| self.kernel.compile_for(arguments, options, tensor_maps, host))
+        self.module.source.with_host(|host| {
+            let mut layout = |text: &str| host.layout_of_expression(text);
+            let arguments = self.signature().parse_arguments_with(signature, &mut layout)?;
+            self.kernel.compile_for(arguments, options, tensor_maps, host)
+        })
     }
 
     /// Returns the compiled variant for `values`, which has one value for each parameter. Compiles

@@ -1,1 +1,1 @@
-"""``triton.experimental``: ``gluon``, whose names programs can import, and whose kernels this version does not run."""
+"""``triton.experimental``: ``gluon``, the language of kernels that state their layouts."""

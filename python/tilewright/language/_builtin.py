@@ -19,11 +19,12 @@ NAMES: dict[str, tuple[str, str, bool]] = {path: rest for path, *rest in _native
 class LanguageFunction(_native.LanguageCall):
     """A function of the language, such as ``tl.load``."""
 
-    def __init__(self, path: str, parameters: str, doc: str) -> None:
+    def __init__(self, path: str, parameters: str, doc: str, home: str = "") -> None:
+        """``home`` is the module of a function that is not below ``triton.language``."""
         module, _, name = path.rpartition(".")
         self._tilewright_path = path
         self.__name__ = self.__qualname__ = name
-        self.__module__ = f"triton.language.{module}" if module else "triton.language"
+        self.__module__ = home or f"triton.language.{module}".rstrip(".")
         self._parameters = parameters
         self.__doc__ = f"{name}{parameters}\n\n{doc}"
 
@@ -33,19 +34,18 @@ class LanguageFunction(_native.LanguageCall):
         return _signature(self._parameters)
 
     def __repr__(self) -> str:
-        return f"<function triton.language.{self._tilewright_path}>"
+        return f"<function {self.__module__}.{self.__name__}>"
 
     def __reduce__(self) -> Any:
-        return (_find, (self._tilewright_path,))
+        return (_find, (self.__module__, self.__name__))
 
 
-def _find(path: str) -> LanguageFunction:
-    """The function with a path."""
+def _find(module: str, name: str) -> LanguageFunction:
+    """The function with a name in a module of Triton."""
     import importlib
 
-    module, _, name = path.rpartition(".")
     found: LanguageFunction = getattr(
-        importlib.import_module(f"tilewright.language.{module}".rstrip(".")), name
+        importlib.import_module(module.replace("triton", "tilewright", 1)), name
     )
     return found
 

@@ -53,7 +53,7 @@ def named(x_ptr):
 
 OF_PAGES = "\n".join(
     block.replace("from triton.", "from tilewright.")
-    for pages in ("TW022*.md", "TW002[89].md")
+    for pages in ("TW022*.md", "TW002[89].md", "TW0030.md")
     for page in sorted((ROOT / "docs" / "diagnostics").glob(pages))
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 )

@@ -13,10 +13,23 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from gluon_programs import GLUON_IMPORTS, definitions, gluon_kernel
 from reference_examples import PRELUDE, Example
-from reference_pages import HOST, INDEX, LANGUAGE, NAMES, Renderer
+from reference_pages import (
+    GLUON,
+    GLUON_HOST,
+    GLUON_NAMES,
+    GLUON_SHARED,
+    HOST,
+    INDEX,
+    LANGUAGE,
+    NAMES,
+    Renderer,
+)
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 import tilewright as triton
+from tilewright.experimental.gluon import language as gl
 
 FOLDER = ROOT / "docs" / "reference"
 SURFACE = ROOT.parent / "shared" / "api-surface.md"
@@ -48,7 +61,10 @@ def test_every_name_has_an_example():
     written = [example.path for example in LANGUAGE]
     assert sorted(set(written)) == sorted(written)
     assert sorted(NAMES) == sorted(written)
-    assert all(example.lines for example in LANGUAGE + HOST)
+    assert all(example.lines for example in LANGUAGE + HOST + GLUON + GLUON_HOST)
+    # The reference of Gluon has attributes of values as well.
+    functions = [example.path for example in GLUON if "About" not in example.fields]
+    assert sorted(GLUON_NAMES) == sorted(functions)
 
 
 def test_the_pages_are_up_to_date():
@@ -164,15 +180,108 @@ def test_examples_say_the_truth(page, device, tmp_path):
     assert not wrong, "\n".join(wrong)
 
 
-def test_examples_of_the_host_say_the_truth(tmp_path, run):
-    """In a process of their own, because some change the process."""
+def launch_gluon(kernel: object, outputs: list[torch.Tensor], device: str) -> None:
+    """Launches a kernel of the page: with the numbers 0 to 127, and descriptors of ones and of zeros."""
+    x = torch.arange(128, dtype=torch.float32, device=device)
+    layout = gl.NVMMASharedLayout(128, 16, 2)
+    matrices = [make(64, 64, dtype=torch.float16, device=device) for make in (torch.ones, torch.zeros)]
+    kernel[(1,)](x, *[TensorDescriptor.from_tensor(each, [64, 64], layout) for each in matrices], *outputs)
+
+
+def test_examples_of_gluon_say_the_truth(device, tmp_path):
+    if triton.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+    wrong = []
+    for index, example in enumerate(GLUON):
+        values = [(number, name, np.array(value)) for number, name, value, _ in example.values()]
+        module = load(gluon_kernel(example.lines, values), tmp_path / f"gluon_{index}.py")
+        kinds = {"f": torch.float32, "i": torch.int32}
+        outputs = [
+            torch.zeros(value.shape, dtype=kinds[value.dtype.kind], device=device) for *_, value in values
+        ]
+        try:
+            launch_gluon(module.kernel, outputs, device)
+        except Exception as error:
+            wrong.append(f"{example.path}: {error}")
+            continue
+        for output, (_, name, value) in zip(outputs, values, strict=True):
+            if not np.array_equal(output.cpu().numpy(), value):
+                wrong.append(f"{example.path}: {name} is {output.tolist()}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shared_functions_of_gluon_say_the_truth(device, tmp_path):
+    """The functions of ``tl`` do in Gluon as there."""
+    wrong = []
+    for index, example in enumerate(GLUON_SHARED):
+        stated = [(number, name, np.array(value), text) for number, name, value, text in example.values()]
+        program = gluon_kernel(example.lines, [each[:3] for each in stated], "x_ptr, i_ptr")
+        module = load(program, tmp_path / f"shared_{index}.py")
+        x = torch.arange(16, dtype=torch.float32, device=device)
+        zeros = torch.zeros(16, dtype=torch.int32, device=device)
+        kinds = [torch.float64 if value.dtype.kind == "f" else torch.int64 for _, _, value, _ in stated]
+        outputs = [
+            torch.zeros(value.shape, dtype=kind, device=device)
+            for (_, _, value, _), kind in zip(stated, kinds, strict=True)
+        ]
+        try:
+            module.kernel[(1,)](x, zeros, *outputs)
+        except Exception as error:
+            wrong.append(f"{example.path}: {error}")
+            continue
+        for output, (_, _, value, text) in zip(outputs, stated, strict=True):
+            if not agrees(output.cpu().numpy(), value, text):
+                wrong.append(f"{example.path}: {text} is {output.tolist()}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_mistakes_of_gluon_have_their_codes(device, tmp_path):
+    """A line with a value is stored, so that the compiler does not drop it."""
+    if triton.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+    wrong, number = [], 0
+    for example in GLUON:
+        for mistake in example.mistakes:
+            number += 1
+            lines = example.lines[: definitions(example.lines)] + mistake.lines
+            module = load(gluon_kernel(lines, []), tmp_path / f"mistake_{number}.py")
+            try:
+                launch_gluon(module.kernel, [], device)
+            except triton.TritonError as error:
+                found = error.code
+            else:
+                found = "no error"
+            if found != mistake.code:
+                wrong.append(f"{example.path}: {found}, not {mistake.code}: {'; '.join(mistake.lines)}")
+    assert number > 30
+    assert not wrong, "\n".join(wrong)
+
+
+def program_of(examples: list[Example], prelude: str) -> str:
+    """A program that runs each example in a function of its own."""
     lines = []
-    for number, example in enumerate(HOST):
+    for number, example in enumerate(examples):
         checks = [f"    assert {name} == {value!r}, {name}" for _, name, value, _ in example.values()]
         body = [f"    {line}" if line else "" for line in example.lines]
         lines += [f"def example_{number}(x, y, out):", *body, *checks, "", ""]
-    calls = [f"example_{number}(x.clone(), y.clone(), out.clone())" for number in range(len(HOST))]
-    (tmp_path / "examples.py").write_text("\n".join([HOST_PRELUDE, "", *lines, *calls, "print('done')", ""]))
+    calls = [f"example_{number}(x.clone(), y.clone(), out.clone())" for number in range(len(examples))]
+    return "\n".join([prelude, "", *lines, *calls, "print('done')", ""])
+
+
+def test_examples_of_gluon_on_the_host_say_the_truth(tmp_path):
+    """And their mistakes raise the errors that the page names."""
+    lines = ["x, y, out = (torch.arange(128.0), torch.ones(128), torch.zeros(128))"]
+    load(program_of(GLUON_HOST, GLUON_IMPORTS + "\n".join(lines)), tmp_path / "gluon_host.py")
+    scope = load(GLUON_IMPORTS + "\n".join(lines) + "\n", tmp_path / "mistakes.py").__dict__
+    for mistake in [mistake for example in GLUON_HOST for mistake in example.mistakes]:
+        with pytest.raises((AssertionError, ValueError, triton.TritonError)) as raised:
+            exec("\n".join(mistake.lines), scope)
+        assert mistake.code in (getattr(raised.value, "code", None), type(raised.value).__name__)
+
+
+def test_examples_of_the_host_say_the_truth(tmp_path, run):
+    """In a process of their own, because some change the process."""
+    (tmp_path / "examples.py").write_text(program_of(HOST, HOST_PRELUDE))
     result = run("examples.py", cwd=tmp_path)
     assert result.code == 0, result.err
     assert result.out.endswith("done\n")

@@ -187,3 +187,61 @@ def test_an_accumulator_in_flight_is_no_tile(device):
     with pytest.raises(tilewright.CompilationError, match="AccumulatorInFlight") as raised:
         uses_a_dot_in_flight[(1,)](out, layout, gl.NVMMASharedLayout(128, 16, 2))
     assert raised.value.code == "TW0028"
+
+
+@gluon.jit
+def copy_by_own_descriptors(x_ptr, out_ptr, M, N, BLOCK: gl.constexpr, layout: gl.constexpr):
+    """The launch knows the tensor of the load; the kernel computes that of the store."""
+    source = tma.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK, BLOCK], layout)
+    batch = gl.program_id(0)
+    target = tma.make_tensor_descriptor(
+        out_ptr + batch * M * N, [M - batch, N], [N, 1], [BLOCK, BLOCK], layout
+    )
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(source.dtype, source.block_shape, source.layout)
+    for turn in range(2):
+        mbarrier.expect(bar, source.nbytes_per_cta)
+        tma.async_load(source, [turn * BLOCK, 0], bar, memory)
+        mbarrier.wait(bar, turn)
+        tma.async_store(target, [turn * BLOCK, 0], memory)
+        tma.store_wait(0)
+
+
+def test_descriptors_that_the_kernel_makes(device):
+    x = torch.randn(60, 32, generator=torch.Generator().manual_seed(7)).half().to(device)
+    out = torch.zeros(3, 60, 32, device=device, dtype=torch.float16)
+    layout = gl.NVMMASharedLayout(64, 16, 2)
+    handle = copy_by_own_descriptors[(3,)](x, out, 60, 32, 32, layout)
+    expected = x.expand(3, 60, 32).clone()
+    for batch in range(3):
+        # The tensor of a batch lacks its last rows.
+        expected[batch, 60 - batch :] = 0
+    assert torch.equal(out, expected)
+    assert "tensormap.replace" in handle.asm["ptx"]
+
+
+@gluon.jit
+def does_nothing(x_ptr):
+    pass
+
+
+@gluon.jit
+def copies_in_worker(x_ptr, bar, memory, layout: gl.constexpr):
+    own = tma.make_tensor_descriptor(x_ptr + 64, [64, 64], [64, 1], [64, 64], layout)
+    tma.async_load(own, [0, 0], bar, memory)
+
+
+@gluon.jit
+def worker_with_own_descriptor(x_ptr, layout: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], layout)
+    gl.warp_specialize([(does_nothing, (x_ptr,)), (copies_in_worker, (x_ptr, bar, memory, layout))], [1])
+
+
+def test_a_worker_makes_no_descriptors(device):
+    x = torch.empty(4096, device=device, dtype=torch.float16)
+    with pytest.raises(tilewright.TritonError, match="a worker copies by a descriptor") as raised:
+        worker_with_own_descriptor[(1,)](x, gl.NVMMASharedLayout(128, 16, 2))
+    assert raised.value.code == "TW0024"

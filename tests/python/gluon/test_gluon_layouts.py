@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -57,29 +58,56 @@ BUFFERS = [
     ("gl.SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", [4, 4]),
 ]
 
+DEFAULTS = [
+    (shape, dtype, transposed)
+    for shape in (
+        [64, 64],
+        [64, 32],
+        [64, 8],
+        [1, 64],
+        [4, 128],
+        [64, 4],
+        [4, 8, 64],
+        [2, 64, 16],
+        [64],
+        [16],
+    )
+    for dtype in ("float16", "float32", "int8", "float8e5")
+    for transposed in (False, True)
+]
+
 OFFICIAL = """
 import json, sys
 from triton.experimental.gluon import language as gl
-print(json.dumps([eval(text).format_tensor_view(shape) for text, shape in json.load(sys.stdin)]))
+cases, defaults = json.load(sys.stdin)
+views = [eval(text).format_tensor_view(shape) for text, shape in cases]
+layouts = [gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), flag) for shape, dtype, flag in defaults]
+widths = [layout.swizzle_byte_width for layout in layouts]
+print(json.dumps([views, widths]))
 """
 
 
 @pytest.fixture(scope="module")
-def official_views():
-    """The tables of the official package, by layout and shape."""
+def official():
+    """The tables of the layouts, and the widths of the default layouts, by the official package."""
     cases = [*REGISTERS, *BUFFERS]
     done = subprocess.run(
         [sys.executable, "-I", "-c", OFFICIAL],
-        input=json.dumps(cases),
+        input=json.dumps([cases, DEFAULTS]),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         pytest.skip("the official triton is not installed")
-    return {
-        (text, tuple(shape)): view for (text, shape), view in zip(cases, json.loads(done.stdout), strict=True)
-    }
+    views, widths = json.loads(done.stdout)
+    return {(text, tuple(shape)): view for (text, shape), view in zip(cases, views, strict=True)}, widths
+
+
+@pytest.fixture
+def official_views(official):
+    """The tables of the official package, by layout and shape."""
+    return official[0]
 
 
 def places(text, shape):
@@ -140,6 +168,107 @@ def test_buffers_are_those_of_the_official_package(official_views):
     assert wrong == []
 
 
+CONFLICTS = [
+    (
+        "gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])",
+        "gl.SwizzledSharedLayout(1, 1, 1, [0, 1])",
+        "float32",
+    ),
+    (
+        "gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])",
+        "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])",
+        "float32",
+    ),
+    (
+        "gl.BlockedLayout([8, 1], [8, 4], [1, 4], [0, 1])",
+        "gl.SwizzledSharedLayout(8, 1, 8, [1, 0])",
+        "float16",
+    ),
+    (
+        "gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0])",
+        "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])",
+        "float16",
+    ),
+    ("gl.BlockedLayout([1, 8], [32, 1], [4, 1], [1, 0])", "gl.NVMMASharedLayout(128, 16, 2)", "float16"),
+    (
+        "gl.BlockedLayout([1, 2], [32, 1], [4, 1], [1, 0])",
+        "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])",
+        "float32",
+    ),
+    ("gl.BlockedLayout([1, 1], [32, 1], [4, 1], [1, 0])", "gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", "int8"),
+    (MMA, "gl.SwizzledSharedLayout(4, 1, 8, [1, 0])", "float32"),
+]
+
+CONFLICTS_OF_OFFICIAL = """
+import json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+
+
+@gluon.jit
+def kernel(TILE: gl.constexpr, MEMORY: gl.constexpr, TYPE: gl.constexpr):
+    x = gl.full([128, 64], 0, TYPE, TILE)
+    memory = gl.allocate_shared_memory(TYPE, [128, 64], MEMORY, x)
+    gl.static_print(gl.bank_conflicts(x.type, memory.type))
+
+
+for tile, memory, dtype in json.load(sys.stdin):
+    values = eval(tile), eval(memory), getattr(gl, dtype)
+    names = ("TILE", "MEMORY", "TYPE")
+    source = GluonASTSource(
+        kernel, dict.fromkeys(names, "constexpr"), {(index,): value for index, value in enumerate(values)}
+    )
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+"""
+
+
+@gluon.jit
+def conflicts_of(TILE: gl.constexpr, MEMORY: gl.constexpr, TYPE: gl.constexpr, EXPECTED: gl.constexpr):
+    x = gl.full([128, 64], 0, TYPE, TILE)
+    memory = gl.allocate_shared_memory(TYPE, [128, 64], MEMORY, x)
+    gl.static_assert(gl.bank_conflicts(x.type, memory.type) == EXPECTED)
+    tile: gl.constexpr = gl.distributed_type(TYPE, [128, 64], TILE)
+    shared: gl.constexpr = gl.shared_memory_descriptor_type(TYPE, [128, 64], MEMORY, [128, 64])
+    gl.static_assert(gl.bank_conflicts(tile, shared) == EXPECTED)
+
+
+def test_bank_conflicts_are_those_of_the_official_package(device, tmp_path):
+    program = tmp_path / "conflicts.py"
+    program.write_text(CONFLICTS_OF_OFFICIAL)
+    done = subprocess.run(
+        [sys.executable, "-I", program],
+        # A kernel in the cache prints nothing.
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")},
+        input=json.dumps(CONFLICTS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("the official triton is not installed")
+    expected = [int(line) for line in done.stdout.split()]
+    assert len(expected) == len(CONFLICTS)
+    assert len(set(expected)) > 2
+    for (tile, memory, dtype), conflicts in zip(CONFLICTS, expected, strict=True):
+        conflicts_of[(1,)](eval(tile), eval(memory), getattr(gl, dtype), conflicts)
+
+
+@gluon.jit
+def mismatched(layout: gl.constexpr, shared: gl.constexpr):
+    x = gl.full([64, 64], 0, gl.float32, layout)
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
+    gl.bank_conflicts(x.type, memory.type)
+
+
+def test_bank_conflicts_of_other_types_are_an_error(device):
+    with pytest.raises(tilewright.CompilationError, match="is not accessed by") as raised:
+        mismatched[(1,)](eval(BLOCKED), gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    assert raised.value.code == "TW0005"
+
+
 def test_views_name_threads():
     table = gl.BlockedLayout([2], [32], [1], [0]).format_tensor_view([64])
     assert table.splitlines()[0].split()[:6] == ["l0", "r0", "l0", "r1", "l1", "r0"]
@@ -151,6 +280,15 @@ def test_default_layouts_of_tensor_copies():
     assert gl.NVMMASharedLayout.get_default_for([64, 32], gl.float16) == gl.NVMMASharedLayout(64, 16, 2)
     assert gl.NVMMASharedLayout.get_default_for([64, 8], gl.float32) == gl.NVMMASharedLayout(32, 32, 2)
     assert gl.NVMMASharedLayout.get_default_for([8, 8], gl.float16) == gl.NVMMASharedLayout(0, 16, 2)
+
+
+def test_default_layouts_are_those_of_the_official_package(official):
+    wrong = []
+    for (shape, dtype, transposed), width in zip(DEFAULTS, official[1], strict=True):
+        layout = gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), transposed)
+        if (layout.swizzle_byte_width, layout.rank, layout.transposed) != (width, len(shape), transposed):
+            wrong.append((shape, dtype, transposed, width, layout))
+    assert wrong == []
 
 
 @gluon.jit
@@ -198,6 +336,11 @@ def test_layouts_that_do_not_fit_are_errors(device):
 def introspection(x_ptr, out_ptr, layout: gl.constexpr):
     i = gl.arange(0, 256, layout=layout)
     x = gl.load(x_ptr + i)
+    own: gl.constexpr = gl.BlockedLayout([2], [32], [4], [0])
+    gl.static_assert(x.type.layout == layout)
+    gl.static_assert(own == layout)
+    gl.static_assert(x.type.layout == own)
+    gl.static_assert(gl.arange(0, 256, layout=own).type.layout == layout)
     linear: gl.constexpr = gl.to_linear_layout(layout, [256])
     y = gl.convert_layout(x, linear, assert_trivial=True)
     z = gl.convert_layout(y, x.type.layout) + gl.full_like(x, 1.0)

@@ -40,6 +40,13 @@ def test_reductions(device, layout):
     torch.testing.assert_close(out, x.softmax(1))
 
 
+def test_accesses_of_a_thread_are_vectors(device):
+    x = torch.zeros(32, 64, device=device)
+    handle = softmax[(1,)](x, x.clone(), 32, 64, gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))
+    assert "ld.global.v4.b32" in handle.asm["ptx"]
+    assert "st.global.v4.b32" in handle.asm["ptx"]
+
+
 @gluon.jit
 def transpose(x_ptr, out_ptr, M: gl.constexpr, N: gl.constexpr, shared: gl.constexpr):
     rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
@@ -299,3 +306,155 @@ def test_allocations_in_loops(device):
     out = torch.empty(512, device=device)
     allocates_in_a_loop[(1,)](x, out, 3, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
     torch.testing.assert_close(out, x.sum(0))
+
+
+@gluon.jit
+def copies_to_a_phase(x_ptr, out_ptr, layout: gl.constexpr, COUNTED: gl.constexpr):
+    """The phase of an mbarrier ends after copies that its arrivals count, or do not count."""
+    memory = gl.allocate_shared_memory(gl.float32, [2, 512], FLAT)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=128 if COUNTED else 1)
+    i = gl.arange(0, 512, layout=layout)
+    for turn in range(3):
+        for part in gl.static_range(2):
+            async_copy.async_load(memory.index(part), x_ptr + (2 * turn + part) * 512 + i)
+        if COUNTED:
+            async_copy.mbarrier_arrive(bar, increment_count=False)
+        else:
+            async_copy.mbarrier_arrive(bar)
+            mbarrier.arrive(bar, count=1)
+        mbarrier.wait(bar, turn % 2)
+        total = memory.index(0).load(layout) + memory.index(1).load(layout)
+        gl.store(out_ptr + turn * 512 + i, total)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_copies_arrive_at_a_phase(device, counted):
+    if tilewright.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the compiler uses mbarriers of sm_90")
+    x = torch.randn(3, 2, 512, generator=torch.Generator().manual_seed(8)).to(device)
+    out = torch.empty(3, 512, device=device)
+    handle = copies_to_a_phase[(1,)](x, out, gl.BlockedLayout([4], [32], [4], [0]), counted)
+    torch.testing.assert_close(out, x.sum(1))
+    assert ("arrive.noinc" in handle.asm["ptx"]) == counted
+
+
+@gluon.jit
+def scalar_dot(a_ptr, b_ptr, c_ptr, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, layout: gl.constexpr):
+    left: gl.constexpr = gl.DotOperandLayout(0, layout, 0)
+    right: gl.constexpr = gl.DotOperandLayout(1, layout, 0)
+    i, j = (
+        gl.arange(0, M, layout=gl.SliceLayout(1, layout)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, layout)),
+    )
+    ka, kb = gl.arange(0, K, layout=gl.SliceLayout(0, left)), gl.arange(0, K, layout=gl.SliceLayout(1, right))
+    ia, jb = gl.arange(0, M, layout=gl.SliceLayout(1, left)), gl.arange(0, N, layout=gl.SliceLayout(0, right))
+    a = gl.load(a_ptr + ia[:, None] * K + ka[None, :])
+    b = gl.load(b_ptr + kb[:, None] * N + jb[None, :])
+    acc = gl.full([M, N], 1.0, gl.float32, layout)
+    gl.store(c_ptr + i[:, None] * N + j[None, :], gl.dot_fma(a, b, acc))
+
+
+def test_dots_of_scalars(device):
+    generator = torch.Generator().manual_seed(9)
+    a = torch.randn(32, 16, generator=generator).to(device)
+    b = torch.randn(16, 64, generator=generator).to(device)
+    c = torch.empty(32, 64, device=device)
+    handle = scalar_dot[(1,)](a, b, c, 32, 64, 16, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
+    torch.testing.assert_close(c, a @ b + 1)
+    assert "mma" not in handle.asm["ptx"]
+
+
+@gluon.jit
+def scalar_dot_of_other_layouts(c_ptr, layout: gl.constexpr):
+    x = gl.zeros([32, 32], gl.float32, layout)
+    gl.dot_fma(x, x, x)
+
+
+def test_dots_of_scalars_need_operand_layouts(device):
+    c = torch.empty(1, device=device)
+    with pytest.raises(
+        tilewright.CompilationError, match=r"must have the layout DotOperandLayout\(0"
+    ) as raised:
+        scalar_dot_of_other_layouts[(1,)](c, gl.BlockedLayout([2, 2], [4, 8], [2, 2], [1, 0]))
+    assert raised.value.code == "TW0028"
+
+
+@gluon.jit
+def padded_transpose(x_ptr, out_ptr, N: gl.constexpr, shared: gl.constexpr, COPIES: gl.constexpr):
+    """Transposes tiles in an array of memory with padding."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+    columns: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, 4], [0, 1])
+    memory = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [3, N, N], shared)
+    i, j = gl.arange(0, N, layout=gl.SliceLayout(1, rows)), gl.arange(0, N, layout=gl.SliceLayout(0, rows))
+    for tile in range(3):
+        pointers = x_ptr + tile * N * N + i[:, None] * N + j[None, :]
+        if COPIES:
+            async_copy.async_load(memory.index(tile), pointers)
+            async_copy.commit_group()
+        else:
+            memory.index(tile).store(gl.load(pointers))
+    async_copy.wait_group(0)
+    i, j = (
+        gl.arange(0, N, layout=gl.SliceLayout(1, columns)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, columns)),
+    )
+    for tile in range(3):
+        gl.store(out_ptr + tile * N * N + i[:, None] + j[None, :] * N, memory.index(tile).load(columns))
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_memory_with_padding(device, copies):
+    wrong = []
+    layouts = [
+        gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [1, 0]),
+        gl.PaddedSharedLayout.with_identity_for([[16, 2], [256, 8]], [64, 64], [1, 0]),
+        gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [0, 1]),
+    ]
+    for dtype in (torch.float32, torch.float16):
+        x = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+        # Asynchronous copies move at least 4 bytes that are contiguous.
+        for layout in layouts[: 2 if copies else 3]:
+            out = torch.empty_like(x)
+            padded_transpose[(1,)](x, out, 64, layout, copies)
+            if not torch.equal(out, x.transpose(1, 2)):
+                wrong.append((layout, dtype))
+    assert wrong == []
+
+
+@gluon.jit
+def conflicts_with_padding(layout: gl.constexpr, plain: gl.constexpr, padded: gl.constexpr):
+    x = gl.full([64, 64], 0, gl.float32, layout)
+    bare = gl.allocate_shared_memory(gl.float32, [64, 64], plain)
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], padded)
+    gl.static_assert(gl.bank_conflicts(x.type, bare.type) == 31)
+    gl.static_assert(gl.bank_conflicts(x.type, memory.type) == 0)
+
+
+def test_padding_avoids_bank_conflicts(device):
+    columns = gl.BlockedLayout([1, 1], [32, 1], [1, 4], [0, 1])
+    plain = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    conflicts_with_padding[(1,)](
+        columns, plain, gl.PaddedSharedLayout.with_identity_for([[64, 1]], [64, 64], [1, 0])
+    )
+
+
+@gluon.jit
+def reshaped_padding(layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], layout)
+    memory.reshape([4096])
+
+
+def test_memory_with_padding_has_no_views(device):
+    with pytest.raises(tilewright.CompilationError, match="padding has no such view") as raised:
+        reshaped_padding[(1,)](gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [1, 0]))
+    assert raised.value.code == "TW0028"
+
+
+def test_padding_is_checked():
+    with pytest.raises(AssertionError, match="powers of two"):
+        gl.PaddedSharedLayout([[3, 1]], [[1]], [], [2])
+    with pytest.raises(AssertionError, match="two paddings"):
+        gl.PaddedSharedLayout([[4, 1], [4, 2]], [[1]], [], [2])
+    with pytest.raises(AssertionError, match="a shape of powers of two"):
+        gl.PaddedSharedLayout.with_identity_for([[4, 1]], [48], [0])

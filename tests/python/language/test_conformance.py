@@ -38,9 +38,10 @@ ELSEWHERE = {
     "dependency": "test_the_machine",
     "elementwise": "test_elementwise.py",
     "cast": "test_casts.py",
-    # What a program states of layouts, and what only one kind of device has.
+    # Layouts that a program states, and ops that only one kind of device has.
     "set_layout": "../gluon/test_gluon_layouts.py",
     "device": "../gluon/test_gluon_hopper.py",
+    "start_workers": "../gluon/test_gluon_warp_specialize.py",
 }
 
 

@@ -12,7 +12,7 @@ from conftest import ROOT
 
 SOURCES = ROOT / "tests" / "reference"
 
-FIELDS = ("Shapes: ", "Types: ", "Error: ")
+FIELDS = ("Shapes: ", "Types: ", "Error: ", "About: ")
 
 PRELUDE = "x = tl.load(x_ptr + 1 + tl.arange(0, 4))"
 
@@ -27,6 +27,15 @@ class ReferencePage:
 
 
 @dataclasses.dataclass
+class Mistake:
+    """A wrong use of a function: the code or the class of its error, what is wrong, and lines of a program."""
+
+    code: str
+    about: str
+    lines: list[str]
+
+
+@dataclasses.dataclass
 class Example:
     """A name below ``triton.language`` or ``triton``, and lines of a program that show it."""
 
@@ -36,6 +45,7 @@ class Example:
     lines: list[str]
     # The statements about its shapes, types and errors, by the first word.
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
+    mistakes: list[Mistake] = dataclasses.field(default_factory=list)
 
     def definitions(self) -> int:
         """How many of the first lines define a function for the kernel to use."""
@@ -76,4 +86,6 @@ def read_examples(name: str = "examples.md") -> list[Example]:
             field, _, text = line.partition(": ")
             is_of_topic = not found or found[-1].topic != topic
             (of_topic if is_of_topic else found[-1].fields)[field] = text
+        elif mistake := re.fullmatch(r"Raises: (\w+) (?:for )?(.*): `(.*)`", line):
+            found[-1].mistakes.append(Mistake(mistake[1], mistake[2], mistake[3].split("; ")))
     return found

@@ -6,20 +6,46 @@ import importlib
 import inspect
 import re
 import textwrap
+from collections.abc import Callable
 
+from conftest import ROOT
+from gluon_programs import in_gluon
 from reference_examples import Example, read_examples
 from reference_types import table
 
 from tilewright import _native
 
-NAMES = {
-    path: (parameters, doc, is_method)
-    for path, parameters, doc, is_method in _native.language_names()
-    if not path.startswith("gluon.")
+ALL_NAMES = {
+    path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()
 }
+NAMES = {path: row for path, row in ALL_NAMES.items() if not path.startswith("gluon.")}
+GLUON_NAMES = {path: row for path, row in ALL_NAMES.items() if path.startswith("gluon.")}
 ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
 LANGUAGE = read_examples()
 HOST = read_examples("host.md")
+GLUON = read_examples("gluon.md")
+GLUON_HOST = read_examples("gluon_host.md")
+for each in GLUON:
+    each.path = f"gluon.{each.path}"
+
+
+def shared_examples() -> list[Example]:
+    """The examples of the functions that `gl` has from `tl`, as lines of Gluon."""
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    tl = importlib.import_module("tilewright.language")
+    own = {each.path: each for each in read_examples("gluon_shared.md")}
+    page = next(iter(own.values())).page
+    lines = {each.path: in_gluon(each.lines) for each in LANGUAGE} | {
+        path: each.lines for path, each in own.items()
+    }
+    shared = [name for name in gl.__all__ if name in lines and getattr(gl, name) is getattr(tl, name, None)]
+    return [Example(page, "", name, lines[name]) for name in shared]
+
+
+GLUON_SHARED = shared_examples()
+
+EVERY = LANGUAGE + GLUON + GLUON_SHARED + GLUON_HOST + HOST
+"""The examples of all pages."""
 
 # The common part of the reference; the table of its errors is tested.
 INDEX = """\
@@ -27,8 +53,8 @@ INDEX = """\
 
 Every function of `triton.language` (`tl`), a page for each family: its signature, the shapes and
 types that it takes, how exact it is, and an example. Three pages have the functions of `triton`
-that a program calls on the host. A test writes the pages from the tables of the compiler, and runs
-every example.
+that a program calls on the host, and three those of [Gluon](../gluon.md). A test writes the pages
+from the tables of the compiler, and runs every example.
 
 ## How to read an entry
 
@@ -88,6 +114,57 @@ def error(example: Example) -> str:
     return "exact, rounded once." if re.search(r"\brounded\b|\bexact\b", doc) else ""
 
 
+def mistakes(example: Example) -> list[str]:
+    """The table of the wrong uses and their errors, after an empty line."""
+    if not example.mistakes:
+        return []
+    text = ["", "| mistake | example | error |", "|---|---|---|"]
+    for mistake in example.mistakes:
+        is_code = mistake.code.startswith("TW")
+        code = f"[{mistake.code}](../diagnostics/{mistake.code}.md)" if is_code else f"`{mistake.code}`"
+        text.append(f"| {mistake.about} | `{'; '.join(mistake.lines)}` | {code} |")
+    return text
+
+
+def shared_names() -> list[str]:
+    """The section of the names that `gl` has from `tl`."""
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    tl = importlib.import_module("tilewright.language")
+    functions = {each.path for each in GLUON_SHARED}
+    shared = [name for name in gl.__all__ if getattr(gl, name) is getattr(tl, name, None)]
+    types = [f"`{name}`" for name in shared if name not in functions]
+    about = "[Another page](gluon_shared.md) has the functions of `triton.language` that `gl` has as well. These types "
+    about += f"and values are those of `triton.language`, too: {' '.join(types)}."
+    return ["## Names of `triton.language`", "", *wrapped(about), ""]
+
+
+def missing_names() -> list[str]:
+    """The section of the names of the official package that are missing here."""
+    about = (
+        "Names of Gluon in Triton 3.9 that this version lacks. Programs can import them; a call on the host raises "
+        "[TW0117](../diagnostics/TW0117.md)."
+    )
+    text = ["## Names that are missing", "", *wrapped(about), "", "| module | names |", "|---|---|"]
+    rows: dict[str, list[str]] = {}
+    for module, names in read_names("gluon_missing.txt").items():
+        short = module.removeprefix("triton.experimental.gluon.")
+        if short.split(".")[0] != "amd" and not short.startswith("language.amd"):
+            rows.setdefault(" ".join(f"`{name}`" for name in names), []).append(f"`{short}`")
+    text += [f"| {' '.join(modules)} | {names} |" for names, modules in rows.items()]
+    more = (
+        "The functions of the modules `amd` are missing. The classes are types of values in kernels, which annotations "
+        "may name; the functions below a class are its methods, which a kernel cannot call."
+    )
+    return [*text, "", *wrapped(more), ""]
+
+
+def read_names(file: str) -> dict[str, list[str]]:
+    """The names of a table of the official package, by module."""
+    folder = ROOT / "tests" / "python" / "compat" / "triton"
+    rows = [line.split(": ") for line in (folder / file).read_text().splitlines()]
+    return {module: names.split() for module, names in rows}
+
+
 def wrapped(text: str, indent: str = "") -> list[str]:
     """The lines of a paragraph or of an item of a list."""
     return textwrap.wrap(
@@ -103,7 +180,26 @@ def name_of(example: Example) -> str:
     """How a program writes the name."""
     if example in HOST:
         return "triton." + example.path
+    if example in GLUON_HOST:
+        return gluon_host_name(example.path)
+    if example in GLUON:
+        return gluon_name(example.path)
+    if example in GLUON_SHARED:
+        return f"gl.{example.path}"
     return ("" if example.path.startswith(("tensor.", "dtype.")) else "tl.") + example.path
+
+
+def gluon_name(path: str) -> str:
+    """How a program writes a function of Gluon: those of modules with the name of the module, the others of `gl`."""
+    path = path.removeprefix("gluon.")
+    return f"gl.{path}" if "." not in path else path.removeprefix("hopper.")
+
+
+def gluon_host_name(path: str) -> str:
+    """How a program writes a name of the host below ``triton.experimental.gluon``."""
+    if path.startswith("language."):
+        return re.sub(r"^gl\.nvidia\.\w+\.", "", f"gl.{path.removeprefix('language.')}")
+    return path.removeprefix("nvidia.hopper.") if path.startswith("nvidia.") else f"gluon.{path}"
 
 
 def anchor(example: Example) -> str:
@@ -152,30 +248,73 @@ class Renderer:
             text += wrapped(f"- {name}: {said}", indent="  ")
         return [*text, *(["", *rows] if rows else []), "", "```python", *example.lines, "```", ""]
 
+    def gluon_entry(self, example: Example, level: str) -> list[str]:
+        """The lines of a function or an attribute of kernels of Gluon."""
+        name, signature = name_of(example), list[str]()
+        if example.path in GLUON_NAMES:
+            parameters, doc, _ = GLUON_NAMES[example.path]
+            is_method = example.path.startswith("gluon.shared_memory_descriptor.")
+            listed = split_parameters(parameters)[1 if is_method else 0 :]
+            signature = ["```python", *call(name, listed), "```", ""]
+        else:
+            doc = example.fields.get("About", "")
+        fields = {field: example.fields.get(field, "") for field in ("Shapes", "Types")}
+        self.missing.update(
+            f"{example.path}: no {field.lower()}" for field, said in fields.items() if not said
+        )
+        if not doc:
+            self.missing.add(f"{example.path}: no description")
+        text = [f"{level} `{name}`", "", *signature, *wrapped(doc), ""]
+        for field, said in fields.items():
+            text += wrapped(f"- {field}: {said}", indent="  ")
+        return [*text, *mistakes(example), "", "```python", *example.lines, "```", ""]
+
     def host_entry(self, example: Example, level: str) -> list[str]:
         """The lines of a name of the host."""
-        value = host_value(example.path)
-        doc = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("``", "`")
+        root = "tilewright.experimental.gluon" if example in GLUON_HOST else "tilewright"
+        value = host_value(example.path, root)
+        doc = (inspect.getdoc(value) or "").replace("``", "`")
+        # A class of Gluon describes its fields in the second paragraph.
+        doc = doc if example in GLUON_HOST else doc.partition("\n\n")[0]
         if not doc:
             self.missing.add(f"{example.path}: no docstring")
         text = [f"{level} `{name_of(example)}`", ""]
         if callable(value):
             text += ["```python", *call(name_of(example), host_parameters(value)), "```", ""]
-        return [*text, *wrapped(doc), "", "```python", *example.lines, "```", ""]
+        return [*text, *wrapped(doc), *mistakes(example), "", "```python", *example.lines, "```", ""]
+
+    def shared_entry(self, example: Example, level: str) -> list[str]:
+        """The lines of a function that Gluon shares with Triton: its shapes and types are in the entry there."""
+        parameters, doc, _ = NAMES[example.path]
+        other = next(each for each in LANGUAGE if each.path == example.path)
+        link = f"[`{name_of(other)}`]({other.page.name}.md#{anchor(other)})"
+        text = [f"{level} `{name_of(example)}`", "", "```python"]
+        text += [*call(name_of(example), split_parameters(parameters)), "```", ""]
+        text += wrapped(f"{doc} Shapes and types are those of {link}.")
+        return [*text, "", "```python", *example.lines, "```", ""]
+
+    def writer(self, example: Example) -> Callable[[Example, str], list[str]]:
+        """The method that writes an entry."""
+        if example in GLUON:
+            return self.gluon_entry
+        if example in GLUON_SHARED:
+            return self.shared_entry
+        return self.host_entry if example in HOST + GLUON_HOST else self.entry
 
     def pages(self) -> dict[str, str]:
         """The text of each page, by the name of its file."""
         found = {"index": INDEX + "\n" + contents()}
         for page in pages():
-            examples = [example for example in LANGUAGE + HOST if example.page is page]
+            examples = [example for example in EVERY if example.page is page]
             has_topics = len({example.topic for example in examples}) > 1
             text, topic = [f"# {page.title}", "", *wrapped(page.about), ""], ""
             for example in examples:
                 if has_topics and example.topic != topic:
                     topic = example.topic
                     text += [f"## {topic}", ""]
-                write = self.host_entry if example in HOST else self.entry
-                text += write(example, "###" if has_topics else "##")
+                text += self.writer(example)(example, "###" if has_topics else "##")
+            if page.name == "gluon":
+                text += [*shared_names(), *missing_names()]
             found[page.name] = "\n".join(text)
         return found
 
@@ -183,7 +322,7 @@ class Renderer:
 def pages() -> list:
     """The pages, in the order of their sources."""
     found = []
-    for example in LANGUAGE + HOST:
+    for example in EVERY:
         if example.page not in found:
             found.append(example.page)
     return found
@@ -194,7 +333,7 @@ def contents() -> str:
     rows = ["## Pages", "", "| page | names |", "|---|---|"]
     for page in pages():
         links = []
-        for example in LANGUAGE + HOST:
+        for example in EVERY:
             if example.page is page:
                 short = name_of(example).removeprefix("tl.").removeprefix("extra.")
                 links.append(f"[`{short.removeprefix('libdevice.')}`]({page.name}.md#{anchor(example)})")
@@ -202,12 +341,12 @@ def contents() -> str:
     return "\n".join([*rows, ""])
 
 
-def host_value(path: str) -> object:
-    """The object of the host with this path below `tilewright`."""
-    value: object = importlib.import_module("tilewright")
+def host_value(path: str, root: str = "tilewright") -> object:
+    """The object of the host with this path below a module."""
+    value: object = importlib.import_module(root)
     for count, part in enumerate(path.split("."), 1):
         if not hasattr(value, part):
-            value = importlib.import_module("tilewright." + ".".join(path.split(".")[:count]))
+            value = importlib.import_module(f"{root}." + ".".join(path.split(".")[:count]))
         else:
             value = getattr(value, part)
     return value
@@ -220,4 +359,4 @@ def host_parameters(value: object) -> list[str]:
         for each in inspect.signature(value).parameters.values()
         if each.name != "self"
     ]
-    return split_parameters(str(inspect.Signature(parameters)))
+    return split_parameters(str(inspect.Signature(parameters)).replace("<factory>", "[]"))

@@ -537,6 +537,27 @@ impl Caller for Lowerer<'_, '_, '_> {
         result.map(|value| (block, value))
     }
 
+    fn worker(
+        &mut self,
+        function: &Op<Self>,
+        arguments: Vec<Op<Self>>,
+        warps: u32,
+    ) -> Semantic<(Block, Op<Self>)> {
+        let (block, previous) = self.begin_region([]);
+        let outer = std::mem::replace(&mut self.session.worker_warps, warps);
+        let result = self.call(function, arguments, Vec::new()).and_then(|value| {
+            self.builder.yield_values(Vec::new())?;
+            Ok(value)
+        });
+        self.session.worker_warps = outer;
+        self.end_region(previous);
+        result.map(|value| (block, value))
+    }
+
+    fn is_in_worker(&self) -> bool {
+        self.session.worker_warps != 0
+    }
+
     fn beyond_elements(&mut self, region: &Block) -> Option<&'static str> {
         let functions = &self.session.functions;
         let mut work = vec![(&self.builder.function, *region)];
@@ -601,7 +622,10 @@ impl Caller for Lowerer<'_, '_, '_> {
 
     fn num_warps(&mut self) -> u32 {
         self.session.is_shareable = false;
-        self.session.options.num_warps
+        match self.session.worker_warps {
+            0 => self.session.options.num_warps,
+            of_worker => of_worker,
+        }
     }
 
     fn print(&mut self, text: &str) {

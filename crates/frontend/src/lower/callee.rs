@@ -111,21 +111,25 @@ struct Specialization {
 
 /// The specializations of all functions, by the function and the hash of the arguments.
 #[derive(Default)]
-pub(crate) struct Specializations(FxHashMap<(Callee, u64), Vec<Specialization>>);
+pub(crate) struct Specializations(FxHashMap<SpecializationKey, Vec<Specialization>>);
+
+/// A function, the number of warps of the worker that calls it (0 outside of workers), and the hash
+/// of the arguments.
+type SpecializationKey = (Callee, u32, u64);
 
 /// The key of a specialization, and its index among the specializations with this key.
-pub(super) type SpecializationIndex = ((Callee, u64), usize);
+pub(super) type SpecializationIndex = (SpecializationKey, usize);
 
 impl Specializations {
     /// Returns the state of the specialization for these arguments. If there is none yet, adds a
     /// specialization in the state `Open`, and returns its index as the error.
     pub(super) fn find_or_open(
         &mut self,
-        callee: Callee,
+        (callee, warps): (Callee, u32),
         arguments: &[Template],
         read_only: &ReadOnly,
     ) -> Result<SpecializationState, SpecializationIndex> {
-        let key = (callee, template::hash(arguments));
+        let key = (callee, warps, template::hash(arguments));
         let of_hash = self.0.entry(key).or_default();
         let same = |known: &&Specialization| {
             let mut pairs = known.arguments.iter().zip(arguments);

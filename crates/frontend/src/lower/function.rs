@@ -249,7 +249,8 @@ impl Session<'_> {
     ) -> Lower<(Option<FuncId>, Template, ReadOnly)> {
         let passed = std::mem::take(&mut self.passed);
         let definition = self.definition(loaded, call)?;
-        let place = match self.specializations.find_or_open(callee, arguments, read_only) {
+        let place = match self.specializations.find_or_open((callee, self.worker_warps), arguments, read_only)
+        {
             Ok(SpecializationState::Done(id, result, read_only)) => return Ok((id, result, read_only)),
             Ok(SpecializationState::Failed) => return Err(Reported),
             Ok(SpecializationState::Open) => return Err(self.recursion(loaded, call)),

@@ -84,6 +84,8 @@ pub(crate) struct Session<'h> {
     /// The current nesting of expressions, statements and calls.
     pub(super) depth: usize,
     pub(super) budget: Budget,
+    /// The number of warps of the worker that is being lowered (Gluon); 0 outside of workers.
+    pub(super) worker_warps: u32,
     /// See [`Lowered`](super::Lowered).
     pub(super) is_shareable: bool,
 }
@@ -104,6 +106,7 @@ impl<'h> Session<'h> {
             passed: Vec::new(),
             depth: 0,
             budget: Budget::default(),
+            worker_warps: 0,
             is_shareable: true,
         }
     }

@@ -1,13 +1,12 @@
 //! The rules of `mbarrier`s, which a Gluon program uses itself.
 
 use smallvec::{SmallVec, smallvec};
-use tilewright_base::Code;
 use tilewright_ir::{DeviceFn, Dtype, SharedTiles, StatedBuffer};
 
 use super::arguments::Arguments;
 use super::convert::{cast, tensor};
 use super::gluon::{allocated, count, device, place, shared};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use super::{Caller, Op, Semantic, ValueOf};
 use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
@@ -31,7 +30,7 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
     let SharedTiles { dtype, shape, .. } = &found.form.tiles;
-    if *dtype == Dtype::I64 && shape[..] == [1] && !found.form.is_array {
+    if *dtype == Dtype::I64 && shape[..] == [1] && found.form.count.is_none() {
         return Ok(found);
     }
     Err(a
@@ -153,14 +152,9 @@ pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
 /// `mbarrier_arrive(mbarrier, increment_count)` of asynchronous copies.
 pub(super) fn arrive_copies<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (tiles, operands) = barrier(c, a)?;
-    if a.flag(c, 1)? {
-        return Err(SemanticError::new(
-            Code::InvalidValue,
-            "the arrival of copies does not raise the number of arrivals of its phase",
-        )
-        .argument(1, "this is True")
-        .hint("pass `increment_count=False`, and initialize the mbarrier for one arrival of each thread"));
-    }
-    device(c, DeviceFn::ArriveCopies { tiles }, operands)?;
+    let is_tracked = a.flag(c, 1)?;
+    let function =
+        if is_tracked { DeviceFn::TrackCopies { tiles } } else { DeviceFn::ArriveCopies { tiles } };
+    device(c, function, operands)?;
     Ok(Operand::Constant(NONE))
 }

@@ -66,6 +66,32 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     Ok(Operand::Tensor(one::<C>(found)?))
 }
 
+/// `dot_fma(a, b, acc)`.
+pub(super) fn dot_fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let [(left, left_ty), (right, right_ty), (acc, acc_ty)] =
+        [a.typed(c, 0)?, a.typed(c, 1)?, a.typed(c, 2)?];
+    let Some(layout) =
+        acc_ty.layout.clone().filter(|layout| matches!(**layout, StatedLayout::Blocked { .. }))
+    else {
+        return Err(misfit(a, 2, "a BlockedLayout", &acc_ty));
+    };
+    for (number, ty) in [&left_ty, &right_ty].into_iter().enumerate() {
+        let is_operand = matches!(ty.layout.as_deref(), Some(StatedLayout::DotOperand { index, parent, .. })
+            if *index as usize == number && *parent == layout);
+        if !is_operand {
+            return Err(misfit(
+                a,
+                number,
+                &format!("the layout DotOperandLayout({number}, {layout}, 0)"),
+                ty,
+            ));
+        }
+    }
+    check_shapes(c, a, [&left_ty, &right_ty, &acc_ty])?;
+    let found = device(c, DeviceFn::DotFma {}, smallvec![left, right, acc])?;
+    Ok(Operand::Tensor(one::<C>(found)?))
+}
+
 /// Checks that the tiles of a dot consist of whole tiles of the instruction for all warps.
 fn check_extents<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,

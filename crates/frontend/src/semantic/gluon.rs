@@ -16,13 +16,14 @@ use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
 /// The attributes of shared memory.
-pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout"];
+pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout", "type"];
 
 /// The methods of shared memory.
-pub(super) const METHODS: &[&str] = &["load", "store", "index", "permute", "_keep_alive"];
+pub(super) const METHODS: &[&str] =
+    &["load", "store", "index", "permute", "slice", "reshape", "reinterpret", "_reinterpret", "_keep_alive"];
 
 /// Returns the text of an argument that is a layout object; `None` for Python's `None`.
-fn layout_text<C: Caller + ?Sized>(
+pub(super) fn layout_text<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -47,7 +48,7 @@ fn layout_text<C: Caller + ?Sized>(
 
 /// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()`,
 /// `gl.CoalescedLayout()` and Python's `None`: the compiler then chooses the layout.
-fn layout<C: Caller + ?Sized>(
+pub(super) fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -60,7 +61,7 @@ fn layout<C: Caller + ?Sized>(
     Ok(Some(Arc::new(found)))
 }
 
-fn misfit(index: usize, message: String) -> SemanticError {
+pub(super) fn misfit(index: usize, message: String) -> SemanticError {
     SemanticError::new(Code::LayoutMismatch, message).argument(index, "this layout does not fit")
 }
 
@@ -127,7 +128,7 @@ fn call_full<C: Caller + ?Sized>(
     in_layout(c, made, (layout, index))
 }
 
-fn zero<V>() -> Operand<V> {
+pub(super) fn zero<V>() -> Operand<V> {
     Operand::Constant(Constant::Int(0))
 }
 
@@ -277,15 +278,15 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     layout: StatedBuffer,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let rank = layout.rank();
-    let is_array = extents.len() == rank + 1;
-    let (slots, shape) = if is_array { (extents[0], &extents[1..]) } else { (1, extents) };
+    let count = (extents.len() == rank + 1).then(|| extents[0]);
+    let (slots, shape) = (count.unwrap_or(1), &extents[usize::from(count.is_some())..]);
     layout.linear(shape, dtype.bits()).map_err(|error| SemanticError::new(Code::LayoutMismatch, error))?;
     let shape: Shape = shape.iter().copied().collect();
     let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
     let memory =
         memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
-    let form = Arc::new(SharedForm { tiles, is_array, is_transposed: false });
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
@@ -306,29 +307,15 @@ pub(super) fn shared<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is shared memory for one tile.
-pub(super) fn tile_memory<C: Caller + ?Sized>(
-    c: &mut C,
-    a: &Arguments<'_, C>,
-    index: usize,
-) -> Semantic<SharedMemory<Op<C>>> {
-    let found = matrix_memory(c, a, index)?;
-    if found.form.is_transposed {
-        return Err(a
-            .unexpected(index, "shared memory in its own order of axes", "a transpose")
-            .hint("only `warpgroup_mma` reads a transpose: load the memory, and permute the tile"));
-    }
-    Ok(found)
-}
-
-/// Returns an argument that is shared memory for one tile, or the transpose of it.
+/// Returns an argument that is shared memory for one tile, or the transpose of it, which
+/// `warpgroup_mma` reads.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
-    if !found.form.is_array {
+    if found.form.count.is_none() {
         return Ok(found);
     }
     Err(a
@@ -346,29 +333,8 @@ pub(super) fn place<C: Caller + ?Sized>(
     Ok(smallvec![memory, cast(c, slot, Dtype::I32)?])
 }
 
-/// `smem.load(layout)`.
-pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    let tiles = shared.form.tiles.clone();
-    let Some(layout) = layout(c, a, 1)? else {
-        return Err(a.unexpected(1, "a layout that the program states", "AutoLayout()"));
-    };
-    layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
-    let operands = place(c, &shared)?;
-    let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;
-    loaded
-        .map(Operand::Tensor)
-        .ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
-}
-
-/// `smem.store(value)`.
-pub(super) fn store_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    store_tile(c, &shared, a, 1)?;
-    Ok(Operand::Constant(Constant::None))
-}
-
-fn store_tile<C: Caller + ?Sized>(
+/// Stores an argument to shared memory for one tile.
+pub(super) fn store_tile<C: Caller + ?Sized>(
     c: &mut C,
     shared: &SharedMemory<Op<C>>,
     a: &Arguments<'_, C>,
@@ -391,70 +357,11 @@ fn store_tile<C: Caller + ?Sized>(
     Ok(())
 }
 
-/// `smem.index(index)`.
-pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = shared(c, a, 0)?;
-    if !found.form.is_array {
-        return Err(a.unexpected(0, "shared memory for several tiles", &found.describe()));
-    }
-    let slots = found.form.tiles.slots;
-    if let Some(Constant::Int(index)) = c.known(&a.at(1)?.clone())
-        && !(0..i128::from(slots)).contains(&index)
-    {
-        return Err(a.unexpected(1, &format!("an index from 0 to {}", slots - 1), &index.to_string()));
-    }
-    let (slot, ty) = a.typed(c, 1)?;
-    if !ty.is_scalar() || !ty.dtype().is_some_and(Dtype::is_int) {
-        return Err(a.unexpected(1, "an integer", &ty.to_string()));
-    }
-    let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
-    let form = SharedForm { is_array: false, ..(*found.form).clone() };
-    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
-}
-
-/// `smem.permute(order)`.
-pub(super) fn permute<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = matrix_memory(c, a, 0)?;
-    let order = a.ints(c, 1)?;
-    let is_transposed = match (found.form.tiles.shape.len(), &order[..]) {
-        (2, [0, 1]) => found.form.is_transposed,
-        (2, [1, 0]) => !found.form.is_transposed,
-        _ => return Err(a.unexpected(1, "(1, 0) for a matrix", &format!("{order:?}"))),
-    };
-    let form = SharedForm { is_transposed, ..(*found.form).clone() };
-    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), ..found })))
-}
-
 /// `smem._keep_alive()`.
 pub(super) fn keep_alive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = shared(c, a, 0)?;
     let memory = tensor(c, &found.memory, 0)?;
     device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
-    Ok(Operand::Constant(Constant::None))
-}
-
-/// `async_load(smem, pointer, mask, cache_modifier, eviction_policy, volatile)`.
-pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
-    let (pointer, ty) = a.typed(c, 1)?;
-    let tiles = shared.form.tiles.clone();
-    if ty.element.pointee() != Some(tiles.dtype) || ty.shape != tiles.shape {
-        let memory = Type::tile(tiles.dtype, tiles.shape.clone());
-        return Err(SemanticError::new(
-            Code::TypeMismatch,
-            format!("{ty} does not point to a tile {memory}"),
-        )
-        .argument(1, format!("this is {ty}"))
-        .hint("give pointers of the shape of the shared memory, to its element type"));
-    }
-    let mut operands = place(c, &shared)?;
-    operands.push(pointer);
-    if !a.is_none(2) {
-        let (mask, _) = a.typed(c, 2)?;
-        let mask = super::convert::broadcast_to(c, mask, &tiles.shape)?;
-        operands.push(mask);
-    }
-    device(c, DeviceFn::CopyAsync { tiles }, operands)?;
     Ok(Operand::Constant(Constant::None))
 }
 
@@ -477,6 +384,55 @@ pub(super) fn count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: 
     u32::try_from(value).map_err(|_| a.unexpected(index, "a number of at least 0", &value.to_string()))
 }
 
+/// `distributed_type(element_ty, shape, layout)`.
+pub(super) fn distributed_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, shape) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let layout = layout(c, a, 2)?;
+    if let Some(layout) = &layout {
+        layout.linear(&shape).map_err(|error| misfit(2, error))?;
+    }
+    Ok(Operand::Constant(Constant::Type(Type::tile(dtype, shape).with_layout(layout))))
+}
+
+/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory without an
+/// allocation, which only describes.
+pub(super) fn shared_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
+    let layout: StatedBuffer = text.parse().map_err(|error| misfit(2, error))?;
+    let count = (extents.len() == layout.rank() + 1).then(|| extents[0]);
+    let shape: Shape = extents[usize::from(count.is_some())..].iter().copied().collect();
+    layout.linear(&shape, dtype.bits()).map_err(|error| misfit(2, error))?;
+    let tiles = SharedTiles { slots: count.unwrap_or(1), dtype, shape, layout: Arc::new(layout) };
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
+    let memory = Operand::Constant(Constant::None);
+    Ok(Operand::Shared(Box::new(SharedMemory { form, memory, slot: zero() })))
+}
+
+/// `bank_conflicts(distr_ty, shared_ty)`.
+pub(super) fn bank_conflicts<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ty = match a.constant(c, 0)? {
+        Constant::Type(ty) => ty,
+        other => return Err(a.unexpected(0, "the type of a tile, such as `x.type`", &other.to_string())),
+    };
+    let found = matrix_memory(c, a, 1)?;
+    let Some(layout) = &ty.layout else {
+        return Err(a.unexpected(0, "a type with a layout", &ty.to_string()));
+    };
+    let SharedTiles { dtype, shape, layout: memory, .. } = &found.form.tiles;
+    if ty.shape != *shape || ty.dtype() != Some(*dtype) {
+        let memory = Type::tile(*dtype, shape.clone());
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            format!("shared memory for {memory} is not accessed by {ty}"),
+        )
+        .argument(0, format!("this is {ty}"))
+        .hint("give both the same shape and element type"));
+    }
+    let conflicts = layout.bank_conflicts(memory, shape, dtype.bits()).map_err(|error| misfit(1, error))?;
+    Ok(Operand::Constant(Constant::Int(i128::from(conflicts))))
+}
+
 /// Evaluates `smem.name`; `None` for a method or an unknown name.
 pub(super) fn memory_attribute<C: Caller + ?Sized>(
     c: &mut C,
@@ -490,6 +446,8 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "shape" => Constant::Tuple(shape.iter().map(|extent| int(*extent)).collect()),
         "rank" => int(shape.len() as u32),
         "numel" => int(shape.iter().product()),
+        // The type is the memory, whose other attributes are those of its type.
+        "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
         "layout" => match c.layout_object(&shared.form.tiles.layout.to_string()) {
             Some(object) => object,
             None => return Err(not_there("the attribute `layout` of shared memory")),

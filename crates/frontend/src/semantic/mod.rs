@@ -34,6 +34,7 @@ mod promote;
 mod reduce;
 mod scan;
 mod shape;
+mod shared_access;
 mod signature;
 mod subscript;
 mod table;
@@ -41,6 +42,8 @@ mod tensor_copies;
 #[cfg(test)]
 mod tests;
 mod typing;
+mod views;
+mod workers;
 
 use std::sync::Arc;
 
@@ -172,11 +175,25 @@ pub trait Caller {
         keywords: Vec<(Arc<str>, Op<Self>)>,
     ) -> Semantic<Op<Self>>;
 
+    /// Makes a region that calls `function` on these arguments, in a partition with this number of
+    /// warps, and yields nothing. Also returns the result of the function.
+    fn worker(
+        &mut self,
+        function: &Op<Self>,
+        arguments: Vec<Op<Self>>,
+        warps: u32,
+    ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
+
+    /// Returns whether the code belongs to a worker of `warp_specialize`.
+    fn is_in_worker(&self) -> bool {
+        false
+    }
+
     /// Returns the options of the compilation.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the number of warps of a program, and records that the code depends on this number;
-    /// 0 means the default, 4.
+    /// Returns the number of warps of a program, or of the partition that runs the code, and records
+    /// that the code depends on this number; 0 means the default, 4.
     fn num_warps(&mut self) -> u32;
 
     /// Returns whether the code belongs to a library function, where integers may wrap without an

@@ -409,31 +409,53 @@ macro_rules! builtins {
         GluonBarrier "barrier(cluster=False)" [Gluon] => gluon::barrier;
         /// Returns the warps of a program.
         GluonNumWarps "num_warps()" [Gluon] => machine::warps, 1;
+        /// Runs functions at the same time in partitions of the warps, and returns the result of the
+        /// first one. The list has a pair of a function and its arguments for each partition. The
+        /// first function, the default partition, runs in the warps of the kernel, each further
+        /// one, a worker, in warps of its own: `worker_num_warps` has their numbers, and
+        /// `worker_num_regs` the registers of each of their threads. The older parameters
+        /// `default_args`, `default_partition`, `worker_args` and `worker_partitions`, in this order
+        /// before `worker_num_warps`, give all workers the same arguments.
+        GluonWarpSpecialize "warp_specialize(functions_and_args=None, worker_num_warps=None, worker_num_regs=None, \
+            *older, default_args=None, default_partition=None, worker_args=None, worker_partitions=None)"
+            [Gluon] => workers::warp_specialize;
+        /// Returns acc + a @ b by multiplications and additions of single elements. The accumulator has
+        /// a `BlockedLayout`, and the operands have the `DotOperandLayout`s of this layout.
+        GluonDotFma "dot_fma(a, b, acc)" [Gluon] => dots::dot_fma;
+        /// Returns the additional wavefronts, for each wavefront, of an access to shared memory with
+        /// tiles of this type.
+        GluonBankConflicts "bank_conflicts(distr_ty, shared_ty)" [Gluon] => gluon::bank_conflicts;
+        /// The type of tiles with a layout.
+        GluonDistributedType "distributed_type(element_ty, shape, layout)" [Gluon] => gluon::distributed_type;
+        /// The type of shared memory.
+        GluonSharedType "shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape=None)" [Gluon]
+            => gluon::shared_type;
         /// Returns the blocks that run a program together.
         GluonNumCtas "num_ctas()" [Gluon] => gluon::num_ctas;
         /// Allocates shared memory for a tile of this shape, or for several tiles if the shape has
         /// one more axis than the layout. With a value, stores it.
         GluonAllocate "allocate_shared_memory(element_ty, shape, layout, value=None)" [Gluon] => gluon::allocate;
         /// Loads the tile in a layout of registers.
-        SharedLoad "load(self, layout)" [SharedMethod] => gluon::load_shared;
+        SharedLoad "load(self, layout)" [SharedMethod] => shared_access::load_shared;
         /// Stores a tile of the same shape.
-        SharedStore "store(self, value)" [SharedMethod] => gluon::store_shared;
+        SharedStore "store(self, value)" [SharedMethod] => shared_access::store_shared;
         /// Returns one of the tiles.
-        SharedIndex "index(self, index)" [SharedMethod] => gluon::index;
+        SharedIndex "index(self, index)" [SharedMethod] => shared_access::index;
         /// Keeps the memory allocated up to this point.
         SharedKeepAlive "_keep_alive(self)" [SharedMethod] => gluon::keep_alive;
         /// Starts copies from global memory to shared memory by `cp.async`, where the mask is true.
         AsyncLoad "async_load(smem, pointer, mask=None, cache_modifier='', eviction_policy='', volatile=False)"
-            [GluonAsyncCopy] => gluon::copy_async;
+            [GluonAsyncCopy] => shared_access::copy_async;
         /// The older name of `async_load`.
         AsyncCopyGlobalToShared "async_copy_global_to_shared(smem, pointer, mask=None, cache_modifier='', \
-            eviction_policy='', volatile=False)" [GluonAsyncCopy] => gluon::copy_async;
+            eviction_policy='', volatile=False)" [GluonAsyncCopy] => shared_access::copy_async;
         /// Makes a group of the copies that the thread has started since its last group.
         CommitGroup "commit_group()" [GluonAsyncCopy] => gluon::commit_group;
         /// Waits until at most this number of the latest groups are in flight.
         WaitGroup "wait_group(num_outstanding=0)" [GluonAsyncCopy] => gluon::wait_group;
 
-        /// Arrives at an `mbarrier` when the copies of each thread are done.
+        /// Arrives at an `mbarrier`, once for each thread, when the copies of the thread are done. With
+        /// `increment_count`, the number of arrivals of a phase does not include these.
         MbarrierArriveCopies "mbarrier_arrive(mbarrier, increment_count=True)" [GluonAsyncCopy]
             => barriers::arrive_copies;
         /// Allocates an `mbarrier`, or `batch` of them.
@@ -458,6 +480,10 @@ macro_rules! builtins {
         /// The older name of `async_load`.
         TmaCopyGlobalToShared "async_copy_global_to_shared(tensor_desc, coord, barrier, result, pred=True, \
             multicast=False, cache_policy=None)" [GluonTma] => tensor_copies::async_load;
+        /// Makes a descriptor of a tensor. The last stride is 1, and the others are multiples of 16
+        /// bytes. Blocks of shared memory for it have the layout.
+        TmaMakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, layout, \
+            padding_option='zero')" [GluonTma] => tensor_copies::make_tensor_descriptor;
         /// Starts a copy of shared memory to the block of a tensor at these coordinates.
         TmaStore "async_store(tensor_desc, coord, src, cache_policy=None)" [GluonTma]
             => tensor_copies::async_store;
@@ -479,8 +505,19 @@ macro_rules! builtins {
         /// Waits until at most this number of `warpgroup_mma` are in flight, and returns their
         /// accumulators.
         WarpgroupMmaWait "warpgroup_mma_wait(num_outstanding=0, deps=None)" [GluonHopper] => dots::wgmma_wait;
-        /// Returns the transpose of a matrix in shared memory, as an operand of `warpgroup_mma`.
-        SharedPermute "permute(self, order)" [SharedMethod] => gluon::permute;
+        /// Returns the memory with its axes in another order.
+        SharedPermute "permute(self, order)" [SharedMethod] => views::permute;
+        /// Returns the elements from `start` to `start + length` along an axis. They are contiguous in
+        /// shared memory.
+        SharedSlice "slice(self, start, length, dim=0)" [SharedMethod] => views::slice;
+        /// Returns the memory with another shape and the same order of elements.
+        SharedReshape "reshape(self, shape)" [SharedMethod] => views::reshape;
+        /// Returns the bytes of the memory as elements of another type, shape or layout.
+        SharedReinterpret "reinterpret(self, dtype=None, shape=None, layout=None)" [SharedMethod]
+            => views::reinterpret;
+        /// The older name of `reinterpret`.
+        SharedOlderReinterpret "_reinterpret(self, dtype=None, shape=None, layout=None)" [SharedMethod]
+            => views::reinterpret;
 
         // Loops and compile-time values.
 
@@ -599,6 +636,7 @@ const fn builtin_of(op: &IrOp) -> Option<Builtin> {
         IrOp::Dependency { .. } => Some(Builtin::GdcWait),
         IrOp::SetLayout { .. } => Some(Builtin::GluonConvertLayout),
         IrOp::Device { .. } => Some(Builtin::GluonAllocate),
+        IrOp::StartWorkers { .. } => Some(Builtin::GluonWarpSpecialize),
         IrOp::Elementwise { .. }
         | IrOp::Constant { .. }
         | IrOp::PtrAdd {}

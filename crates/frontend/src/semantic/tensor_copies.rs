@@ -1,5 +1,7 @@
 //! The rules of tensor copies (TMA), which a Gluon program starts and awaits itself.
 
+use std::sync::Arc;
+
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;
 use tilewright_ir::{DeviceFn, Dtype, Shape, Type};
@@ -7,15 +9,16 @@ use tilewright_ir::{DeviceFn, Dtype, Shape, Type};
 use super::arguments::Arguments;
 use super::barriers::{mbarrier, predicate};
 use super::convert::{cast, describe, tensor};
-use super::descriptor::{DescriptorOf, element_type};
-use super::gluon::{count, device, place, tile_memory};
+use super::descriptor::{self, DescriptorOf, element_type};
+use super::gluon::{count, device, layout_text, place};
+use super::shared_access::tile_memory;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::descriptor::DescriptorKind;
+use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind};
 use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
 /// Returns an argument that is a tensor descriptor whose blocks fit shared memory.
-fn descriptor<C: Caller + ?Sized>(
+fn descriptor_for<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     (index, memory_index): (usize, usize),
@@ -93,7 +96,7 @@ fn append_block<C: Caller + ?Sized>(
 pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 3)?;
     let barrier = mbarrier(c, a, 2)?;
-    let descriptor = descriptor(c, a, (0, 3), &memory)?;
+    let descriptor = descriptor_for(c, a, (0, 3), &memory)?;
     if a.flag(c, 5)? {
         return Err(a.unexpected(5, "False in this version of tilewright", "True"));
     }
@@ -109,12 +112,26 @@ pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 /// `async_store(tensor_desc, coord, src, cache_policy)`.
 pub(super) fn async_store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 2)?;
-    let descriptor = descriptor(c, a, (0, 2), &memory)?;
+    let descriptor = descriptor_for(c, a, (0, 2), &memory)?;
     let mut operands = place(c, &memory)?;
     append_block(c, a, 1, &descriptor, &mut operands)?;
     let tiles = memory.form.tiles.clone();
     device(c, DeviceFn::TensorStore { tiles }, operands)?;
     Ok(Operand::Constant(Constant::None))
+}
+
+/// `make_tensor_descriptor(base, shape, strides, block_shape, layout, padding_option)`.
+pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let layout = layout_text(c, a, 4)?.ok_or_else(|| a.unexpected(4, "a layout", "None"))?;
+    let order = [0, 1, 2, 3, 5].map(|index| a.at(index).cloned());
+    let values = order.into_iter().collect::<Semantic<Vec<_>>>()?;
+    let made = descriptor::make_tensor_descriptor(c, &Arguments { spec: a.spec, values: &values })?;
+    let Operand::Descriptor(made) = made else { return Ok(made) };
+    let form = DescriptorForm { layout: Some(layout.into()), ..(*made.form).clone() };
+    let parts = made.parts().to_vec();
+    let made = Descriptor::new(Arc::new(form), parts);
+    made.map(|made| Operand::Descriptor(Box::new(made)))
+        .ok_or_else(|| SemanticError::new(Code::TypeMismatch, "a descriptor has all its parts"))
 }
 
 /// `store_wait(pendings, read_only)`.

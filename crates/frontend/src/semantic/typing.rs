@@ -245,6 +245,72 @@ parameters! {
     "flush" "_Flag" "Has no effect.";
     "obj" "_T" "The instance.";
     "fields" "object" "The new values, by the names of the fields.";
+
+    // Gluon.
+    "layout" "DistributedLayout | constexpr" "The layout of the result.";
+    "element_ty" "_Dtype" "The type of the elements.";
+    "allocate_shared_memory.shape" "_Ints" "The shape of a tile, or the number of tiles and it.";
+    "allocate_shared_memory.layout" "SharedLayout | constexpr" "The layout of a tile.";
+    "allocate_shared_memory.value" "tensor" "The tile to store.";
+    "convert_layout.value" "tensor" "The tile.";
+    "set_auto_layout.value" "tensor" "The tile.";
+    "assert_trivial" "_Flag" "True if the conversion must not move elements between threads.";
+    "index.index" "_Integer" "The index of a tile.";
+    "permute.order" "_Ints" "The axes in their new order.";
+    "smem" "shared_memory_descriptor" "Shared memory for one tile.";
+    "mbarrier" "shared_memory_descriptor" "An mbarrier.";
+    "increment_count" "_Flag" "True if the arrival adds to the number of arrivals of its phase.";
+    "num_outstanding" "_Int" "How many of the latest may still be in flight.";
+    "cluster" "_Flag" "True for all blocks of a cluster, which this version does not have.";
+    "batch" "_Int" "The number of mbarriers of an array.";
+    "two_ctas" "_Flag" "True for a pair of blocks, which this version does not have.";
+    "count" "_Int" "The number of arrivals.";
+    "pred" "_Value" "False if the call has no effect.";
+    "from_cta" "_Int" "A block of a cluster, which this version does not have.";
+    "bytes_per_cta" "_Int" "The number of bytes for which the phase waits.";
+    "phase" "_Integer" "The parity of the phase: 0 for the first one.";
+    "deps" "Sequence[shared_memory_descriptor]" "Shared memory that stays allocated until then.";
+    "warpgroup_mma_wait.deps" "Sequence[tensor]" "The accumulators.";
+    "tensor_desc" "tensor_descriptor" "A tensor descriptor.";
+    "coord" "_Offsets" "One coordinate for each axis of the tensor, in elements.";
+    "barrier" "shared_memory_descriptor" "The mbarrier at which the bytes arrive.";
+    "result" "shared_memory_descriptor" "The memory that the block is copied to.";
+    "async_store.src" "shared_memory_descriptor" "The memory that is copied.";
+    "async_copy_shared_to_global.src" "shared_memory_descriptor" "The memory that is copied.";
+    "multicast" "_Flag" "True for all blocks of a cluster, which this version does not have.";
+    "cache_policy" "object" "Has no effect.";
+    "pendings" "_Int" "How many of the latest copies may still read shared memory.";
+    "read_only" "_Flag" "True if only the reads of shared memory are awaited.";
+    "mma_v2.a" "tensor" "The left operand [M, K], in its `DotOperandLayout`.";
+    "mma_v2.b" "tensor" "The right operand [K, N], in its `DotOperandLayout`.";
+    "warpgroup_mma.a" "shared_memory_descriptor | tensor" "The left operand [M, K].";
+    "warpgroup_mma.b" "shared_memory_descriptor" "The right operand [K, N].";
+    "use_acc" "_Flag" "False if the result starts from zeros.";
+    "precision" "_Precision | constexpr" "How fp32 operands are multiplied: \"tf32\".";
+    "is_async" "_Flag" "True if the dot is only started.";
+    "slice.start" "_Int" "The first element along the axis.";
+    "length" "_Int" "The number of elements along the axis.";
+    "reinterpret.shape" "_Ints" "The shape of the view.";
+    "reinterpret.layout" "SharedLayout | constexpr" "The layout of the view.";
+    "make_tensor_descriptor.layout" "SharedLayout | constexpr" "The layout of a block.";
+    "distr_ty" "distributed_type" "The type of a tile.";
+    "shared_ty" "shared_memory_descriptor_type" "The type of shared memory.";
+    "distributed_type.shape" "_Ints" "The shape of a tile.";
+    "distributed_type.layout" "DistributedLayout | constexpr" "The layout of a tile.";
+    "shared_memory_descriptor_type.shape" "_Ints" "The shape of the memory.";
+    "shared_memory_descriptor_type.layout" "SharedLayout | constexpr" "The layout of a tile.";
+    "alloc_shape" "_Ints" "The shape of the allocation.";
+    "dot_fma.a" "tensor" "The left operand [M, K], in its `DotOperandLayout`.";
+    "dot_fma.b" "tensor" "The right operand [K, N], in its `DotOperandLayout`.";
+    "functions_and_args" "Sequence[_tuple[Callable[..., object], Sequence[object]]]"
+        "The function of each partition with its arguments; the first is the default partition.";
+    "worker_num_warps" "_Ints" "The number of warps of each worker.";
+    "worker_num_regs" "_Ints" "The registers of a thread of each worker.";
+    "older" "object" "The arguments of the older form.";
+    "default_args" "Sequence[object]" "The arguments of the default partition, in the older form.";
+    "default_partition" "Callable[..., object]" "The default partition, in the older form.";
+    "worker_args" "Sequence[object]" "The arguments of all workers, in the older form.";
+    "worker_partitions" "Sequence[Callable[..., object]]" "The workers, in the older form.";
 }
 
 macro_rules! results {
@@ -290,6 +356,25 @@ results! {
     "next_power_of_2" "_log2" "extra.cuda.num_threads" "extra.cuda.num_warps" "extra.hip.num_threads"
     "extra.hip.num_warps" => "constexpr";
     "get_int_dtype" => "dtype";
+    "gluon.store" "gluon.barrier" "gluon.shared_memory_descriptor.store"
+    "gluon.shared_memory_descriptor._keep_alive" "gluon.async_copy.async_load"
+    "gluon.async_copy.async_copy_global_to_shared" "gluon.async_copy.commit_group"
+    "gluon.async_copy.wait_group" "gluon.async_copy.mbarrier_arrive" "gluon.mbarrier.init"
+    "gluon.mbarrier.invalidate" "gluon.mbarrier.expect" "gluon.mbarrier.wait" "gluon.mbarrier.arrive"
+    "gluon.tma.async_load" "gluon.tma.async_copy_global_to_shared" "gluon.tma.async_store"
+    "gluon.tma.async_copy_shared_to_global" "gluon.tma.store_wait" "gluon.hopper.fence_async_shared"
+        => "None";
+    "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
+    "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"
+    "gluon.shared_memory_descriptor.slice" "gluon.shared_memory_descriptor.reshape"
+    "gluon.shared_memory_descriptor.reinterpret" "gluon.shared_memory_descriptor._reinterpret"
+        => "shared_memory_descriptor";
+    "gluon.tma.make_tensor_descriptor" => "tensor_descriptor";
+    "gluon.distributed_type" => "distributed_type";
+    "gluon.shared_memory_descriptor_type" => "shared_memory_descriptor_type";
+    "gluon.warp_specialize" => "object";
+    "gluon.num_warps" "gluon.num_ctas" "gluon.bank_conflicts" => "constexpr";
+    "gluon.hopper.warpgroup_mma_wait" => "tensor | _tuple[tensor, ...]";
     "aggregate_replace" => "_T";
 }
 
@@ -333,7 +418,6 @@ mod tests {
                 !CLASSES.contains(&entry.path)
                     && !entry.path.starts_with("dtype.")
                     && !entry.path.starts_with("target_info.")
-                    && !entry.path.starts_with("gluon.")
             }
             EntryKind::Constant | EntryKind::Class | EntryKind::Module => false,
         });

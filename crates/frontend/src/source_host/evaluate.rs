@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ruff_python_ast::{BoolOp, Expr, ExprCall, UnaryOp};
 
+use super::gluon::language_name;
 use super::math::{call_math, math_constant, math_function};
 use super::{Decorator, MAX_DEPTH, SourceHost};
 use crate::constexpr;
@@ -24,14 +25,17 @@ impl SourceHost {
             other => (other, None),
         };
         match self.dotted(callee)?.as_str() {
-            "triton.jit" | "triton.runtime.jit" | "triton.runtime.jit.jit" => {
+            "triton.jit"
+            | "triton.runtime.jit"
+            | "triton.runtime.jit.jit"
+            | "triton.experimental.gluon.jit" => {
                 let keyword = call.and_then(|call| call.arguments.find_keyword("noinline"));
                 let is_true = |value: &Expr| matches!(value, Expr::BooleanLiteral(literal) if literal.value);
                 Some(Decorator::Jit { noinline: keyword.is_some_and(|keyword| is_true(&keyword.value)) })
             }
-            "triton.constexpr_function" | "triton.runtime.jit.constexpr_function" => {
-                Some(Decorator::Constexpr)
-            }
+            "triton.constexpr_function"
+            | "triton.runtime.jit.constexpr_function"
+            | "triton.experimental.gluon.constexpr_function" => Some(Decorator::Constexpr),
             "triton.autotune" | "triton.heuristics" => Some(Decorator::Wrapper),
             _ => None,
         }
@@ -107,6 +111,9 @@ impl SourceHost {
             if let Some(name) = rest.strip_prefix('.') {
                 return HostValue::Language(Arc::from(name));
             }
+        }
+        if let Some(name) = language_name(&path) {
+            return HostValue::Language(Arc::from(name));
         }
         match path.as_str() {
             "triton.cdiv" => return HostValue::Language(Arc::from("builtins.triton.cdiv")),
@@ -203,8 +210,22 @@ impl SourceHost {
             }
             other => self.dotted(other)?,
         };
-        let is_constexpr =
-            matches!(path.as_str(), "triton.language.constexpr" | "triton.language.core.constexpr");
+        let callee = self.object(path.clone());
+        if self.is_layout_callable(callee) {
+            let positional = call.arguments.args.iter().map(|argument| self.evaluate(argument, depth + 1));
+            let positional = positional.collect::<Option<Vec<_>>>()?;
+            let keywords = call.arguments.keywords.iter().map(|keyword| {
+                Some((keyword.arg.as_ref()?.to_string(), self.evaluate(&keyword.value, depth + 1)?))
+            });
+            let keywords = keywords.collect::<Option<Vec<_>>>()?;
+            return self.call_layout(callee, &positional, &keywords)?.ok();
+        }
+        let is_constexpr = matches!(
+            path.as_str(),
+            "triton.language.constexpr"
+                | "triton.language.core.constexpr"
+                | "triton.experimental.gluon.language.constexpr"
+        );
         let mut values = Vec::new();
         for argument in &call.arguments.args {
             match self.evaluate(argument, depth + 1)? {

@@ -6,6 +6,7 @@
 mod classes;
 mod evaluate;
 mod execute;
+mod gluon;
 mod imports;
 mod math;
 
@@ -45,8 +46,8 @@ pub struct SourceHost {
     classes: FxHashMap<ObjectRef, Class>,
     /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
     /// (`'scale'@2`), a module (`@2`), a name that a source module does not define when another
-    /// one imports it (`@2.scale`), or an aggregate class and its index among the objects
-    /// (`Pair.7`).
+    /// one imports it (`@2.scale`), an aggregate class and its index among the objects (`Pair.7`),
+    /// or a layout of Gluon (`=AutoLayout()`).
     objects: Vec<String>,
 }
 
@@ -274,6 +275,9 @@ impl Host for SourceHost {
 
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue> {
         let path = self.path(object);
+        if path.starts_with('=') {
+            return self.layout_attribute(object, name);
+        }
         if let Some(module) = path.strip_prefix('@') {
             return SourceHost::member(self, module.parse().ok()?, name);
         }
@@ -320,6 +324,9 @@ impl Host for SourceHost {
         arguments: &[HostValue],
         keywords: &[(String, HostValue)],
     ) -> Result<HostValue, CallError> {
+        if let Some(layout) = self.call_layout(callee, arguments, keywords) {
+            return layout;
+        }
         if !keywords.is_empty() {
             return Err("the function takes no keyword arguments".to_owned().into());
         }
@@ -331,7 +338,27 @@ impl Host for SourceHost {
         Ok(call_math(self.path(callee), arguments).map(HostValue::PlainGlobal)?)
     }
 
+    fn is_callable(&mut self, object: ObjectRef) -> bool {
+        self.is_layout_callable(object)
+    }
+
+    fn operate(&mut self, operator: &str, operands: &[HostValue]) -> Option<Result<HostValue, String>> {
+        let is_equal = self.are_equal_layouts(operands)?;
+        match operator {
+            "eq" => Some(Ok(HostValue::Constant(Constant::Bool(is_equal)))),
+            "ne" => Some(Ok(HostValue::Constant(Constant::Bool(!is_equal)))),
+            _ => None,
+        }
+    }
+
+    fn layout(&mut self, text: &str) -> Option<HostValue> {
+        self.layout_of_text(text)
+    }
+
     fn describe(&mut self, object: ObjectRef) -> String {
+        if let Some(layout) = self.path(object).strip_prefix('=') {
+            return layout.to_owned();
+        }
         if let Some(name) = self.class_name(object) {
             return format!("class '{name}'");
         }

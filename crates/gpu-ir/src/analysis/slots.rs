@@ -17,10 +17,10 @@ use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
 use crate::{Function, GpuOp, Op, Type};
 
-/// A slot of some memory.
+/// A slot of some memory. The slots of a view are not those of the memory that it views.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
-    /// The result of the `alloc` of its buffer.
+    /// The result of the `alloc` or the `view` of its buffer.
     pub root: Value,
     /// The position of the slot in the buffer.
     pub index: SlotIndex,
@@ -228,11 +228,21 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the result of the `alloc` from which memory or a slot derives; `None` for other
-    /// values.
+    /// Returns the result of the `alloc` from which memory or a slot derives, also through views;
+    /// `None` for other values.
+    pub fn alloc(&self, value: Value) -> Option<Value> {
+        let root = self.root(value)?;
+        match self.function.defining_inst(root).map(|inst| &self.function.insts[inst]) {
+            Some(data) if matches!(data.op, Op::Gpu(GpuOp::View {})) => self.alloc(data.operands[0]),
+            _ => Some(root),
+        }
+    }
+
+    /// Returns the result of the `alloc` or `view` from which memory or a slot derives; `None` for
+    /// other values.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
-            Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
+            Some(Op::Gpu(GpuOp::Alloc { .. } | GpuOp::View {})) => return Some(value),
             Some(Op::Gpu(GpuOp::Slot {} | GpuOp::Acquire {} | GpuOp::Take {})) => {
                 let inst = self.function.defining_inst(value)?;
                 return self.root(self.function.insts[inst].operands[0]);
@@ -287,6 +297,7 @@ impl<'f> SlotAnalysis<'f> {
                 GpuOp::MbarrierExpect { .. }
                 | GpuOp::MbarrierArrive {}
                 | GpuOp::MbarrierArriveCopies {}
+                | GpuOp::MbarrierTrackCopies {}
                 | GpuOp::MbarrierWait {},
             ) => 0,
             Op::Gpu(GpuOp::TensorLoad {}) => 2,

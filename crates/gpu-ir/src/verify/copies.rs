@@ -110,7 +110,7 @@ fn published(analysis: &SlotAnalysis<'_>) -> Vec<PublishedCopies> {
         Op::Gpu(GpuOp::CopyAsync { .. }) if analysis.partition(inst).is_some() => {
             in_flight.extend(analysis.slot(function.insts[inst].operands[0]));
         }
-        Op::Gpu(GpuOp::MbarrierArriveCopies {}) => {
+        Op::Gpu(GpuOp::MbarrierArriveCopies {} | GpuOp::MbarrierTrackCopies {}) => {
             let (copied, partition) = (std::mem::take(&mut in_flight), analysis.partition(inst));
             let Some(barrier) = analysis.barrier(inst) else { return };
             let is_its = |slot: &Slot| {
@@ -179,7 +179,7 @@ impl Transfer for Copies<'_> {
                 });
                 Ok(())
             }
-            GpuOp::MbarrierArriveCopies {} => {
+            GpuOp::MbarrierArriveCopies {} | GpuOp::MbarrierTrackCopies {} => {
                 let barrier = self.analysis.barrier(inst);
                 each(state, |written| {
                     if matches!(written.stage, Stage::Started | Stage::Committed(_)) {

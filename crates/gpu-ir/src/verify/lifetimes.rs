@@ -18,7 +18,10 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
         let is_made = match function.values[value].definition {
             Definition::Parameter(..) => false,
             Definition::Result(inst, _) => {
-                matches!(function.insts[inst].op, Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Slot {}))
+                matches!(
+                    function.insts[inst].op,
+                    Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Slot {} | GpuOp::View {})
+                )
             }
         };
         if is_memory && !is_made {
@@ -50,7 +53,7 @@ impl Lifetimes<'_> {
         let data = &self.analysis.function.insts[inst];
         let is_end = matches!(data.op, Op::Gpu(GpuOp::Dealloc {}));
         for value in &data.operands {
-            let Some(root) = self.analysis.root(*value) else { continue };
+            let Some(root) = self.analysis.alloc(*value) else { continue };
             let text = self.analysis.text(*value);
             if self.ended.contains(root) {
                 return Err(if is_end {

@@ -16,6 +16,7 @@
 //! | `propagation` | collects the layouts that the users of each value demand |
 //! | `accumulators` | finds the accumulators of a stated program that stay in flight |
 //! | `stated` | takes the layouts that a program states, instead of selecting them |
+//! | `workers` | makes partitions of the workers that a stated program starts |
 //! | `rewrite` | builds the module in the GPU dialect |
 
 mod accumulators;
@@ -34,6 +35,7 @@ pub mod split_k_across_warps;
 mod stated;
 pub mod swap_dot_operands;
 mod wgmma_selection;
+mod workers;
 
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
@@ -78,6 +80,7 @@ pub fn assign_layouts(
         certain: &certain,
         target,
         num_warps,
+        workers: &workers::Workers::default(),
     };
     let demands = Demands::new(&context, choice, &mut costs);
     rewrite::rewrite(module, &context, &demands, &mut costs)

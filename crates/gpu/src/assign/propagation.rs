@@ -13,6 +13,7 @@ use crate::assign::equivalence::Classes;
 use crate::assign::mma_selection::{DotInstruction, DotPlans};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::LayoutChoice;
+use crate::assign::workers::Workers;
 use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::{default_layout, operand_layout, reduced_layout};
 use tilewright_gpu_ir::target::GpuTarget;
@@ -39,6 +40,18 @@ pub struct AssignContext<'a> {
     pub certain: &'a Infos,
     pub target: GpuTarget,
     pub num_warps: u32,
+    /// The workers that the program starts itself.
+    pub workers: &'a Workers,
+}
+
+impl AssignContext<'_> {
+    /// Returns the number of warps that compute a value.
+    pub fn warps_of(&self, value: Value) -> u32 {
+        match self.workers.warps[value] {
+            0 => self.num_warps,
+            of_worker => of_worker,
+        }
+    }
 }
 
 impl Demands {
@@ -133,7 +146,7 @@ impl Demands {
     ) -> Option<LayoutId> {
         if context.rematerializable.contains(operand) {
             let shape = &context.function.ty(operand).shape;
-            Some(layouts.add(default_layout(shape, context.num_warps)))
+            Some(layouts.add(default_layout(shape, context.warps_of(operand))))
         } else {
             self.of_value[operand].first().copied()
         }

@@ -8,6 +8,7 @@
 //! of them, and no loop converts a value that is defined before the loop.
 
 mod device;
+mod partitions;
 mod tensor_boxes;
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
@@ -184,6 +185,7 @@ impl Rewrite<'_, '_> {
                 OpFamily::Memory => self.device(*inst, new),
                 OpFamily::Loop => self.copy_loop(*inst, new),
                 OpFamily::Branch => self.branch(*inst, new),
+                OpFamily::Partitions => self.workers(*inst, new),
                 // tidy: wildcard because other ops have no control flow
                 _ => self.straight(*inst, new),
             }

@@ -17,6 +17,7 @@ use crate::assign::propagation::{AssignContext, Demands};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::rewrite;
 use crate::assign::selection::LayoutChoice;
+use crate::assign::workers::{self, Workers};
 use crate::launcher::Launcher;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::Module;
@@ -37,6 +38,7 @@ pub fn translate(
     let mut module = module.clone();
     let entry = module.entry;
     check_allocations(module.kernel())?;
+    let workers = workers::find(module.kernel(), target, num_warps)?;
     keep_in_flight(&mut module.functions[entry])?;
     let module = &module;
     let function = module.kernel();
@@ -44,7 +46,7 @@ pub fn translate(
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
     let rematerializable = Rematerializable::stated(function);
-    let (classes, choice) = stated_layouts(function, &rematerializable, num_warps, &mut costs);
+    let (classes, choice) = stated_layouts(function, &rematerializable, (num_warps, &workers), &mut costs);
     let boxes = TensorBoxes::stated(function, launcher)?;
     let dots = DotPlans::new(function, target, num_warps, &mut costs);
     let context = AssignContext {
@@ -57,19 +59,25 @@ pub fn translate(
         certain: &certain,
         target,
         num_warps,
+        workers: &workers,
     };
     let demands = Demands::new(&context, choice, &mut costs);
     let mut program = rewrite::rewrite(module, &context, &demands, &mut costs);
     program.header.explicit = true;
+    if let Some(plan) = &workers.plan {
+        workers::enclose(&mut program, plan)?;
+    }
     Ok(program)
 }
 
 /// Refuses accesses to shared memory whose allocation the kernel chooses at run time.
 fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
+    // A view has the memory of its operand, which is checked as well.
     let is_allocation = |value: Value| {
         let inst = function.defining_inst(value);
         inst.is_some_and(|inst| {
-            matches!(function.insts[inst].op, Op::Device { function: DeviceFn::Allocate { .. } })
+            let op = &function.insts[inst].op;
+            matches!(op, Op::Device { function: DeviceFn::Allocate { .. } | DeviceFn::View { .. } })
         })
     };
     let mut found = Ok(());
@@ -90,7 +98,7 @@ fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
 fn stated_layouts(
     function: &ir::Function,
     rematerializable: &Rematerializable,
-    num_warps: u32,
+    (num_warps, workers): (u32, &Workers),
     costs: &mut LayoutCosts,
 ) -> (Classes, LayoutChoice) {
     let mut of_class = Vec::new();
@@ -101,7 +109,8 @@ fn stated_layouts(
         }
         let shape = &data.ty.shape;
         let linear = data.ty.layout.as_ref().and_then(|layout| layout.linear(shape).ok());
-        let layout = costs.add(linear.unwrap_or_else(|| default_layout(shape, num_warps)));
+        let warps = if workers.warps[value] == 0 { num_warps } else { workers.warps[value] };
+        let layout = costs.add(linear.unwrap_or_else(|| default_layout(shape, warps)));
         let class = of_class.iter().position(|other| *other == layout).unwrap_or_else(|| {
             of_class.push(layout);
             of_class.len() - 1

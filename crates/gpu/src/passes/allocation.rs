@@ -173,7 +173,7 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         let is_store = matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) || data.op.info().phase.starts_fill();
-        if writer.is_none() && is_store && analysis.root(data.operands[0]) == Some(memory) {
+        if writer.is_none() && is_store && analysis.alloc(data.operands[0]) == Some(memory) {
             writer = Some(inst);
         }
     });
@@ -303,7 +303,7 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let alloc = |place: &MemoryLocation| match place {
-        MemoryLocation::Shared(slot) => analysis.function.defining_inst(slot.root),
+        MemoryLocation::Shared(slot) => analysis.function.defining_inst(analysis.alloc(slot.root)?),
         MemoryLocation::Global(_) | MemoryLocation::Acquired => None,
     };
     walk(analysis, &mut |inst, open| {

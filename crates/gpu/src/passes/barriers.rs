@@ -107,8 +107,10 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         }
         let role = analysis.partition(inst);
         // Mbarriers order accesses to buffers that another partition fills or reads.
-        let is_own =
-            |slot: Slot| role.is_none() || analysis.partition_of_block(analysis.block_of(slot.root)) == role;
+        let is_own = |slot: Slot| {
+            let memory = analysis.alloc(slot.root).unwrap_or(slot.root);
+            role.is_none() || analysis.partition_of_block(analysis.block_of(memory)) == role
+        };
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (MemoryLocation::Global(one), MemoryLocation::Global(other)) => {
                 global.meet(one, other, open.stale.contains(&b))
@@ -149,6 +151,12 @@ fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64
     function.walk(function.entry, &mut |inst| {
         if let Some((root, range)) = alloc_range(function, inst) {
             ranges[root] = Some(range);
+        }
+        // A view may be any part of its memory.
+        let data = &function.insts[inst];
+        if let Op::Gpu(GpuOp::View {}) = data.op {
+            let range = ranges[data.operands[0]].clone();
+            ranges[data.results[0]] = range;
         }
     });
     ranges

@@ -47,7 +47,9 @@ use tilewright_gpu_ir::layout_rules::{
     MAX_PARTIAL_RESULTS, default_layout, element_bits, line_layout, reduced_layout, rows,
 };
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
-use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
+use tilewright_gpu_ir::{
+    Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Padding, Scope, Type,
+};
 
 const WORD_BITS: u32 = 32;
 
@@ -197,7 +199,7 @@ impl Pass<'_> {
         let tile = self.cursor.function.ty(value).as_registers().expect("a stored value is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
         let layout = self.header.layouts.add(memory.clone());
-        Type::Buffer(Buffer { slots: 1, element, shape, layout })
+        Type::Buffer(Buffer { slots: 1, element, shape, layout, padding: Padding::default() })
     }
 
     /// Returns a new buffer that holds a value.

@@ -54,7 +54,9 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
-use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
+use tilewright_gpu_ir::{
+    Buffer, Deferred, Function, GpuOp, Header, Module, Op, Padding, Type, is_tensor_reduction,
+};
 
 /// Turns stores into tensor copies.
 pub fn use_tensor_stores(module: &mut Module) {
@@ -460,7 +462,7 @@ impl Writer<'_> {
         let tile = self.function.ty(found.value).as_registers().expect("a stored tile is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
         let layout = self.header.layouts.add(found.memory.clone());
-        let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
+        let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout, padding: Padding::default() });
         let alloc = self.create(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty), found.inst);
         let buffer = self.function.insts[alloc].results[0];
         let around = found.around.as_ref();

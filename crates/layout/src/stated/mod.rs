@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::banks::padded_bank_use;
 use crate::blocked::blocked;
 use crate::f2::Columns;
 use crate::map::Layout;
@@ -109,6 +110,15 @@ pub enum StatedBuffer {
     Linear {
         /// The coordinates that each bit of the offset contributes.
         offset_bases: Bases,
+    },
+    /// A linear layout with padding after each interval of elements.
+    Padded {
+        /// Intervals, each with the padding after it, in elements. Paddings at one offset add up.
+        intervals: Bases,
+        /// The coordinates that each bit of the offset without padding contributes.
+        offset_bases: Bases,
+        /// The extents of the buffer.
+        shape: Sizes,
     },
 }
 
@@ -210,6 +220,25 @@ impl StatedLayout {
         Self::Linear { bases, shape: tile.shape().iter().copied().collect() }
     }
 
+    /// Returns the additional wavefronts, for each wavefront, of the widest accesses to a buffer.
+    ///
+    /// # Errors
+    /// As [`StatedLayout::linear`].
+    pub fn bank_conflicts(
+        &self,
+        memory: &StatedBuffer,
+        shape: &[u32],
+        element_bits: u32,
+    ) -> Result<u32, Misfit> {
+        let (linear, own) = (memory.linear(shape, element_bits)?, self.linear(shape)?);
+        let width = memory.padding().map(|(interval, padding)| interval.min(padding)).min();
+        let padded =
+            |offset: u32| memory.padding().fold(offset, |sum, (interval, by)| sum + offset / interval * by);
+        let bits = element_bits.max(8);
+        let used = padded_bank_use(&linear, &own, bits, (width.unwrap_or(u32::MAX), &padded));
+        Ok(used.wavefronts / used.least_wavefronts.max(1) - 1)
+    }
+
     fn check_rank(&self, shape: &[u32]) -> Result<(), Misfit> {
         if self.rank() == shape.len() {
             return Ok(());
@@ -224,16 +253,55 @@ impl StatedBuffer {
         Self::Swizzled { vec: 1, per_phase: 1, max_phase: 1, order: SmallVec::from_slice(&[0]) }
     }
 
+    /// Returns a linear layout of a buffer as a stated one.
+    pub fn of_linear(layout: &Layout) -> Self {
+        let tile = layout.output();
+        let bases = layout.bases(Input::Offset).iter();
+        Self::Linear {
+            offset_bases: bases.map(|at| tile.coordinates(*at).iter().copied().collect()).collect(),
+        }
+    }
+
+    /// Returns a stated layout with this linear layout: this layout if it is one for the shape, else a
+    /// `SharedLinearLayout`.
+    #[must_use]
+    pub fn with_linear(&self, linear: &Layout, element_bits: u32) -> Self {
+        let shape = linear.output().shape();
+        let mut own = self.clone();
+        if let Self::Nvmma { rank, .. } = &mut own {
+            *rank = shape.len() as u32;
+        }
+        let is_own = own.rank() == shape.len()
+            && own.linear(&shape, element_bits).is_ok_and(|other| other.columns() == linear.columns());
+        if is_own { own } else { Self::of_linear(linear) }
+    }
+
     /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         match self {
             Self::Swizzled { order, .. } => order.len(),
             Self::Nvmma { rank, .. } => *rank as usize,
             Self::Linear { offset_bases } => offset_bases.first().map_or(0, SmallVec::len),
+            Self::Padded { shape, .. } => shape.len(),
         }
     }
 
-    /// Returns the linear layout of a buffer of this shape: the element at each offset.
+    /// Returns whether there is padding between elements.
+    pub fn is_padded(&self) -> bool {
+        matches!(self, Self::Padded { .. })
+    }
+
+    /// Returns the intervals with padding, each with the padding after it, in elements.
+    pub fn padding(&self) -> impl Iterator<Item = (u32, u32)> {
+        let intervals: &[Sizes] = match self {
+            Self::Padded { intervals, .. } => intervals,
+            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } => &[],
+        };
+        intervals.iter().map(|pair| (pair[0], pair[1]))
+    }
+
+    /// Returns the linear layout of a buffer of this shape: the element at each offset, without
+    /// padding.
     ///
     /// # Errors
     /// Returns an error if the layout does not fit a buffer of this shape or element width.
@@ -279,7 +347,10 @@ impl StatedBuffer {
                     _ => Ok(swizzled(shape, &order, element_bits, mode)),
                 }
             }
-            Self::Linear { offset_bases } => {
+            Self::Padded { shape: own, .. } if own[..] != *shape => {
+                Err(format!("{self} is for buffers {own:?}, found {shape:?}"))
+            }
+            Self::Linear { offset_bases } | Self::Padded { offset_bases, .. } => {
                 let tile = Tile::new(shape);
                 let columns: Columns = images(offset_bases, shape)?.into_iter().collect();
                 let bits = columns.len() as u32;
@@ -441,6 +512,9 @@ impl fmt::Display for StatedBuffer {
                 write!(f, "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed})")
             }
             Self::Linear { offset_bases } => write!(f, "SharedLinearLayout({offset_bases:?})"),
+            Self::Padded { intervals, offset_bases, shape } => {
+                write!(f, "PaddedSharedLayout({intervals:?}, {offset_bases:?}, {})", List(shape))
+            }
         }
     }
 }

@@ -86,6 +86,14 @@ fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
             transposed: transposed == "True",
         },
         ("SharedLinearLayout", [offsets]) => StatedBuffer::Linear { offset_bases: bases(offsets)? },
+        ("PaddedSharedLayout", [intervals, offsets, shape]) => {
+            let intervals = bases(intervals)?;
+            let is_pair = |pair: &Sizes| pair.len() == 2 && pair.iter().all(|size| size.is_power_of_two());
+            if intervals.is_empty() || !intervals.iter().all(is_pair) {
+                return Err("padding is a list of pairs of powers of two: [[interval, padding], …]".into());
+            }
+            StatedBuffer::Padded { intervals, offset_bases: bases(offsets)?, shape: sizes(shape)? }
+        }
         _ => return Err(unknown("a layout of shared memory", term)),
     })
 }
@@ -191,6 +199,7 @@ mod tests {
             "SwizzledSharedLayout(8, 1, 8, [1, 0])",
             "NVMMASharedLayout(128, 16, 2, False)",
             "SharedLinearLayout([[1], [2]])",
+            "PaddedSharedLayout([[2, 1]], [[1], [2]], [4])",
         ] {
             let buffer: StatedBuffer = text.parse().unwrap();
             assert_eq!(buffer.to_string(), text);
@@ -202,6 +211,9 @@ mod tests {
         for text in ["", "BlockedLayout", "BlockedLayout([1], [32], [4])", "SliceLayout(1, 2)", "[1", "f(1))"]
         {
             assert!(text.parse::<StatedLayout>().is_err(), "{text}");
+        }
+        for text in ["PaddedSharedLayout([], [[1]], [2])", "PaddedSharedLayout([[3, 1]], [[1]], [2])"] {
+            assert!(text.parse::<StatedBuffer>().unwrap_err().contains("powers of two"), "{text}");
         }
         assert!("[".repeat(1000).parse::<StatedBuffer>().is_err());
         let slice = "SliceLayout(2, BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))";

@@ -231,3 +231,39 @@ fn rows_that_are_not_whole_are_refused() {
     let plan = renamed.matrix_access(&memory, 16).unwrap();
     check_matrix_access(&renamed, &memory, 16, &plan);
 }
+
+/// A part of a buffer has the offsets of its elements in the whole, or no layout of its own.
+#[test]
+fn parts_of_buffers_are_contiguous() {
+    let shape = [64, 64];
+    let mut found = 0;
+    for (mode, ..) in MODES {
+        for order in [[1, 0], [0, 1]] {
+            let whole = swizzled(&shape, &order, 16, mode);
+            let placement = whole.inverse().expect("a buffer holds each element once");
+            for (part, first) in
+                [([8, 64], [24, 0]), ([64, 16], [0, 16]), ([4, 64], [4, 0]), ([32, 64], [32, 0])]
+            {
+                let elements = || (0..part[0]).flat_map(|row| (0..part[1]).map(move |column| [row, column]));
+                let at = |[row, column]: [u32; 2]| {
+                    placement.apply(whole.output().index(&[first[0] + row, first[1] + column]))
+                };
+                let start = elements().map(at).min().expect("a part has elements");
+                let size = part[0] * part[1];
+                let Some((layout, index)) = whole.contiguous_part(&part, &first) else {
+                    let is_block = elements().map(at).all(|offset| offset / size == start / size);
+                    // Of a contiguous part, the first element is not at the first offset.
+                    assert!(!is_block || at([0, 0]) != start, "{mode:?} {order:?} {part:?}");
+                    continue;
+                };
+                found += 1;
+                let inside = layout.inverse().expect("a part holds each element once");
+                for element in elements() {
+                    let offset = inside.apply(layout.output().index(&element));
+                    assert_eq!(index * size + offset, at(element), "{mode:?} {order:?} {part:?}");
+                }
+            }
+        }
+    }
+    assert!(found > 8, "{found}");
+}

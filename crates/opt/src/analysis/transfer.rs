@@ -44,6 +44,7 @@ impl Walk<'_> {
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
             (Op::Scan { axis, .. }, tiles) => self.scan(tiles, *axis as usize, ty),
+            (Op::SetLayout { .. }, &[tile]) => self.infos[tile].clone(),
             (Op::Hint { kind, values }, &[value]) => self.hint(value, *kind, values, ty),
             // tidy: wildcard because nothing is known of the results of the other ops
             _ => AxisInfo::unknown(ty),

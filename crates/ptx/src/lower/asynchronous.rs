@@ -104,7 +104,8 @@ impl Lowering<'_> {
         let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
         let offsets = layout.offsets_in(self.layout(buffer));
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let thread = self.thread_position(images, self.scalar(buffer));
+        let ty = self.memory(buffer).clone();
+        let thread = self.padded_position(images, self.scalar(buffer), &ty);
         for registers in Self::accesses(Some(layout), vector) {
             let first = registers[0] as usize;
             let own = offsets.at(&[(Input::Register, registers[0])]) * bytes;

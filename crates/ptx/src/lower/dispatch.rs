@@ -218,6 +218,12 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
+    fn view(&mut self, inst: Inst, buffer: Value) -> Lowered {
+        let address = self.scalar(buffer);
+        self.set(self.kernel.insts[inst].results[0], [address]);
+        Ok(())
+    }
+
     fn copy_async(
         &mut self,
         inst: Inst,
@@ -256,7 +262,11 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn mbarrier_arrive_copies(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
-        self.lower_mbarrier_arrive_copies(inst, [barriers, slot])
+        self.lower_mbarrier_arrive_copies(inst, [barriers, slot], true)
+    }
+
+    fn mbarrier_track_copies(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
+        self.lower_mbarrier_arrive_copies(inst, [barriers, slot], false)
     }
 
     fn mbarrier_wait(&mut self, inst: Inst, barriers: Value, slot: Value, parity: Value) -> Lowered {

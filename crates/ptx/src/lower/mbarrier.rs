@@ -110,12 +110,13 @@ impl Lowering<'_> {
         &mut self,
         inst: Inst,
         [barriers, slot]: [Value; 2],
+        are_counted: bool,
     ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let mbarrier = self.mbarrier(barriers, slot);
-        // The count of the barrier already includes each thread's arrival: `.noinc`.
+        // With `.noinc`, the count of the barrier already includes each thread's arrival.
         self.builder.emit(isa::CpAsyncMbarrierArrive {
-            no_increment: true,
+            no_increment: are_counted,
             space: SPACE,
             ty: TYPE,
             mbarrier,

@@ -782,18 +782,18 @@ impl OpVisitor for Lowering<'_> {
     fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
-
     fn set_layout(&mut self, inst: Inst, _: Value, _: &StatedLayout) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
     fn device(&mut self, inst: Inst, _: &[Value], _: &DeviceFn) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
-
+    fn start_workers(&mut self, inst: Inst, _: &IntList, _: &IntList) -> Lowered {
+        Err(self.only_in_tile_ir(inst))
+    }
     fn assume(&mut self, inst: Inst, _: Value) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
-
     fn call(&mut self, inst: Inst, _: &[Value], _: &FuncId, _: &TypeList) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }

@@ -36,6 +36,7 @@ pub(super) struct SharedTile {
     element: Element,
     /// The address of the buffer.
     start: Scalar,
+    ty: Buffer,
     access: TileAccess,
     /// The position of the thread; none before the first read.
     thread: Option<ThreadPosition>,
@@ -52,6 +53,8 @@ pub(super) struct ThreadPosition {
     images: Vec<u32>,
     /// The offset of this thread: the sum over F2 (xor) of the offsets of the bits that are set.
     own: Scalar,
+    /// Intervals in bytes, each with the padding after it.
+    padding: SmallVec<[(u32, u32); 1]>,
 }
 
 /// The accesses that load a tile.
@@ -72,8 +75,9 @@ impl TileAccess {
 }
 
 /// Returns the widest accesses that move a tile to or from a buffer.
-fn vector_in(layout: &Layout, memory: &Layout, element: Element) -> Vector {
-    layout.vector_in(memory).at_most((MAX_ACCESS_BYTES * 8 / memory_bits(element)).max(1))
+fn vector_in(layout: &Layout, memory: &Layout, buffer: &Buffer) -> Vector {
+    let widest = (MAX_ACCESS_BYTES * 8 / memory_bits(buffer.element)).max(1);
+    layout.vector_in(memory).at_most(widest.min(buffer.padding.max_vector()))
 }
 
 /// Returns the number of matrices that an instruction moves.
@@ -97,9 +101,7 @@ impl Lowering<'_> {
         let memory = self.program.header.layouts.get(ty.layout);
         let bits = memory_bits(ty.element);
         let access = match loads {
-            Loads::Vectors => {
-                TileAccess::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory))
-            }
+            Loads::Vectors => TileAccess::Vectors(vector_in(layout, memory, ty), layout.offsets_in(memory)),
             Loads::Matrices => {
                 let access = layout.matrix_access(memory, bits);
                 TileAccess::Matrices(access.expect("the verifier checks what ldmatrix loads"))
@@ -112,6 +114,7 @@ impl Lowering<'_> {
         SharedTile {
             element: ty.element,
             start: self.scalar(buffer),
+            ty: ty.clone(),
             access,
             thread: None,
             accesses,
@@ -123,14 +126,32 @@ impl Lowering<'_> {
     /// bits of the thread id to bytes.
     pub(super) fn thread_position(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPosition {
         let own = self.linear(&images);
-        ThreadPosition { start, images, own }
+        ThreadPosition { start, images, own, padding: SmallVec::new() }
+    }
+
+    /// Returns the position of this thread in a buffer, which may have padding.
+    pub(super) fn padded_position(
+        &mut self,
+        images: Vec<u32>,
+        start: Scalar,
+        buffer: &Buffer,
+    ) -> ThreadPosition {
+        let bytes = memory_bits(buffer.element) / 8;
+        let padding = buffer.padding.0.iter().map(|(interval, padding)| (interval * bytes, padding * bytes));
+        ThreadPosition { padding: padding.collect(), ..self.thread_position(images, start) }
     }
 
     /// Returns the shared memory address of an element: adds the offset `constant` of its register
     /// over F2 (xor) to the position of the thread.
     pub(super) fn shared_position(&mut self, thread: &ThreadPosition, constant: u32) -> Scalar {
         let place = self.displaced(thread.own, &thread.images, constant);
-        self.builder.add(Width::B32, place, thread.start)
+        let mut position = self.builder.add(Width::B32, place, thread.start);
+        for (interval, padding) in &thread.padding {
+            let intervals = self.builder.shr(Width::B32, false, place, interval.ilog2());
+            let unused = self.builder.mul(Width::B32, intervals, Scalar::constant((*padding).into()));
+            position = self.builder.add(Width::B32, position, unused);
+        }
+        position
     }
 
     /// Stores a tile to a buffer.
@@ -142,14 +163,16 @@ impl Lowering<'_> {
         let is_first = self.is_first(layout.free_bits(Input::Lane), layout.free_bits(Input::Warp));
         let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
         let memory = self.layout(buffer);
-        let (vector, offsets) = (vector_in(layout, memory, element), layout.offsets_in(memory));
+        let ty = self.memory(buffer).clone();
+        let (vector, offsets) = (vector_in(layout, memory, &ty), layout.offsets_in(memory));
         if let Some(matrix) = self.stored_matrices(element, (layout, memory), &vector)
             && guard.is_none()
+            && ty.padding.is_none()
         {
             return self.store_matrices(element, &matrix, self.scalar(buffer), &own);
         }
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let thread = self.thread_position(images, self.scalar(buffer));
+        let thread = self.padded_position(images, self.scalar(buffer), &ty);
         for number in 0..vector.accesses() {
             let registers = vector.registers(number);
             let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
@@ -226,7 +249,7 @@ impl Lowering<'_> {
         };
         let thread = shared.thread.get_or_insert_with(|| {
             let images = Self::thread_images(offsets).iter().map(|image| image * bytes).collect();
-            self.thread_position(images, shared.start)
+            self.padded_position(images, shared.start, &shared.ty)
         });
         let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
         let address = self.shared_position(thread, first);

@@ -36,6 +36,28 @@ fn common_registers(partitions: &[Partition]) -> Option<u32> {
     (warps > 0).then(|| sum.div_ceil(warps).next_multiple_of(STEP))
 }
 
+/// Joins partitions that share a warpgroup, which have one number of registers. The error is the
+/// warps of a partition with a number of registers that is not one of its warpgroups.
+fn warpgroups(partitions: &[Partition]) -> Result<Vec<Partition>, Warps> {
+    let mut groups: Vec<Partition> = Vec::new();
+    for &partition in partitions {
+        match groups.last_mut() {
+            Some(last) if last.registers != 0 && !last.warps.count.is_multiple_of(4) => {
+                if last.registers != partition.registers {
+                    return Err(last.warps);
+                }
+                last.warps.count += partition.warps.count;
+            }
+            _ => groups.push(partition),
+        }
+    }
+    let is_group = |warps: Warps| warps.first.is_multiple_of(4) && warps.count.is_multiple_of(4);
+    match groups.iter().find(|group| group.registers != 0 && !is_group(group.warps)) {
+        Some(group) => Err(group.warps),
+        None => Ok(groups),
+    }
+}
+
 impl Lowering<'_> {
     pub(super) fn lower_warp_specialize(&mut self, inst: Inst, warps: &[i64], registers: &[i64]) -> Lowered {
         let mut first = 0;
@@ -48,21 +70,28 @@ impl Lowering<'_> {
                 Partition { warps, registers: registers as u32 }
             })
             .collect();
-        let is_group = |warps: Warps| warps.first.is_multiple_of(4) && warps.count.is_multiple_of(4);
-        if let Some(Partition { warps, .. }) =
-            partitions.iter().find(|partition| partition.registers != 0 && !is_group(partition.warps))
-        {
-            let Warps { first, count } = *warps;
-            let what = format!("a register count for {count} warps from warp {first} on, no warpgroups,");
-            return Err(self.unsupported(inst, &what));
-        }
+        let groups = match warpgroups(&partitions) {
+            Ok(groups) => groups,
+            Err(Warps { first, count }) => {
+                let what = format!("a register count for {count} warps from warp {first} on, no warpgroups,");
+                return Err(self.unsupported(inst, &what));
+            }
+        };
         let common = common_registers(&partitions);
         if common.is_some() {
             self.require(inst, Feature::Wgmma)?;
             self.builder.function.directives.max_registers = common;
         }
+        // All warps of a warpgroup execute the same `setmaxnreg`.
+        let shares_group = groups.len() < partitions.len();
+        if let Some(common) = common.filter(|_| shares_group) {
+            self.emit_partitions(&groups, |lowering, _, group| {
+                lowering.change_registers(common, group.registers);
+                Ok(())
+            })?;
+        }
         self.emit_partitions(&partitions, |lowering, number, partition| {
-            if let Some(common) = common {
+            if let Some(common) = common.filter(|_| !shares_group) {
                 lowering.change_registers(common, partition.registers);
             }
             let region = lowering.kernel.insts[inst].regions[number];
@@ -74,8 +103,8 @@ impl Lowering<'_> {
         // The warps of a group must synchronize between two changes of their registers.
         self.wait();
         if let Some(common) = common.filter(|_| self.has_code_after(inst)) {
-            self.emit_partitions(&partitions, |lowering, _, partition| {
-                lowering.change_registers(partition.registers, common);
+            self.emit_partitions(&groups, |lowering, _, group| {
+                lowering.change_registers(group.registers, common);
                 Ok(())
             })?;
         }

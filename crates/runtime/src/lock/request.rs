@@ -1,13 +1,13 @@
 //! Describes launches and compiled kernels for a lock.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tilewright_compiler::{
     CodegenOptions, CompiledKernel, GpuCode, Job, LaunchInteger, LaunchTerm, Target, TensorMapPlan,
     TensorMapVariant,
 };
-use tilewright_frontend::{Argument, HostValue};
+use tilewright_frontend::{Argument, HostValue, ObjectRef};
 use tilewright_ir::Element;
 use tilewright_lock::{Launch, Parameter, Request, TensorMap};
 
@@ -137,6 +137,20 @@ fn text(argument: &Argument) -> String {
     }
 }
 
+/// The text of an object that no text describes.
+const OBJECT: &str = "<object>";
+
+/// The function that returns the text of an object of the host, such as a layout of Gluon.
+static OBJECT_TEXT: OnceLock<ObjectText> = OnceLock::new();
+
+/// A function that returns the text of an object of the host, if it has one.
+pub type ObjectText = fn(ObjectRef) -> Option<String>;
+
+/// Sets the function that returns the text of an object of the host. Later calls have no effect.
+pub fn describe_objects_by(text_of: ObjectText) {
+    let _ = OBJECT_TEXT.set(text_of);
+}
+
 fn value_text(value: &HostValue) -> String {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => constant.to_string(),
@@ -148,7 +162,10 @@ fn value_text(value: &HostValue) -> String {
         HostValue::Function(_) | HostValue::ConstexprFunction(_) | HostValue::Callable(_) => {
             "<function>".to_owned()
         }
-        HostValue::Object(_) | HostValue::RunTime(_) => "<object>".to_owned(),
+        HostValue::Object(object) => {
+            OBJECT_TEXT.get().and_then(|text_of| text_of(*object)).unwrap_or_else(|| OBJECT.to_owned())
+        }
+        HostValue::RunTime(_) => OBJECT.to_owned(),
     }
 }
 

@@ -1,8 +1,7 @@
-"""``triton.experimental.gluon``: kernels that choose their layouts themselves. This version of tilewright runs none.
+"""``triton.experimental.gluon``: kernels that choose their layouts themselves, for NVIDIA GPUs and the simulator.
 
-Programs import Gluon beside the kernels that they launch, so all names exist: a function becomes a kernel, layouts
-are values, and types are classes. A launch of a Gluon kernel raises ``NotAvailableError`` (TW0117), and so does a call
-of a function of ``gluon.language``.
+All names exist, because programs import Gluon beside the kernels that they launch. Those that this version lacks raise
+``NotAvailableError`` (TW0117) when a kernel or the host calls them.
 """
 
 from __future__ import annotations

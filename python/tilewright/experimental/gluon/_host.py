@@ -10,7 +10,13 @@ from tilewright.tools import tensor_descriptor
 
 
 class TensorDescriptor(tensor_descriptor.TensorDescriptor):
-    """A tensor in memory that kernels access by blocks, with the layout of a block in shared memory."""
+    """A tensor in memory that kernels access by blocks, with the layout of a block in shared memory.
+
+    ``shape`` and ``strides`` are in elements; the last stride is 1, and base and rows begin at multiples of 16 bytes.
+    Elements outside of the tensor are loaded as zeros, and never stored.
+    """
+
+    layout: Any = None
 
     def __init__(
         self,
@@ -22,6 +28,11 @@ class TensorDescriptor(tensor_descriptor.TensorDescriptor):
         padding: str = "zero",
         round_f32_to_tf32: bool = False,
     ) -> None:
+        if padding == "nan":
+            raise _native.not_available(
+                'padding="nan" of TensorDescriptor is not available in Gluon',
+                "elements outside of the tensor are loaded as zeros: pass padding='zero', and mask the tile",
+            )
         self.layout = layout
         super().__init__(base, shape, strides, block_shape, padding, round_f32_to_tf32)
 

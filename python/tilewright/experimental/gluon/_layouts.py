@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tilewright import _native
 from tilewright._native import Missing
 from tilewright.experimental.gluon._runtime import HINT
-from tilewright.language._constexpr import _unwrap_if_constexpr
+from tilewright.language._constexpr import _unwrap_if_constexpr, constexpr_type
+from tilewright.runtime.jit import constexpr_function
 
 
 def _absent(path: str) -> Missing:
@@ -30,16 +32,27 @@ def _from_text(text: str) -> Any:
     return eval(text, {name: value for name, value in globals().items() if name.endswith("Layout")})
 
 
+def _plain(part: Any) -> Any:
+    """A field without compile-time values; a list that a kernel writes is a tuple, and becomes a list."""
+    part = _unwrap_if_constexpr(part)
+    return [_plain(item) for item in part] if isinstance(part, (list, tuple)) else part
+
+
 class _Value:
     """A value that equals its fields; fields that are compile-time values are unwrapped."""
 
     def __post_init__(self) -> None:
         for each in fields(self):  # type: ignore[arg-type]
-            object.__setattr__(self, each.name, _unwrap_if_constexpr(getattr(self, each.name)))
+            object.__setattr__(self, each.name, _plain(getattr(self, each.name)))
 
     def __hash__(self) -> int:
         # The fields are lists.
         return hash(repr(self))
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type of this one value in a kernel."""
+        return constexpr_type(self)
 
     @property
     def _text(self) -> str:
@@ -93,21 +106,26 @@ class SharedLayout(_Value):
 
 @dataclass(frozen=True)
 class AutoLayout(DistributedLayout):
-    """A layout that the compiler chooses."""
+    """A layout that the compiler chooses: that of the tiles which the tile meets, or of ``set_auto_layout``."""
 
     __hash__ = _Value.__hash__
 
 
 @dataclass(frozen=True)
 class CoalescedLayout(DistributedLayout):
-    """A layout that the compiler chooses for accesses to memory."""
+    """A layout that the compiler chooses for accesses to memory, as ``AutoLayout``."""
 
     __hash__ = _Value.__hash__
 
 
 @dataclass(frozen=True)
 class BlockedLayout(DistributedLayout):
-    """Each thread holds a block, each warp a block of these, and each program a block of those."""
+    """A layout of blocks: a thread holds a block of elements, a warp one of threads, and a program one of warps.
+
+    ``size_per_thread``, ``threads_per_warp`` and ``warps_per_cta`` have a power of two for each axis, and ``order`` has
+    the axes, the fastest one first. A larger tile repeats the layout, and a smaller one has several holders of an
+    element.
+    """
 
     size_per_thread: Any
     threads_per_warp: Any
@@ -121,18 +139,25 @@ class BlockedLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class SliceLayout(DistributedLayout):
-    """A layout without one of its axes."""
+    """The layout of a tile with one axis less: the axis ``dim`` of the layout ``parent`` is gone.
+
+    It is that of a reduction along the axis, and of what ``expand_dims`` (``x[:, None]``) takes.
+    """
 
     dim: Any
     parent: Any
 
     __hash__ = _Value.__hash__
     rank = property(lambda self: self.parent.rank - 1)
+    cga_layout = property(lambda self: self.parent.cga_layout)
 
 
 @dataclass(frozen=True)
 class DistributedLinearLayout(DistributedLayout):
-    """A linear layout by its bases."""
+    """A linear layout: the coordinates that each bit of the register, the lane and the warp contributes.
+
+    ``block_bases`` are for clusters, and empty; ``shape`` is that of the tile.
+    """
 
     reg_bases: Any
     lane_bases: Any
@@ -146,7 +171,10 @@ class DistributedLinearLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class DotOperandLayout(DistributedLayout):
-    """The layout of an operand of a dot whose result has the layout of the parent."""
+    """The layout of an operand in registers of a dot whose result has the layout ``parent``.
+
+    ``operand_index`` is 0 for A and 1 for B, and ``k_width`` is the number of elements of 32 bits: 2 for fp16.
+    """
 
     operand_index: Any
     parent: Any
@@ -154,11 +182,16 @@ class DotOperandLayout(DistributedLayout):
 
     __hash__ = _Value.__hash__
     rank = property(lambda self: self.parent.rank)
+    cga_layout = property(lambda self: self.parent.cga_layout)
 
 
 @dataclass(frozen=True)
 class NVMMADistributedLayout(DistributedLayout):
-    """The layout of the result of a dot on tensor cores of NVIDIA."""
+    """The layout of the accumulator of a dot on tensor cores of NVIDIA.
+
+    ``version`` is [2, 0] for ``mma_v2`` and [3, 0] for ``warpgroup_mma``; ``instr_shape`` is [16, 8] for the first,
+    and [16, N, K] for the second, where N is the width of the instruction and K has 32 bytes.
+    """
 
     version: Any
     warps_per_cta: Any
@@ -202,7 +235,11 @@ class AMDWMMALayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class NVMMASharedLayout(SharedLayout):
-    """A layout swizzled for tensor cores and TMA of NVIDIA."""
+    """The layout of tensor copies and of operands of ``warpgroup_mma``, with swizzled rows.
+
+    ``swizzle_byte_width`` is 0, 32, 64 or 128, and at most the bytes of a row; ``transposed`` makes the first axis the
+    fastest.
+    """
 
     swizzle_byte_width: Any
     element_bitwidth: Any
@@ -214,6 +251,7 @@ class NVMMASharedLayout(SharedLayout):
     __hash__ = _Value.__hash__
 
     @staticmethod
+    @constexpr_function
     def get_default_for(
         block_shape: Any,
         dtype: Any,
@@ -221,17 +259,26 @@ class NVMMASharedLayout(SharedLayout):
         fp4_padded: bool = False,
         cga_layout: Any = None,
     ) -> NVMMASharedLayout:
-        """The layout with the longest swizzled rows that fit blocks of this shape and element type."""
+        """The layout with the longest swizzled rows that fit blocks of this shape and element type.
+
+        Blocks of fewer than 8 rows are not swizzled: the pattern has 8 rows.
+        """
         bits = 8 if fp4_padded else _unwrap_if_constexpr(dtype).primitive_bitwidth
         extents = [_unwrap_if_constexpr(extent) for extent in block_shape]
-        row_bytes = extents[0 if transposed else -1] * bits // 8
-        widest = next((width for width in (128, 64, 32) if row_bytes >= width), 0)
+        columns = extents[0 if transposed else -1]
+        rows = math.prod(extents) // columns
+        widths = (128, 64, 32) if rows >= 8 else ()
+        widest = next((width for width in widths if columns * bits // 8 >= width), 0)
         return NVMMASharedLayout(widest, bits, len(extents), transposed, fp4_padded, cga_layout or [])
 
 
 @dataclass(frozen=True)
 class SwizzledSharedLayout(SharedLayout):
-    """Rows whose vectors are permuted from row to row."""
+    """Rows whose vectors are permuted from row to row, so that columns have no bank conflicts.
+
+    A vector has ``vec`` elements; the permutation changes after ``per_phase`` rows, and repeats after ``max_phase``
+    changes. With (1, 1, 1) nothing is permuted. ``order`` has the axes, the fastest one first.
+    """
 
     vec: Any
     per_phase: Any
@@ -243,7 +290,7 @@ class SwizzledSharedLayout(SharedLayout):
 
 
 class MBarrierLayout(SwizzledSharedLayout):
-    """The layout of barriers in shared memory."""
+    """The layout of the memory of mbarriers: an int64 for each."""
 
     def __init__(self, cga_layout: Any = None) -> None:
         super().__init__(1, 1, 1, [0], cga_layout or [])
@@ -253,7 +300,12 @@ class MBarrierLayout(SwizzledSharedLayout):
 
 @dataclass(frozen=True)
 class PaddedSharedLayout(SharedLayout):
-    """Rows with padding between intervals."""
+    """Shared memory with padding, so that columns have no bank conflicts.
+
+    ``interval_padding_pairs`` is a list of intervals, each with its padding in elements, which follows each interval.
+    ``offset_bases`` has the coordinates that each bit of the offset without padding contributes; ``cga_layout`` is for
+    clusters, and empty.
+    """
 
     interval_padding_pairs: Any
     offset_bases: Any
@@ -261,19 +313,55 @@ class PaddedSharedLayout(SharedLayout):
     shape: Any
 
     __hash__ = _Value.__hash__
-    verify = _absent("PaddedSharedLayout.verify")
-    with_identity_for = _absent("PaddedSharedLayout.with_identity_for")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.verify()
+
+    def verify(self) -> None:
+        """Raises an error unless the padding is a list of different intervals, each with its padding."""
+        pairs: list[Any] = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
+        sizes = [size for pair in pairs for size in pair]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise AssertionError(f"padding is a list of pairs of an interval and its padding, not {pairs}")
+        if any(size <= 0 or size & (size - 1) for size in sizes):
+            raise AssertionError(f"intervals and paddings are powers of two, found {pairs}")
+        if len({interval for interval, _ in pairs}) < len(pairs):
+            raise AssertionError(f"an interval has two paddings: {pairs}")
+
+    @staticmethod
+    @constexpr_function
+    def with_identity_for(
+        interval_padding_pairs: Any, shape: Any, order: Any, cga_layout: Any = None
+    ) -> PaddedSharedLayout:
+        """The layout without reordering for a buffer of this shape, whose fastest axis is ``order[0]``."""
+        extents = [_unwrap_if_constexpr(extent) for extent in shape]
+        axes = [_unwrap_if_constexpr(axis) for axis in order]
+        if len(extents) != len(axes) or any(extent & (extent - 1) for extent in extents):
+            raise AssertionError(f"a shape of powers of two has an axis for each of {axes}, found {extents}")
+        bases = [
+            [1 << bit if other == axis else 0 for other in range(len(extents))]
+            for axis in axes
+            for bit in range(extents[axis].bit_length() - 1)
+        ]
+        return PaddedSharedLayout(interval_padding_pairs, bases, cga_layout or [], extents)
 
 
 @dataclass(frozen=True)
 class SharedLinearLayout(SharedLayout):
-    """A linear layout of shared memory by its bases."""
+    """A linear layout of shared memory: the coordinates that each bit of the offset contributes."""
 
     offset_bases: Any
     block_bases: Any = field(default_factory=list)
     alignment: Any = 16
 
     __hash__ = _Value.__hash__
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents of the tile that the bases span."""
+        bases = [*self.offset_bases, *self.block_bases]
+        return [1 << max(step.bit_length() for step in axis) for axis in zip(*bases, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -299,6 +387,11 @@ class TensorMemoryLayout(_Value):
     fp4_padded: Any = False
 
     __hash__ = _Value.__hash__
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "block", tuple(self.block))
+
     mangle = _absent("nvidia.blackwell.TensorMemoryLayout.mangle")
 
 

@@ -50,12 +50,13 @@ def add_modules(
         if (home, name) not in made:
             # Programs import a name of a private module from its package.
             public = [part for part in home.split(".") if part and not part.startswith("_")]
-            path = ".".join([package.replace("tilewright", "triton", 1), *public, name])
+            module = ".".join([package.replace("tilewright", "triton", 1), *public])
+            path = f"{module}.{name}"
             is_type = f"{home}:{name}" in types
             own = f"{_PATHS[home]}.{name}" if home in _PATHS else ""
             if own in NAMES:
                 parameters, doc, _ = NAMES[own]
-                made[home, name] = LanguageFunction(own, parameters, doc)
+                made[home, name] = LanguageFunction(own, parameters, doc, module)
             else:
                 made[home, name] = (
                     _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
@@ -63,7 +64,7 @@ def add_modules(
         return made[home, name]
 
     for module_name, rows in table.items():
-        names = vars(modules[module_name])
+        names, public = vars(modules[module_name]), set[str]()
         for home, listed in rows.items():
             for name in listed.split():
                 if home == "modules":
@@ -71,7 +72,8 @@ def add_modules(
                     names[name] = modules[other or f"{module_name}.{name}".lstrip(".")]
                 else:
                     names[name] = item(home, name)
-        names["__all__"] = sorted(name for name in names if not name.startswith("_"))
+                public.add(name)
+        names["__all__"] = sorted(name for name in public if not name.startswith("_"))
 
 
 def _module(package: str, name: str, table: dict[str, dict[str, str]]) -> ModuleType:

@@ -258,21 +258,16 @@ def test_kernels_of_gluon_are_kernels():
     assert fill.warmup(torch.int32, 3, layout, grid=(1,)).asm["gpu"].startswith("gpu sm_90a, 4 warps")
 
 
-@triton.jit
-def of_triton(x_ptr):
-    triton.language.store(x_ptr, 1)
-
-
 def test_missing_parts_of_gluon_are_errors_in_kernels():
     gluon = importlib.import_module("tilewright.experimental.gluon")
     gl = importlib.import_module("tilewright.experimental.gluon.language")
 
     @gluon.jit
-    def specialized(out_ptr):
-        gl.warp_specialize([(of_triton, (out_ptr,)), (of_triton, (out_ptr,))], [4])
+    def packed(out_ptr):
+        gl.fp4_to_fp(out_ptr, gl.float16, 0)
 
-    with pytest.raises((NotImplementedError, triton.CompilationError), match="warp_specialize") as raised:
-        specialized[(1,)](torch.zeros(1, dtype=torch.int32))
+    with pytest.raises((NotImplementedError, triton.CompilationError), match="fp4_to_fp") as raised:
+        packed[(1,)](torch.zeros(1, dtype=torch.int32))
     assert raised.value.code.startswith("TW0")
 
 

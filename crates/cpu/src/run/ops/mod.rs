@@ -102,6 +102,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         | Op::Scan { .. }
         | Op::SetLayout { .. }
         | Op::Device { .. }
+        | Op::StartWorkers { .. }
         | Op::Assume {}
         | Op::Call { .. }
         | Op::Yield {}

@@ -47,6 +47,19 @@ impl Caller for Fixture {
         Ok((block, Operand::Tensor(value)))
     }
 
+    fn worker(
+        &mut self,
+        function: &Operand<Value>,
+        arguments: Vec<Operand<Value>>,
+        _warps: u32,
+    ) -> Semantic<(Block, Operand<Value>)> {
+        let (block, outer) = self.builder.begin_region([]);
+        let result = self.call(function, arguments, Vec::new())?;
+        self.builder.yield_values([])?;
+        self.builder.switch_to(outer);
+        Ok((block, result))
+    }
+
     fn call(
         &mut self,
         function: &Operand<Value>,

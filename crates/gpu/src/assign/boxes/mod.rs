@@ -91,8 +91,8 @@ pub struct TensorBoxes {
     /// The tensor maps that the kernel makes.
     pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
-    /// For each tensor copy that the program states, the index of its map in `maps`.
-    pub of_copy: FxHashMap<Inst, usize>,
+    /// For each tensor copy that the program states, its map.
+    pub of_copy: FxHashMap<Inst, MapId>,
 }
 
 impl TensorBoxes {

@@ -1,10 +1,13 @@
 //! Plans the tensor maps of the tensor copies that a program states (Gluon).
 
+use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{Definition, DeviceFn, Function, Inst, Op, SharedTiles, Value, constant_int};
+use tilewright_ir::{
+    Definition, DeviceFn, Dtype, Function, Inst, Op, Parents, SharedTiles, Value, constant_int,
+};
 
-use super::TensorBoxes;
+use super::{DeviceMap, MapId, TensorBoxes};
 use crate::launcher::Launcher;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::box_layout::BoxLayout;
@@ -31,11 +34,12 @@ impl TensorBoxes {
     /// Plans a tensor map for each tensor, box and swizzle of the tensor copies of a kernel.
     ///
     /// # Errors
-    /// If a tensor is not described by arguments of the launch, if the launcher makes no tensor
-    /// maps, or if no tensor copy fills shared memory with a layout that the program states.
+    /// If the launcher makes no tensor maps, if no tensor copy fills shared memory with a layout that
+    /// the program states, or if a worker copies by a map that the kernel makes.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;
+        let of_workers = in_workers(function);
         function.walk(function.entry, &mut |inst| {
             let Op::Device { function: device } = &function.insts[inst].op else { return };
             let (DeviceFn::TensorLoad { tiles, .. } | DeviceFn::TensorStore { tiles }) = device else {
@@ -43,12 +47,27 @@ impl TensorBoxes {
             };
             let is_written = matches!(device, DeviceFn::TensorStore { .. });
             match plan(function, inst, device, (tiles, is_written)) {
-                Ok(plan) => {
-                    let place = found.maps.iter().position(|other| *other == plan).unwrap_or_else(|| {
+                Ok(Plan::Launch(plan)) => {
+                    let index = found.maps.iter().position(|other| *other == plan).unwrap_or_else(|| {
                         found.maps.push(plan);
                         found.maps.len() - 1
                     });
-                    found.of_copy.insert(inst, place);
+                    found.of_copy.insert(inst, MapId::Launch(index));
+                }
+                Ok(Plan::Device(_)) if of_workers.contains(inst) => {
+                    let message = "a worker copies by a descriptor that the kernel makes";
+                    error.get_or_insert_with(|| {
+                        let hint = "pass the descriptor to the kernel, or copy in the default partition";
+                        Box::new(at(function, inst, Code::NotOnThisDevice, message).hint(hint))
+                    });
+                }
+                Ok(Plan::Device(map)) => {
+                    let maps = &mut found.device_maps;
+                    let index = maps.iter().position(|other| *other == map).unwrap_or_else(|| {
+                        maps.push(map);
+                        maps.len() - 1
+                    });
+                    found.of_copy.insert(inst, MapId::Device(index));
                 }
                 Err(message) => {
                     error.get_or_insert_with(|| Box::new(at(function, inst, Code::NotOnThisDevice, message)));
@@ -61,7 +80,8 @@ impl TensorBoxes {
                     Box::new(at(function, inst, Code::NotOnThisDevice, message).hint(hint))
                 });
             }
-            if let Some(plan) = found.of_copy.get(&inst).map(|place| &found.maps[*place])
+            if let Some(MapId::Launch(index)) = found.of_copy.get(&inst)
+                && let plan = &found.maps[*index]
                 && launcher.without.iter().any(|access| access.base == plan.base)
             {
                 let message = "no tensor map can be made of this descriptor";
@@ -75,33 +95,36 @@ impl TensorBoxes {
     }
 }
 
+/// A tensor map: of the launch, or one that the kernel makes.
+enum Plan {
+    Launch(TensorMapPlan),
+    Device(DeviceMap),
+}
+
+/// Returns the instructions in workers.
+fn in_workers(function: &Function) -> EntitySet<Inst> {
+    let mut found = EntitySet::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Op::StartWorkers { .. } = function.insts[inst].op {
+            for region in &function.insts[inst].regions {
+                function.walk(*region, &mut |inner| {
+                    found.insert(inner);
+                });
+            }
+        }
+    });
+    found
+}
+
 fn plan(
     function: &Function,
     inst: Inst,
     device: &DeviceFn,
     (tiles, is_written): (&SharedTiles, bool),
-) -> Result<TensorMapPlan, String> {
+) -> Result<Plan, String> {
     let data = &function.insts[inst];
     let rank = rank_of_tensor(device, data.operands.len());
     let parts = &data.operands[first_of_tensor(device)..];
-    let base = argument(function, parts[0])
-        .ok_or("the descriptor of a tensor copy is not an argument of the launch")?;
-    let at_launch = |value: Value| {
-        let constant = constant_int(function, value).and_then(|number| i64::try_from(number).ok());
-        let from_argument = || {
-            let term =
-                LaunchTerm { factor: 1, arguments: SmallVec::from_slice(&[argument(function, value)?]) };
-            Some(LaunchInteger(vec![term]))
-        };
-        constant
-            .map(LaunchInteger::constant)
-            .or_else(from_argument)
-            .ok_or("an extent or a stride of the descriptor is not an argument of the launch")
-    };
-    let extents = parts[1..=rank].iter().map(|value| at_launch(*value)).collect::<Result<_, _>>()?;
-    let mut strides: SmallVec<[LaunchInteger; 5]> =
-        parts[1 + rank..2 * rank].iter().map(|value| at_launch(*value)).collect::<Result<_, _>>()?;
-    strides.push(LaunchInteger::constant(1));
     let bits = tiles.dtype.bits();
     let memory = tiles.layout.linear(&tiles.shape, bits)?;
     let boxes = BoxLayout::of(&memory, bits)
@@ -110,14 +133,70 @@ fn plan(
     let own = boxes.extents(&tiles.shape);
     let mut box_extents: SmallVec<[u32; 5]> = SmallVec::from_elem(1, rank.saturating_sub(own.len()));
     box_extents.extend(own.iter().skip(own.len().saturating_sub(rank)).copied());
-    Ok(TensorMapPlan {
-        element: tiles.dtype,
+    let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, is_written };
+    // The launch makes the map if it knows all parts, else the kernel makes it of its scalars.
+    let mut inputs = Vec::new();
+    let by_launch =
+        map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| argument(function, value));
+    if let Some(plan) = by_launch {
+        return Ok(Plan::Launch(plan));
+    }
+    let plan = map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| {
+        let index = inputs.iter().position(|other| *other == value).unwrap_or_else(|| {
+            inputs.push(value);
+            inputs.len() - 1
+        });
+        Some(index as u32)
+    });
+    let plan = plan.ok_or("the parts of the descriptor are no scalars")?;
+    // The map is made where the last part is defined.
+    let parents = Parents::new(function);
+    let depth = |value: &Value| {
+        let mut block = parents.block_of_value(function, *value);
+        let mut depth = 0;
+        while let Some(owner) = block.and_then(|block| parents.owner(block)) {
+            block = parents.block(owner);
+            depth += 1;
+        }
+        depth
+    };
+    let last = inputs.iter().copied().max_by_key(depth).ok_or("a descriptor has a base")?;
+    Ok(Plan::Device(DeviceMap { plan, inputs, last }))
+}
+
+/// Returns the tensor map of a descriptor with these parts; `None` if `input` does not know one.
+fn map_of(
+    function: &Function,
+    (parts, rank): (&[Value], usize),
+    (element, copied): (Dtype, &TensorMapBox),
+    input: &mut dyn FnMut(Value) -> Option<u32>,
+) -> Option<TensorMapPlan> {
+    let mut base = parts[0];
+    while let Some(Op::Hint { .. }) = function.defining_op(base) {
+        let inst = function.defining_inst(base)?;
+        base = function.insts[inst].operands[0];
+    }
+    let base = input(base)?;
+    let mut integer = |value: &Value| {
+        let constant = constant_int(function, *value).and_then(|number| i64::try_from(number).ok());
+        if let Some(constant) = constant {
+            return Some(LaunchInteger::constant(constant));
+        }
+        let arguments = SmallVec::from_slice(&[input(*value)?]);
+        Some(LaunchInteger(vec![LaunchTerm { factor: 1, arguments }]))
+    };
+    let extents = parts[1..=rank].iter().map(&mut integer).collect::<Option<_>>()?;
+    let mut strides: SmallVec<[LaunchInteger; 5]> =
+        parts[1 + rank..2 * rank].iter().map(&mut integer).collect::<Option<_>>()?;
+    strides.push(LaunchInteger::constant(1));
+    Some(TensorMapPlan {
+        element,
         base,
         offset: LaunchInteger::default(),
         extents,
         strides,
         nonnegative: SmallVec::new(),
-        copied: Some(TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, is_written }),
+        copied: Some(copied.clone()),
     })
 }
 
@@ -127,7 +206,7 @@ fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),
         Definition::Result(inst, _) => match &function.insts[inst].op {
-            Op::Cast { .. } => argument(function, function.insts[inst].operands[0]),
+            Op::Cast { .. } | Op::Hint { .. } => argument(function, function.insts[inst].operands[0]),
             // tidy: wildcard because other ops compute
             _ => None,
         },

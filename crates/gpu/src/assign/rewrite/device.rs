@@ -11,15 +11,18 @@ use tilewright_ir::{
 };
 
 use super::Rewrite;
-use crate::assign::boxes::rank_of_tensor;
+use super::tensor_boxes::device_map;
+use crate::assign::boxes::{MapId, rank_of_tensor};
 use crate::assign::coalescing::AccessShape;
-use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, Type};
 
 /// The shared memory that a program allocates.
 #[derive(Default)]
 pub struct SharedAllocations {
-    /// The new value of each allocation.
+    /// The new value of each allocation and view.
     values: FxHashMap<Value, Value>,
+    /// The allocation of each view.
+    viewed: FxHashMap<Value, Value>,
     /// For an instruction in the block of an allocation: the allocations whose last use is the
     /// instruction, or is in its regions. A wait for asynchronous accesses counts as a use of each
     /// allocation.
@@ -32,12 +35,20 @@ pub struct SharedAllocations {
     /// The block in which all threads have waited for each other since the last read of shared
     /// memory.
     all_have_read: Option<Block>,
+    /// True in a worker that does not read shared memory.
+    pub(super) has_no_reads: bool,
 }
 
 impl SharedAllocations {
     /// Finds the lifetime of each allocation of a function.
     pub fn new(function: &Function) -> Self {
         let mut found = Self::default();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            if let ir::Op::Device { function: DeviceFn::View { .. } } = data.op {
+                found.viewed.insert(data.results[0], found.allocation(data.operands[0]));
+            }
+        });
         found.block(function, function.entry);
         found
     }
@@ -45,7 +56,12 @@ impl SharedAllocations {
     /// Returns whether a thread may have read shared memory since all threads waited for each
     /// other, at a point of a block.
     fn read_since_barrier(&self, block: Block) -> bool {
-        self.all_have_read != Some(block)
+        !self.has_no_reads && self.all_have_read != Some(block)
+    }
+
+    /// Returns the allocation of an allocation or a view.
+    fn allocation(&self, memory: Value) -> Value {
+        self.viewed.get(&memory).copied().unwrap_or(memory)
     }
 
     fn block(&mut self, function: &Function, block: Block) {
@@ -57,7 +73,9 @@ impl SharedAllocations {
             }
             let is_wait = contains(function, *inst, is_wait);
             for (value, end) in &mut last {
-                let uses_it = |function: &Function, inst: Inst| function.insts[inst].operands.contains(value);
+                let uses_it = |function: &Function, inst: Inst| {
+                    function.insts[inst].operands.iter().any(|operand| self.allocation(*operand) == *value)
+                };
                 if is_wait || contains(function, *inst, uses_it) {
                     *end = *inst;
                 }
@@ -81,6 +99,19 @@ fn is_wait(function: &Function, inst: Inst) -> bool {
             | DeviceFn::MbarrierWait { .. }
             | DeviceFn::TensorStoreWait { .. }
             | DeviceFn::WgmmaWait { .. }
+    )
+}
+
+/// Returns whether an instruction reads shared memory, or waits for a read.
+pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
+    let ir::Op::Device { function } = &function.insts[inst].op else { return false };
+    matches!(
+        function,
+        DeviceFn::Load { .. }
+            | DeviceFn::Wgmma { .. }
+            | DeviceFn::WgmmaWait { .. }
+            | DeviceFn::TensorStore { .. }
+            | DeviceFn::TensorStoreWait { .. }
     )
 }
 
@@ -113,7 +144,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Appends an instruction at the location of an old one, and returns its result, if any.
-    fn append(
+    pub(super) fn append(
         &mut self,
         old: Inst,
         block: Block,
@@ -140,6 +171,7 @@ impl Rewrite<'_, '_> {
             element: Element::Value(tiles.dtype),
             shape: tiles.shape.clone(),
             layout,
+            padding: Padding(tiles.layout.padding().collect()),
         })
     }
 
@@ -172,19 +204,7 @@ impl Rewrite<'_, '_> {
 
     /// Translates an instruction with the op `device`.
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
-        let is_read = |function: &DeviceFn| {
-            matches!(
-                function,
-                DeviceFn::Load { .. }
-                    | DeviceFn::Wgmma { .. }
-                    | DeviceFn::WgmmaWait { .. }
-                    | DeviceFn::TensorStore { .. }
-                    | DeviceFn::TensorStoreWait { .. }
-            )
-        };
-        if let ir::Op::Device { function } = &self.context.function.insts[inst].op
-            && is_read(function)
-        {
+        if reads_shared_memory(self.context.function, inst) {
             self.memory.all_have_read = None;
         }
         let data = &self.context.function.insts[inst];
@@ -200,6 +220,13 @@ impl Rewrite<'_, '_> {
                 let old = result.expect("an allocation has a result");
                 self.new.values[value].name.clone_from(&self.context.function.values[old].name);
                 self.memory.values.insert(old, value);
+            }
+            DeviceFn::View { tiles } => {
+                let ty = self.buffer(&tiles);
+                let old = result.expect("a view has a result");
+                let memory = self.memory.values[&data.operands[0]];
+                let made = self.append(inst, block, GpuOp::View {}.into(), smallvec![memory], &[ty]);
+                self.memory.values.insert(old, made.expect("a view is a value"));
             }
             // The end of the lifetime invalidates the barriers.
             DeviceFn::KeepAlive {} | DeviceFn::MbarrierInvalidate { .. } => {}
@@ -236,7 +263,8 @@ impl Rewrite<'_, '_> {
             | DeviceFn::MbarrierExpect { .. }
             | DeviceFn::MbarrierArrive { .. }
             | DeviceFn::MbarrierWait { .. }
-            | DeviceFn::ArriveCopies { .. } => self.mbarrier(inst, block, &function),
+            | DeviceFn::ArriveCopies { .. }
+            | DeviceFn::TrackCopies { .. } => self.mbarrier(inst, block, &function),
             DeviceFn::TensorLoad { .. } => self.tensor_load(inst, block, &function),
             DeviceFn::TensorStore { .. } => {
                 let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0)];
@@ -244,6 +272,10 @@ impl Rewrite<'_, '_> {
                 self.append(inst, block, GpuOp::TensorStore {}.into(), operands, &[]);
             }
             DeviceFn::Mma {} => self.mma(inst, block),
+            DeviceFn::DotFma {} => {
+                let op = GpuOp::FmaDot { precision: InputPrecision::Ieee, max_imprecise_acc: 0 };
+                self.dot_in_registers(inst, block, op);
+            }
             DeviceFn::WgmmaInit {} => self.dot(inst, block, GpuOp::WgmmaInit {}, smallvec![]),
             DeviceFn::WgmmaWait { .. } if !self.is_in_flight(inst) => {
                 let (old, value) = (result.expect("a wait has a result"), self.tile(inst, 0));
@@ -259,6 +291,7 @@ impl Rewrite<'_, '_> {
                 self.dot(inst, block, op, smallvec![]);
             }
             DeviceFn::Wgmma { .. } => self.wgmma(inst, block, &function),
+            DeviceFn::JoinWorkers {} => self.wait_for_all_partitions(inst, block),
         }
     }
 
@@ -266,12 +299,14 @@ impl Rewrite<'_, '_> {
         let pointer = self.tile(inst, 2);
         let context = self.context;
         let data = &context.function.insts[inst];
-        self.memory.copied.insert(data.operands[0]);
+        self.memory.copied.insert(self.memory.allocation(data.operands[0]));
         let shape = AccessShape::of(context.function, inst, context.addresses, context.target)
             .expect("a copy accesses global memory");
         let layout = self.new.ty(pointer).layout().expect("pointers have a layout");
         let (axis, width) = shape.vector_axis_and_width(self.header.layouts.get(layout));
-        let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0), pointer];
+        let buffer = self.tile_at(inst, block, 0);
+        let width = self.new.ty(buffer).as_memory().map_or(width, |to| width.min(to.padding.max_vector()));
+        let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, pointer];
         if let Some(mask) = data.operands.get(3) {
             let pointer_layout = self.demands.of_operand(context, self.costs, (inst, 2), None);
             operands.push(self.get(*mask, pointer_layout));
@@ -284,14 +319,18 @@ impl Rewrite<'_, '_> {
     fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
         let operands = self.context.function.insts[inst].operands.clone();
         let rank = rank_of_tensor(function, operands.len());
-        let map = self.tensor_maps[self.context.boxes.of_copy[&inst]];
+        let map = match self.context.boxes.of_copy[&inst] {
+            MapId::Launch(index) => self.tensor_maps[index],
+            MapId::Device(index) => device_map(self, inst, index),
+        };
         let coordinates = operands[operands.len() - rank..].iter();
         std::iter::once(map).chain(coordinates.map(|value| self.get(*value, None))).collect()
     }
 
     fn tensor_load(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         let (barriers, barrier) = self.place(inst, 2);
-        self.memory.filled.insert(self.context.function.insts[inst].operands[0]);
+        let filled = self.memory.allocation(self.context.function.insts[inst].operands[0]);
+        self.memory.filled.insert(filled);
         let buffer = self.tile_at(inst, block, 0);
         let tensor = self.tensor(inst, function);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier];
@@ -348,7 +387,7 @@ impl Rewrite<'_, '_> {
 
     fn mma(&mut self, inst: Inst, block: Block) {
         let data = &self.context.function.insts[inst];
-        let [a, acc, result] = [data.operands[0], data.operands[2], data.results[0]];
+        let [a, acc] = [data.operands[0], data.operands[2]];
         let dtype = self.context.function.ty(a).dtype().expect("operands are numbers");
         let (warps, instruction) = self.instruction(acc, dtype);
         let op = GpuOp::MmaSync {
@@ -359,6 +398,12 @@ impl Rewrite<'_, '_> {
             matrix_a: false,
             matrix_b: false,
         };
+        self.dot_in_registers(inst, block, op);
+    }
+
+    /// Appends a dot whose operands are tiles in registers.
+    fn dot_in_registers(&mut self, inst: Inst, block: Block, op: GpuOp) {
+        let result = self.context.function.insts[inst].results[0];
         let operands = (0..3).map(|index| self.tile(inst, index)).collect();
         let layout = self.layouts_of(result)[0];
         let ty = self.ty(result, layout);
@@ -414,6 +459,9 @@ impl Rewrite<'_, '_> {
             }
             DeviceFn::ArriveCopies { .. } => {
                 self.append(inst, block, GpuOp::MbarrierArriveCopies {}.into(), place, &[]);
+            }
+            DeviceFn::TrackCopies { .. } => {
+                self.append(inst, block, GpuOp::MbarrierTrackCopies {}.into(), place, &[]);
             }
             DeviceFn::MbarrierWait { .. } => {
                 let phase = self.get(self.context.function.insts[inst].operands[2], None);

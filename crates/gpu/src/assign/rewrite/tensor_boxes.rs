@@ -12,7 +12,7 @@ use tilewright_layout::Layout;
 
 use crate::assign::boxes::{MapId, TensorBox};
 use tilewright_gpu_ir::layout_rules::gathered_row_indices;
-use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, Padding, TENSOR_MAP_BYTES, Type};
 
 /// The alignment of a tensor map in bytes.
 const MAP_BYTES: u32 = 64;
@@ -40,7 +40,7 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
 ///
 /// The map is made in the block of the last value that it depends on, before the loops of that
 /// block.
-fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
+pub(super) fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
     if let Some(address) = rewrite.made_maps[index] {
         return address;
     }
@@ -52,7 +52,13 @@ fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value 
     let map = rewrite.header.made_maps.len() as u32 - 1;
     let layout = rewrite.header.layouts.add(Layout::strided(&[TENSOR_MAP_BYTES], &[0]));
     let shape = [TENSOR_MAP_BYTES].into_iter().collect();
-    let buffer = Buffer { slots: 1, element: ir::Element::Value(Dtype::I8), shape, layout };
+    let buffer = Buffer {
+        slots: 1,
+        element: ir::Element::Value(Dtype::I8),
+        shape,
+        layout,
+        padding: Padding::default(),
+    };
     let mut writer = CoordinateWriter { rewrite, inst, block };
     let mut cursor = writer.cursor();
     let template = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Buffer(buffer));

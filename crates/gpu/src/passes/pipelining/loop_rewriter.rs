@@ -13,7 +13,7 @@ use tilewright_ir::{
 
 use super::super::boxed::{map_for, mask_coordinate};
 use super::loop_plan::{LoopPlan, RingLoad};
-use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Padding, Type};
 
 /// The ops of the last stage of the last iteration of a loop, with their orders: the next loop runs
 /// them in its first step.
@@ -165,7 +165,13 @@ impl LoopRewriter<'_> {
 
     pub(super) fn slot_type(&mut self, load: &RingLoad, slots: u32) -> Buffer {
         let layout = self.header.layouts.add(load.memory.clone());
-        Buffer { slots, element: load.element, shape: load.shape.clone(), layout }
+        Buffer {
+            slots,
+            element: load.element,
+            shape: load.shape.clone(),
+            layout,
+            padding: Padding::default(),
+        }
     }
 
     pub(super) fn make_rings(&mut self) {

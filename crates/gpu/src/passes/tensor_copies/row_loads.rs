@@ -23,7 +23,7 @@ use crate::passes::tensor_maps::map_plan;
 use crate::passes::tensor_stores::staging;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
-use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Padding, Type};
 
 /// Turns the remaining loads of rows into tensor copies.
 ///
@@ -93,7 +93,7 @@ fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Ins
     };
     boxed.plan(header, function).ok_or(NO_LAYOUT)?;
     let layout = header.layouts.add(memory);
-    let buffer = Type::Buffer(Buffer { slots: 1, element, shape, layout });
+    let buffer = Type::Buffer(Buffer { slots: 1, element, shape, layout, padding: Padding::default() });
     let location = function.insts[load].location;
     let op = GpuOp::Alloc { offset: Deferred(None) };
     let alloc = function.create_inst(op.into(), smallvec![], smallvec![], Some(buffer), location);

@@ -205,6 +205,21 @@ fn registers_go_from_role_to_role() {
     assert!(changes[3].contains(".inc") && changes[3].contains("136"), "{changes:?}");
 }
 
+/// The warps of two partitions that share a warpgroup change their registers together.
+#[test]
+fn partitions_share_the_registers_of_a_warpgroup() {
+    let (head, kernel) = by_tensor_copies("{warps = [4, 1, 3], registers = [232, 40, 40]}", IDLE);
+    let text = head.lower(&kernel);
+    assert!(text.contains(".maxnreg 136"), "{text}");
+    let changes: Vec<&str> = text.lines().filter(|line| line.contains("setmaxnreg")).map(str::trim).collect();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert_eq!(outcome(&head, &text, 3, false), Ok(true), "{text}");
+    let (head, kernel) = by_tensor_copies("{warps = [4, 1, 3], registers = [232, 40, 24]}", IDLE);
+    let module = head.parse(&kernel).expect("the verifier does not know warpgroups");
+    let found = tilewright_ptx::lower(&module).expect_err("a warpgroup has one number of registers");
+    assert!(found.message.contains("no warpgroups"), "{found:?}");
+}
+
 #[test]
 fn a_warp_copies_by_its_threads() {
     let (head, kernel) = by_thread_copies();

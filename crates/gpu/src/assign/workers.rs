@@ -1,0 +1,438 @@
+//! Makes partitions of the workers that a program starts itself (Gluon, `warp_specialize`).
+//!
+//! In tile IR, `start_workers` starts each worker in warps of its own, and the code of the kernel
+//! goes on. In the GPU dialect, all code of the kernel becomes the first partition of the op
+//! `warp_specialize`. Only the shared memory that workers use, the initialization of its
+//! `mbarrier`s and the scalars that workers use are before the op, in all warps. All partitions
+//! wait for each other at the place of `start_workers`, and at that of `join_workers`.
+
+use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, BlockData, Effect, Inst, IntList, OpFamily, Operation, Value};
+
+use crate::passes::of_role;
+use crate::tile::legality::at;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, WARPGROUP_WARPS};
+use tilewright_gpu_ir::{Function, GpuOp, MAX_WARPS, Module, Op};
+
+/// The granularity and the limits of the registers of a thread, for `setmaxnreg`.
+const REGISTER_STEP: u32 = 8;
+const MIN_REGISTERS: u32 = 24;
+const MAX_REGISTERS: u32 = 256;
+
+/// The maximum number of partitions: each one has a named barrier, and one is for all of them.
+const MAX_PARTITIONS: usize = 14;
+
+/// The partitions of a kernel, in the order of the warps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionPlan {
+    partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Partition {
+    warps: u32,
+    /// The registers of a thread; 0 for no change.
+    registers: u32,
+    contents: Contents,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Contents {
+    /// The code of the kernel.
+    Kernel,
+    /// The worker with this index.
+    Worker(usize),
+    /// Nothing: the warps complete a warpgroup.
+    Padding,
+}
+
+impl PartitionPlan {
+    /// Plans the partitions for `own` warps of the kernel and these workers.
+    ///
+    /// Workers are in descending order of their warps, so that each begins at a warpgroup or shares
+    /// one with others. If workers request registers, the warps that they leave unused complete the
+    /// last warpgroup, and the kernel gets the registers that the workers leave.
+    fn new(own: u32, warps: &[i64], registers: &[i64]) -> Self {
+        let mut order: Vec<usize> = (0..warps.len()).collect();
+        order.sort_by_key(|index| std::cmp::Reverse(warps[*index]));
+        let mut partitions = vec![Partition { warps: own, registers: 0, contents: Contents::Kernel }];
+        let mut end = own;
+        let pad = |partitions: &mut Vec<Partition>, end: &mut u32, alignment: u32| {
+            let missing = end.next_multiple_of(alignment) - *end;
+            if missing > 0 {
+                partitions.push(Partition { warps: missing, registers: 0, contents: Contents::Padding });
+                *end += missing;
+            }
+        };
+        let changes_registers = !registers.is_empty() && own.is_multiple_of(WARPGROUP_WARPS);
+        for index in order {
+            let count = warps[index] as u32;
+            pad(&mut partitions, &mut end, count.min(WARPGROUP_WARPS));
+            let requested = if changes_registers { registers[index] as u32 } else { 0 };
+            let requested = requested.next_multiple_of(REGISTER_STEP);
+            let registers = if requested == 0 { 0 } else { requested.clamp(MIN_REGISTERS, MAX_REGISTERS) };
+            partitions.push(Partition { warps: count, registers, contents: Contents::Worker(index) });
+            end += count;
+        }
+        if changes_registers {
+            pad(&mut partitions, &mut end, WARPGROUP_WARPS);
+        }
+        let mut plan = Self { partitions };
+        if changes_registers {
+            plan.share_registers();
+        }
+        plan
+    }
+
+    /// Gives the partitions of each warpgroup one number of registers, and the kernel what remains.
+    fn share_registers(&mut self) {
+        let mut first = 0;
+        let mut of_group = vec![0; (self.warps() / WARPGROUP_WARPS) as usize];
+        for partition in &self.partitions {
+            let groups = first / WARPGROUP_WARPS..(first + partition.warps).div_ceil(WARPGROUP_WARPS);
+            for group in groups {
+                let registers: &mut u32 = &mut of_group[group as usize];
+                *registers = (*registers).max(partition.registers);
+            }
+            first += partition.warps;
+        }
+        let own = (self.partitions[0].warps / WARPGROUP_WARPS) as usize;
+        let each = REGISTER_FILE / (LANES * self.warps());
+        let all = each / REGISTER_STEP * REGISTER_STEP * of_group.len() as u32;
+        let taken: u32 = of_group[own..].iter().sum();
+        let rest = all.saturating_sub(taken) / own as u32 / REGISTER_STEP * REGISTER_STEP;
+        let rest = rest.min(MAX_REGISTERS);
+        if rest < MIN_REGISTERS {
+            // The workers request more registers than there are: nothing changes.
+            self.partitions.iter_mut().for_each(|partition| partition.registers = 0);
+            return;
+        }
+        let mut first = 0;
+        for partition in &mut self.partitions {
+            partition.registers =
+                if first == 0 { rest } else { of_group[(first / WARPGROUP_WARPS) as usize] };
+            first += partition.warps;
+        }
+    }
+
+    fn warps(&self) -> u32 {
+        self.partitions.iter().map(|partition| partition.warps).sum()
+    }
+
+    /// Returns the op by which all partitions with code wait for each other.
+    pub fn barrier_of_all(&self) -> Op {
+        let with_code = self.partitions.iter().filter(|partition| partition.contents != Contents::Padding);
+        let warps: u32 = with_code.map(|partition| partition.warps).sum();
+        let barrier = of_role(self.partitions.len());
+        GpuOp::NamedBarrier { barrier, threads: warps * LANES }.into()
+    }
+}
+
+/// The workers of a kernel.
+#[derive(Default)]
+pub struct Workers {
+    /// The number of warps of each value that a worker computes; 0 for other values.
+    pub warps: SecondaryMap<Value, u32>,
+    /// The partitions; `None` for a kernel without workers.
+    pub plan: Option<PartitionPlan>,
+}
+
+/// Finds the workers of a kernel.
+///
+/// # Errors
+/// If the kernel starts workers more than once or within a loop or a branch, or has too many warps.
+pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Workers, Box<Diagnostic>> {
+    let mut starts = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if let ir::Op::StartWorkers { .. } = function.insts[inst].op {
+            starts.push(inst);
+        }
+    });
+    let misuse = |inst: Inst, message: &str, hint: &str| {
+        Err(Box::new(at(function, inst, Code::PartitionMisuse, message).hint(hint)))
+    };
+    let Some(first) = starts.first().copied() else { return Ok(Workers::default()) };
+    if let Some(second) = starts.get(1) {
+        let hint = "give the first one all workers, and let them wait for `mbarrier`s";
+        return misuse(*second, "a kernel calls `warp_specialize` twice", hint);
+    }
+    if function.position_in(function.entry, first).is_none() {
+        let hint = "call it before the loop, and put the loop into each partition";
+        return misuse(first, "`warp_specialize` is in a loop or a branch", hint);
+    }
+    let ir::Op::StartWorkers { warps, registers } = &function.insts[first].op else {
+        return Ok(Workers::default());
+    };
+    let registers: &[i64] = if target.features.has(Feature::Wgmma) { registers } else { &[] };
+    let plan = PartitionPlan::new(own, warps, registers);
+    if plan.warps() > MAX_WARPS {
+        let message = format!(
+            "the partitions need {} warps with those that complete warpgroups, but a program has at most {MAX_WARPS}",
+            plan.warps()
+        );
+        return misuse(first, &message, "use fewer warps, or workers of four warps");
+    }
+    if plan.partitions.len() > MAX_PARTITIONS {
+        let message = format!("{} partitions, but there are at most {MAX_PARTITIONS}", plan.partitions.len());
+        return misuse(first, &message, "join workers");
+    }
+    Ok(Workers { warps: warps_of_values(function, first, warps), plan: Some(plan) })
+}
+
+/// Returns the number of warps of each value that a worker computes.
+fn warps_of_values(function: &ir::Function, start: Inst, warps: &[i64]) -> SecondaryMap<Value, u32> {
+    let mut found = SecondaryMap::new();
+    for (region, count) in function.insts[start].regions.iter().zip(warps) {
+        let mut blocks = vec![*region];
+        while let Some(block) = blocks.pop() {
+            for value in &function.blocks[block].parameters {
+                found[*value] = *count as u32;
+            }
+            for inst in &function.blocks[block].insts {
+                for value in &function.insts[*inst].results {
+                    found[*value] = *count as u32;
+                }
+                blocks.extend(&function.insts[*inst].regions);
+            }
+        }
+    }
+    found
+}
+
+/// Makes the code of a kernel the first partition of a `warp_specialize`, which replaces the
+/// `start_workers` of the program.
+///
+/// # Errors
+/// If a worker uses a scalar that only the warps of the kernel can compute.
+pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Diagnostic>> {
+    program.header.num_warps = plan.warps();
+    let entry = program.entry;
+    let function = &mut program.functions[entry];
+    let is_start = |inst: &Inst| matches!(function.insts[*inst].op, Op::Tile(ir::Op::StartWorkers { .. }));
+    let start = function.blocks[function.entry].insts.iter().copied().find(is_start);
+    let start = start.expect("the kernel with the plan starts workers");
+    let mut outside = Outside::new(function, start);
+    outside.add_captured(function, start)?;
+    let (before, kernel) = outside.divide(function, start);
+    let regions = std::mem::take(&mut function.insts[start].regions);
+    let location = function.insts[start].location;
+    let (mut own, mut last) = (kernel, Vec::new());
+    // The terminator of the kernel remains in the entry block.
+    last.extend(own.pop());
+    let mut blocks: SmallVec<[Block; 2]> = smallvec![];
+    for partition in &plan.partitions {
+        let block = match partition.contents {
+            Contents::Worker(index) => regions[index],
+            Contents::Kernel | Contents::Padding => function.blocks.push(BlockData::default()),
+        };
+        if partition.contents == Contents::Kernel {
+            function.blocks[block].insts = std::mem::take(&mut own);
+        }
+        if !matches!(partition.contents, Contents::Worker(_)) {
+            let op = Op::Tile(ir::Op::Yield {});
+            let end = function.create_inst(op, smallvec![], smallvec![], [], location);
+            function.blocks[block].insts.push(end);
+        }
+        blocks.push(block);
+    }
+    for (index, (partition, block)) in plan.partitions.iter().zip(&blocks).enumerate() {
+        let barrier = of_role(index);
+        let op = GpuOp::NamedBarrier { barrier, threads: partition.warps * LANES };
+        let mut barriers = Vec::new();
+        function.walk(*block, &mut |inst| {
+            if let Op::Tile(ir::Op::Barrier {}) = function.insts[inst].op {
+                barriers.push(inst);
+            }
+        });
+        for inst in barriers {
+            function.insts[inst].op = op.clone().into();
+        }
+    }
+    let warps: IntList = plan.partitions.iter().map(|partition| i64::from(partition.warps)).collect();
+    let registers = plan.partitions.iter().map(|partition| i64::from(partition.registers)).collect();
+    function.insts[start].op = GpuOp::WarpSpecialize { warps, registers }.into();
+    function.insts[start].regions = blocks;
+    let all = before.into_iter().chain([start]).chain(last).collect();
+    let entry = function.entry;
+    function.blocks[entry].insts = all;
+    Ok(())
+}
+
+/// The instructions of the entry block that all warps execute, before the partitions.
+struct Outside {
+    /// The instructions before the start of the workers.
+    before: Vec<Inst>,
+    found: EntitySet<Inst>,
+}
+
+impl Outside {
+    fn new(function: &Function, start: Inst) -> Self {
+        let insts = &function.blocks[function.entry].insts;
+        let before = insts.iter().copied().take_while(|inst| *inst != start).collect();
+        Self { before, found: EntitySet::new() }
+    }
+
+    /// Adds the definitions of the values that workers use.
+    fn add_captured(&mut self, function: &Function, start: Inst) -> Result<(), Box<Diagnostic>> {
+        let mut uses = Vec::new();
+        for region in &function.insts[start].regions {
+            function.walk(*region, &mut |inst| {
+                uses.extend(function.insts[inst].operands.iter().map(|value| (*value, inst)));
+            });
+        }
+        for (value, user) in uses {
+            self.add_value(function, value, user)?;
+        }
+        // The `mbarrier`s are initialized before the partitions that use them.
+        for inst in self.before.clone() {
+            let mut has_init = false;
+            let mut has_other = false;
+            each_within(function, inst, &mut |inner| {
+                let data = &function.insts[inner];
+                if let Op::Gpu(GpuOp::MbarrierInit { .. }) = data.op {
+                    let root = function.defining_inst(data.operands[0]);
+                    let is_outside = root.is_some_and(|root| self.found.contains(root));
+                    has_init |= is_outside;
+                    has_other |= !is_outside;
+                }
+            });
+            if has_init && !has_other {
+                self.add(function, inst, inst)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_value(&mut self, function: &Function, value: Value, user: Inst) -> Result<(), Box<Diagnostic>> {
+        match function.defining_inst(value) {
+            Some(inst) if self.before.contains(&inst) => self.add(function, inst, user),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds an instruction, and those whose results it uses.
+    fn add(&mut self, function: &Function, inst: Inst, user: Inst) -> Result<(), Box<Diagnostic>> {
+        if !self.found.insert(inst) {
+            return Ok(());
+        }
+        let mut operands = Vec::new();
+        let mut is_possible = true;
+        let is_first_access = !self.writes_before(function, inst);
+        each_within(function, inst, &mut |inner| {
+            let data = &function.insts[inner];
+            operands.extend(data.operands.iter().copied());
+            let is_tile = |value: &Value| function.ty(*value).layout().is_some();
+            let has_tiles = data.operands.iter().chain(&data.results).any(is_tile);
+            let info = data.op.info();
+            is_possible &= match info.effect {
+                Effect::Pure | Effect::Terminator => !has_tiles,
+                Effect::Control => info.family != OpFamily::Partitions,
+                Effect::Read => !has_tiles && info.family == OpFamily::Load && is_first_access,
+                Effect::Write => matches!(
+                    data.op,
+                    Op::Gpu(GpuOp::Alloc { .. } | GpuOp::MbarrierInit { .. } | GpuOp::FenceProxy { .. })
+                        | Op::Tile(ir::Op::Barrier {} | ir::Op::Machine { .. })
+                ),
+            };
+        });
+        if !is_possible {
+            let message = "a worker uses a value that the warps of the kernel compute from a tile, \
+                           or read after a store";
+            let hint = "pass it through shared memory, or let the worker compute it";
+            return Err(Box::new(at(function, user, Code::PartitionMisuse, message).hint(hint)));
+        }
+        for value in operands {
+            self.add_value(function, value, user)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether an instruction before this one writes global memory.
+    fn writes_before(&self, function: &Function, inst: Inst) -> bool {
+        let mut found = false;
+        for other in self.before.iter().take_while(|other| **other != inst) {
+            each_within(function, *other, &mut |inner| {
+                let family = function.insts[inner].op.info().family;
+                found |= matches!(family, OpFamily::Store | OpFamily::Atomic);
+            });
+        }
+        found
+    }
+
+    /// Divides the entry block into the instructions for all warps and those of the kernel's own
+    /// warps.
+    fn divide(&self, function: &mut Function, start: Inst) -> (Vec<Inst>, Vec<Inst>) {
+        let insts = function.blocks[function.entry].insts.clone();
+        let (mut before, mut kernel) = (Vec::new(), Vec::new());
+        let mut has_init = false;
+        let mut previous_is_init = false;
+        for inst in insts {
+            let data = &function.insts[inst];
+            // The fence and the barrier after an initialization follow it.
+            let is_sync = matches!(data.op, Op::Gpu(GpuOp::FenceProxy { .. }) | Op::Tile(ir::Op::Barrier {}));
+            if previous_is_init && is_sync {
+                continue;
+            }
+            previous_is_init =
+                self.found.contains(inst) && matches!(data.op, Op::Gpu(GpuOp::MbarrierInit { .. }));
+            has_init |= previous_is_init;
+            // Memory that workers use lives to the end.
+            let is_end = matches!(data.op, Op::Gpu(GpuOp::Dealloc {}))
+                && function.defining_inst(data.operands[0]).is_some_and(|root| self.found.contains(root));
+            if is_end || inst == start {
+                continue;
+            }
+            if self.found.contains(inst) { before.push(inst) } else { kernel.push(inst) }
+        }
+        if has_init {
+            let location = function.insts[start].location;
+            for op in [GpuOp::FenceProxy {}.into(), Op::Tile(ir::Op::Barrier {})] {
+                before.push(function.create_inst(op, smallvec![], smallvec![], [], location));
+            }
+        }
+        (before, kernel)
+    }
+}
+
+/// Calls `each` with an instruction, and with those in its regions.
+fn each_within(function: &Function, inst: Inst, each: &mut impl FnMut(Inst)) {
+    each(inst);
+    for region in &function.insts[inst].regions {
+        function.walk(*region, each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the warps and the registers of each partition.
+    fn plan(own: u32, warps: &[i64], registers: &[i64]) -> Vec<(u32, u32)> {
+        let plan = PartitionPlan::new(own, warps, registers);
+        plan.partitions.iter().map(|partition| (partition.warps, partition.registers)).collect()
+    }
+
+    #[test]
+    fn large_workers_come_first() {
+        assert_eq!(plan(4, &[1, 4, 2], &[]), [(4, 0), (4, 0), (2, 0), (1, 0)]);
+        assert_eq!(plan(1, &[1, 4], &[]), [(1, 0), (3, 0), (4, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_warpgroup_has_one_number_of_registers() {
+        assert_eq!(plan(4, &[1, 1], &[24, 30]), [(4, 256), (1, 32), (1, 32), (2, 32)]);
+        assert_eq!(plan(4, &[4, 1], &[240, 24]), [(4, 240), (4, 240), (1, 24), (3, 24)]);
+        assert_eq!(plan(8, &[4], &[24]), [(8, 240), (4, 24)]);
+    }
+
+    #[test]
+    fn registers_do_not_change_if_there_are_too_few() {
+        assert_eq!(plan(4, &[8, 4], &[256, 256]), [(4, 0), (8, 0), (4, 0)]);
+        // `setmaxnreg` is for whole warpgroups.
+        assert_eq!(plan(2, &[1], &[24]), [(2, 0), (1, 0)]);
+    }
+}
