@@ -28,6 +28,9 @@ use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
+/// A layout of Gluon, and its text form.
+pub type DescribedLayout = (HostValue, Arc<str>);
+
 impl Signature {
     /// Parses a description of arguments. Returns one argument for each parameter; a parameter
     /// without an argument gets its default.
@@ -43,7 +46,7 @@ impl Signature {
     pub fn parse_arguments_with(
         &self,
         text: &str,
-        layout: &mut dyn FnMut(&str) -> Option<(HostValue, Arc<str>)>,
+        layout: &mut dyn FnMut(&str) -> Option<DescribedLayout>,
     ) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();
@@ -139,8 +142,8 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
 
 /// Splits the description of a descriptor with the layout of its blocks before the layout.
 fn with_block_layout(text: &str) -> Option<(&str, &str)> {
-    let (head, rest) = text.strip_prefix("tensordesc<")?.split_once("],")?;
-    let head = &text[.."tensordesc<".len() + head.len() + 1];
+    let end = text.strip_prefix("tensordesc<").and_then(|_| text.find("],"))?;
+    let (head, rest) = (&text[..=end], &text[end + 2..]);
     Some((head, rest.strip_suffix('>')?.trim())).filter(|(_, layout)| layout.ends_with(')'))
 }
 

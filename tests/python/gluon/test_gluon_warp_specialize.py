@@ -248,6 +248,59 @@ def test_workers_multiply(device, num_warps):
 
 
 @gluon.jit
+def softmax_of_rows(x_ptr, out_ptr, row, layout: gl.constexpr, other: gl.constexpr):
+    """Reduces over the warps of a partition, and moves tiles between them."""
+    i, j = (
+        gl.arange(0, 16, layout=gl.SliceLayout(1, layout)),
+        gl.arange(0, 64, layout=gl.SliceLayout(0, layout)),
+    )
+    for turn in range(2):
+        offsets = (row + turn * 32 + i)[:, None] * 64 + j[None, :]
+        x = gl.load(x_ptr + offsets)
+        e = gl.exp(x - gl.max(x, axis=1)[:, None])
+        moved = gl.convert_layout(e, other) * 2
+        total = gl.convert_layout(gl.sum(moved, axis=1), gl.SliceLayout(1, layout))
+        gl.store(out_ptr + offsets, 2 * e / total[:, None])
+
+
+@gluon.jit
+def softmax_in_partitions(x_ptr, out_ptr, layout: gl.constexpr, other: gl.constexpr):
+    gl.warp_specialize(
+        [
+            (softmax_of_rows, (x_ptr, out_ptr, 0, layout, other)),
+            (softmax_of_rows, (x_ptr, out_ptr, 16, layout, other)),
+        ],
+        [4],
+    )
+
+
+def test_partitions_reduce_among_their_warps(device):
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(7)).to(device)
+    out = torch.empty_like(x)
+    along, across = (gl.BlockedLayout([1, 2], [2, 16], warps, [1, 0]) for warps in ([1, 4], [4, 1]))
+    softmax_in_partitions[(1,)](x, out, along, across)
+    torch.testing.assert_close(out, x.softmax(1))
+
+
+@gluon.jit
+def wide_load(memory, out_ptr, layout: gl.constexpr):
+    gl.store(out_ptr + gl.arange(0, 256, layout=layout), memory.load(gl.BlockedLayout([2], [32], [4], [0])))
+
+
+@gluon.jit
+def wrong_layout(out_ptr, layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [256], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    gl.warp_specialize([(takes, (0,)), (wide_load, (memory, out_ptr, layout))], [1])
+
+
+def test_layouts_of_a_worker_are_for_its_warps(device):
+    out = torch.empty(256, device=device)
+    with pytest.raises(tilewright.CompilationError, match="is for 4 warps, but the worker has 1") as raised:
+        wrong_layout[(1,)](out, gl.BlockedLayout([8], [32], [1], [0]))
+    assert raised.value.code == "TW0028"
+
+
+@gluon.jit
 def waits_first(bar, answer, phase, out_ptr):
     mbarrier.wait(bar, phase)
     mbarrier.arrive(answer, count=1)

@@ -75,20 +75,33 @@ fn in_layout<C: Caller + ?Sized>(
     let Some(layout) = layout.filter(|layout| ty.layout.as_ref() != Some(layout)) else {
         return Ok(Operand::Tensor(value));
     };
+    check_warps(c, &layout, index)?;
+    layout.linear(&ty.shape).map_err(|error| misfit(index, error))?;
+    let op = IrOp::SetLayout { layout: (*layout).clone() };
+    Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![value])?))
+}
+
+/// Checks that a layout is for the warps that run the code.
+pub(super) fn check_warps<C: Caller + ?Sized>(
+    c: &mut C,
+    layout: &StatedLayout,
+    index: usize,
+) -> Semantic<()> {
     let warps = match c.num_warps() {
         0 => 4,
         given => given,
     };
-    if layout.warps() != warps {
-        return Err(misfit(
-            index,
-            format!("{layout} is for {} warps, but the kernel has {warps}", layout.warps()),
-        )
-        .hint("launch the kernel with the number of warps of its layouts: `kernel[grid](…, num_warps=…)`"));
+    if layout.warps() == warps {
+        return Ok(());
     }
-    layout.linear(&ty.shape).map_err(|error| misfit(index, error))?;
-    let op = IrOp::SetLayout { layout: (*layout).clone() };
-    Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![value])?))
+    let code = if c.is_in_worker() { "worker" } else { "kernel" };
+    let hint = if c.is_in_worker() {
+        "the warps of a worker are those of `worker_num_warps`"
+    } else {
+        "launch the kernel with the number of warps of its layouts: `kernel[grid](…, num_warps=…)`"
+    };
+    let message = format!("{layout} is for {} warps, but the {code} has {warps}", layout.warps());
+    Err(misfit(index, message).hint(hint))
 }
 
 /// Calls the rule of another builtin, and returns its result in the layout that the argument

@@ -7,7 +7,7 @@ use tilewright_ir::{DeviceFn, Dtype, Type};
 
 use super::arguments::Arguments;
 use super::convert::cast;
-use super::gluon::{device, layout, matrix_memory, misfit, place, shared, store_tile};
+use super::gluon::{check_warps, device, layout, matrix_memory, misfit, place, shared, store_tile};
 use super::{Caller, Op, Semantic, SemanticError, views};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
@@ -29,6 +29,7 @@ pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     let Some(layout) = layout(c, a, 1)? else {
         return Err(a.unexpected(1, "a layout that the program states", "AutoLayout()"));
     };
+    check_warps(c, &layout, 1)?;
     layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
     let operands = place(c, &shared)?;
     let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;

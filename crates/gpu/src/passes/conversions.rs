@@ -176,9 +176,10 @@ impl Pass<'_> {
     }
 
     /// Records an instruction whose lowering needs shared memory and a barrier of the block, if the
-    /// instruction is in a partition of the warps: a partition cannot execute such a barrier.
+    /// instruction is in a partition of the warps. Partitions that the compiler makes leave such
+    /// instructions out. In those that a program states, named barriers are inserted.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
-        if self.in_partition && self.refused.is_none() {
+        if self.in_partition && !self.header.explicit && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
         }
     }
