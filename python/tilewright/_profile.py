@@ -166,8 +166,8 @@ def complete(profile: dict[str, Any]) -> dict[str, Any]:
                 kernel[name] += step[name]
         if (sim := kernel.get("sim")) is not None:
             kernel["flops"] = sim["estimate"]["operations"]
-            for name in ("read", "written"):
-                kernel[name] = sum(line[name] for line in sim["lines"] if line["sectors"])
+            kernel["read"] = sum(line["globalRead"] for line in sim["lines"])
+            kernel["written"] = sum(line["globalWritten"] for line in sim["lines"])
         kernel["lines"] = _lines(kernel)
     for launch in profile["launches"]:
         if launch["ns"] is not None:

@@ -103,11 +103,10 @@ impl<'a> Region<'a> {
         bytes <= self.len && offset <= (self.len - bytes) as u64
     }
 
-    /// Returns whether the address ranges of two regions overlap. An empty region overlaps a region
-    /// that has bytes before and after it.
+    /// Returns whether two regions have bytes in common.
     pub fn overlaps(&self, other: &Region<'_>) -> bool {
         let end = |region: &Region<'_>| region.address() + region.len as u64;
-        self.address() < end(other) && other.address() < end(self)
+        self.address().max(other.address()) < end(self).min(end(other))
     }
 
     /// Returns a copy of the bytes.
@@ -139,5 +138,23 @@ impl<'a> Region<'a> {
 impl std::fmt::Debug for Region<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Region({:#x}, {} bytes)", self.address(), self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Region;
+
+    #[test]
+    fn regions_overlap_if_they_have_common_bytes() {
+        let bytes = [0; 16];
+        let whole = Region::read_only(&bytes);
+        for (range, expected) in [(0..1, true), (8..16, true), (8..8, false), (0..0, false), (16..16, false)]
+        {
+            let part = Region::read_only(&bytes[range.clone()]);
+            assert_eq!((whole.overlaps(&part), part.overlaps(&whole)), (expected, expected), "{range:?}");
+        }
+        let [first, second] = [0..8, 8..16].map(|range| Region::read_only(&bytes[range]));
+        assert!(!first.overlaps(&second) && !second.overlaps(&first), "neighbors");
     }
 }

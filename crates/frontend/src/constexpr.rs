@@ -40,6 +40,33 @@ impl Number {
             Number::Float(value) => *value,
         }
     }
+
+    /// Compares two numbers by their exact values; `None` if one is a NaN.
+    fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Number::Int(left), Number::Int(right)) => Some(left.cmp(right)),
+            (Number::Float(left), Number::Float(right)) => left.partial_cmp(right),
+            (Number::Int(int), Number::Float(float)) => order_int_and_float(*int, *float),
+            (Number::Float(float), Number::Int(int)) => {
+                order_int_and_float(*int, *float).map(Ordering::reverse)
+            }
+        }
+    }
+}
+
+/// Compares an integer with a float without rounding the integer; `None` if the float is a NaN.
+fn order_int_and_float(int: i128, float: f64) -> Option<Ordering> {
+    const END: f64 = -(i128::MIN as f64);
+    if float.is_nan() {
+        return None;
+    }
+    if float >= END || float < -END {
+        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
+    }
+    // The conversion is exact, because the float is an integer in the range of `i128`.
+    let floor = float.floor();
+    let of_fraction = if floor < float { Ordering::Less } else { Ordering::Equal };
+    Some(int.cmp(&(floor as i128)).then(of_fraction))
 }
 
 /// Computes `left op right`.
@@ -247,12 +274,10 @@ pub fn unary(operator: UnaryOperator, value: &Constant) -> Evaluated {
     }
 }
 
-/// Returns whether `left == right` in Python, except that an int is rounded to binary64 before it
-/// is compared with a float.
+/// Returns whether `left == right` in Python.
 pub fn equal(left: &Constant, right: &Constant) -> bool {
     match (Number::of(left), Number::of(right)) {
-        (Some(Number::Int(left)), Some(Number::Int(right))) => left == right,
-        (Some(left), Some(right)) => left.as_float() == right.as_float(),
+        (Some(left), Some(right)) => left.order(&right) == Some(Ordering::Equal),
         _ => match (left, right) {
             (Constant::Tuple(left), Constant::Tuple(right)) => {
                 left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
@@ -306,13 +331,8 @@ enum Order {
 }
 
 fn order(left: &Constant, right: &Constant) -> Order {
-    match (Number::of(left), Number::of(right)) {
-        (Some(Number::Int(left)), Some(Number::Int(right))) => return Order::Is(left.cmp(&right)),
-        (Some(left), Some(right)) => {
-            let order = left.as_float().partial_cmp(&right.as_float());
-            return order.map_or(Order::Unordered, Order::Is);
-        }
-        _ => {}
+    if let (Some(left), Some(right)) = (Number::of(left), Number::of(right)) {
+        return left.order(&right).map_or(Order::Unordered, Order::Is);
     }
     match (left, right) {
         (Constant::Str(left), Constant::Str(right)) => Order::Is(left.cmp(right)),
@@ -431,6 +451,42 @@ mod tests {
             };
             assert_eq!(float(B::FloorDiv), f64::to_bits(quotient), "{left} // {right}");
             assert_eq!(float(B::Mod), f64::to_bits(rest), "{left} % {right}");
+        }
+    }
+
+    #[test]
+    fn integers_and_floats_are_compared_exactly() {
+        use Ordering::{Equal, Greater, Less};
+        let large = 1_i128 << 53;
+        for (int, float, expected) in [
+            (large + 1, large as f64, Some(Greater)),
+            (large, large as f64, Some(Equal)),
+            (-large - 1, -(large as f64), Some(Less)),
+            (2, 2.5, Some(Less)),
+            (3, 2.5, Some(Greater)),
+            (-2, -2.5, Some(Greater)),
+            (-3, -2.5, Some(Less)),
+            (0, -0.0, Some(Equal)),
+            (i128::MAX, 2_f64.powi(127), Some(Less)),
+            (i128::MIN, -2_f64.powi(127), Some(Equal)),
+            (i128::MIN, f64::NEG_INFINITY, Some(Greater)),
+            (i128::MAX, f64::INFINITY, Some(Less)),
+            (0, f64::NAN, None),
+        ] {
+            let (left, right) = (Constant::Int(int), Constant::Float(float));
+            let holds = |operator, left, right| compare(operator, left, right) == Ok(Constant::Bool(true));
+            use CompareOperator as C;
+            for (operator, reversed, orders) in [
+                (C::Eq, C::Eq, &[Equal][..]),
+                (C::Lt, C::Gt, &[Less]),
+                (C::Le, C::Ge, &[Less, Equal]),
+                (C::Gt, C::Lt, &[Greater]),
+                (C::Ge, C::Le, &[Greater, Equal]),
+            ] {
+                let expected = expected.is_some_and(|order| orders.contains(&order));
+                assert_eq!(holds(operator, &left, &right), expected, "{int} {operator:?} {float}");
+                assert_eq!(holds(reversed, &right, &left), expected, "{float} {reversed:?} {int}");
+            }
         }
     }
 

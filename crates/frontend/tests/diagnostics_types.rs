@@ -5,8 +5,9 @@
 
 mod common;
 
-use common::check;
+use common::{HEADER, check, module};
 use expect_test::expect;
+use tilewright_frontend::Options;
 
 #[test]
 fn incompatible_shapes() {
@@ -572,4 +573,20 @@ def k(x_ptr, n):
                = note: axis: this is 3
         "#]],
     );
+}
+
+#[test]
+fn parts_of_pointers_to_constant_memory_are_constant() {
+    for line in [
+        "a, b = tl.split(x + tl.arange(0, 32).reshape(16, 2))\n    tl.store(b, 1.0)",
+        "p = x + tl.arange(0, 32)\n    tl.store(p[::2], 1.0)",
+        "p = tl.gather(x + tl.arange(0, 16), 15 - tl.arange(0, 16), 0)\n    tl.store(p, 1.0)",
+    ] {
+        for (annotation, is_refused) in [(": tl.const", true), ("", false)] {
+            let text = format!("{HEADER}@triton.jit\ndef k(x{annotation}):\n    {line}\n");
+            let found = module(&text, "k", "*fp32", Options::default()).err().unwrap_or_default();
+            assert_eq!(found.contains("error[TW0013]"), is_refused, "{text}\n{found}");
+            assert!(is_refused || found.is_empty(), "{text}\n{found}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::ops::{GpuOp, Op};
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
-use crate::target::{ACCESS_BYTES, Feature};
+use crate::target::{ACCESS_BYTES, Feature, MAX_PARTITIONS};
 use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 
 mod buffers;
@@ -741,6 +741,9 @@ impl<'a> Checker<'a> {
                 warps.len(),
                 registers.len()
             )
+        })?;
+        ensure(partitions <= MAX_PARTITIONS, || {
+            format!("{partitions} partitions, but a block has barriers for {MAX_PARTITIONS}")
         })?;
         ensure(warps.iter().sum::<i64>() == i64::from(self.header.num_warps), || {
             format!("the partitions take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)

@@ -74,7 +74,7 @@ pub use header::{Header, ProgramOrder};
 pub use layout_rules::{GATHERED_ROWS_PER_COPY, element_bits, fma_operand_layout, gathered_row_indices};
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{GpuOp, GpuVisitor, OPS, Op, visit};
-pub use target::{Feature, Features, GpuTarget, MAX_WARPS, TargetError};
+pub use target::{Feature, Features, GpuTarget, MAX_PARTITIONS, MAX_WARPS, TargetError};
 pub use tensor_maps::{
     LaunchInteger, LaunchTerm, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
     is_tensor_reduction,

@@ -6,6 +6,9 @@ use crate::tuning::Tuning;
 
 /// The most warps of a block.
 pub const MAX_WARPS: u32 = 32;
+/// The most partitions of a kernel. A block has 15 named barriers: one for each partition, and one
+/// for all partitions.
+pub const MAX_PARTITIONS: usize = 14;
 /// The warps of a warpgroup, which execute a `wgmma` together.
 pub const WARPGROUP_WARPS: u32 = 4;
 /// The most registers of a thread.

@@ -428,6 +428,22 @@ fence_proxy
     file("barriers_follow_fences").assert_eq(&after(body, "barriers"));
 }
 
+/// A later fence makes no writes visible that an earlier fence and barrier have made visible.
+#[test]
+fn fences_cover_writes_once() {
+    let body = "
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%s = alloc {offset = ?} : SMALL
+local_store %m, %x
+fence_proxy
+%q = wgmma %m, %s, %acc WGMMA! : PENDING
+%c = wgmma_wait %q {pending = ?} : ACC
+fence_proxy
+%r = wgmma %m, %s, %c WGMMA! : PENDING
+%d = wgmma_wait %r {pending = ?} : ACC";
+    file("fences_cover_writes_once").assert_eq(&after(body, "barriers"));
+}
+
 /// The barrier follows each thread's wait for its own copies, and `wgmma_wait`, even if an earlier
 /// barrier exists.
 #[test]

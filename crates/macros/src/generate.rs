@@ -124,7 +124,7 @@ fn scalar(dtype: Dtype) -> Option<TokenStream> {
 }
 
 /// Returns the Rust expression of a compile-time value; `None` for a tuple, an object, or a type
-/// without a dtype, such as a pointer type.
+/// that is not a dtype, such as a pointer type or a block type.
 fn value(constant: &Constant) -> Option<TokenStream> {
     Some(match constant {
         Constant::None => quote!(::core::option::Option::<i32>::None),
@@ -135,7 +135,7 @@ fn value(constant: &Constant) -> Option<TokenStream> {
             let text: &str = text;
             quote!(#text)
         }
-        Constant::Type(ty) => {
+        Constant::Type(ty) if ty.is_scalar() => {
             let name = format_ident!("{}", format!("{:?}", ty.element.value()?));
             quote!(::tilewright::Dtype::#name)
         }
@@ -158,4 +158,19 @@ fn identifier(name: &str, arguments: &[(Arc<str>, Argument)]) -> Ident {
         longer.push('_');
     }
     Ident::new(&longer, Span::call_site())
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_ir::Type;
+
+    use super::*;
+
+    #[test]
+    fn only_dtypes_are_types_that_rust_passes() {
+        let text = |ty| value(&Constant::Type(ty)).map(|value| value.to_string());
+        assert_eq!(text(Type::scalar(Dtype::F32)), Some(quote!(::tilewright::Dtype::F32).to_string()));
+        assert_eq!(text(Type::tile(Dtype::F32, [16])), None);
+        assert_eq!(text(Type::pointer(Dtype::F32)), None);
+    }
 }

@@ -63,9 +63,9 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
     order
 }
 
-/// Returns whether all functions together stay within the limits after inlining. Counts calls of
-/// `noinline` functions as if they were inlined. The pass checks this before it copies anything,
-/// because each level of calls may double the number of instructions.
+/// Returns whether all functions together stay within the limits after inlining. The pass checks
+/// this before it copies anything, because each level of calls may double the number of
+/// instructions.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;
@@ -78,8 +78,10 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
                 let data = &module.functions[id].insts[inst];
                 extent.insts = extent.insts.saturating_add(1);
                 blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
-                // A callee without an extent is recursive: its call stays.
+                // The call of a `noinline` function stays. A callee without an extent is recursive:
+                // its call stays, too.
                 if let Op::Call { callee, .. } = data.op
+                    && !module.functions[callee].noinline
                     && let Some(inner) = extents[callee]
                 {
                     extent.insts = extent.insts.saturating_add(inner.insts);
@@ -262,4 +264,38 @@ pub(crate) fn remove_uncalled(module: &mut Module) {
     }
     module.functions = functions;
     module.entry = FuncId::from_u32(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    /// Returns a module of functions of which each calls the next one twice; the last function only
+    /// returns.
+    fn doubling(functions: usize, attribute: &str) -> tilewright_ir::Module {
+        let mut text = "kernel func0 @kernel(%x: int32) {\n  %a = call %x {callee = func1, results = (int32)} : int32\n  return_values\n}\n".to_owned();
+        for number in 1..functions {
+            let next = number + 1;
+            let call = |result: &str, argument: &str| {
+                format!("  %{result} = call %{argument} {{callee = func{next}, results = (int32)}} : int32\n")
+            };
+            let (first, second) = (call("a", "x"), call("b", "a"));
+            writeln!(
+                text,
+                "func{number} @f{number}(%x: int32){attribute} {{\n{first}{second}  return_values %b\n}}"
+            )
+            .expect("a string takes all text");
+        }
+        writeln!(text, "func{functions} @last(%x: int32) {{\n  return_values %x\n}}")
+            .expect("a string takes all text");
+        tilewright_ir::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    #[test]
+    fn calls_that_stay_do_not_multiply() {
+        assert!(!super::run(&mut doubling(30, "")), "2^30 calls are too many");
+        let mut module = doubling(30, " noinline");
+        assert!(super::run(&mut module));
+        assert_eq!(module.functions.len(), 30, "only the last function is inlined");
+    }
 }

@@ -48,3 +48,20 @@ fn a_pointer_of_a_number_may_be_any() {
 ");
     assert_eq!(found, [(vec![0, 1], true, false)]);
 }
+
+#[test]
+fn assembly_with_effects_may_access_what_it_is_passed() {
+    let of_operand = |op: &str, operand: &str| {
+        of(&format!(
+            "kernel func0 @k(%x: *fp32, %y: *fp32, %address: int64, %n: int32) {{
+  %0 = {op} {operand} {{text = \"mov.u32 $0, 0;\", constraints = \"=r,l\", dtypes = (int32), pack = 1}} : int32
+  return_values
+}}
+"
+        ))
+    };
+    assert_eq!(of_operand("volatile_asm", "%y"), [(vec![1], true, true)]);
+    assert_eq!(of_operand("volatile_asm", "%address"), [(vec![0, 1], true, true)]);
+    assert_eq!(of_operand("volatile_asm", "%n"), []);
+    assert_eq!(of_operand("inline_asm", "%y"), []);
+}

@@ -363,6 +363,8 @@ fn counters(counters: &StepCounters) -> Json {
         "idealWavefronts": counters.ideal_wavefronts,
         "read": counters.bytes_read,
         "written": counters.bytes_written,
+        "globalRead": counters.global_bytes_read,
+        "globalWritten": counters.global_bytes_written,
         "tensor": counters.tensor_operations,
     })
 }

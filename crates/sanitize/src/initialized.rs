@@ -44,6 +44,9 @@ impl InitializedMemory {
 
     /// Removes every allocation that overlaps a range that was freed or initialized as a whole.
     pub fn freed(&mut self, address: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
         let end = address.saturating_add(len);
         let touched = |(&start, allocation): (&u64, &Allocation)| {
             (start < end && address < start + allocation.len).then_some(start)
@@ -121,6 +124,9 @@ mod tests {
         );
         memory.write(1000, 400);
         assert!(memory.is_initialized(1000, 400) && !memory.is_initialized(2000, 1));
+        memory.allocated(2001, 0);
+        memory.freed(2001, 0);
+        assert!(!memory.is_initialized(2000, 1), "an empty range overlaps no allocation");
         memory.freed(1990, 100);
         assert!(memory.is_initialized(2000, 1));
         memory.allocated(1200, 8);

@@ -189,9 +189,10 @@ impl Context<'_> {
 
     /// Counts an access of the warp to global memory, after the access. `accesses` has, for each
     /// lane, the address and the length in bytes.
-    pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
+    pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let Self { global, hint, counters, .. } = self;
-        counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
+        let accesses = accesses.map(|(address, len)| (global.device_address(hint, address), len));
+        counters.global(accesses, is_store);
     }
 
     /// Reads bytes of global memory for a lane.

@@ -25,9 +25,13 @@ pub struct StepCounters {
     /// Bytes that loads, asynchronous copies and matrix instructions read from global and shared
     /// memory.
     pub bytes_read: u64,
-    /// Bytes that stores, atomic operations, bulk copies and matrix instructions wrote to global
-    /// and shared memory. The writes of `cp.async` to shared memory do not count.
+    /// Bytes that stores, atomic operations, asynchronous copies and matrix instructions wrote to
+    /// global and shared memory.
     pub bytes_written: u64,
+    /// The part of `bytes_read` that is in global memory.
+    pub global_bytes_read: u64,
+    /// The part of `bytes_written` that is in global memory.
+    pub global_bytes_written: u64,
     /// Multiplications and additions of the tensor cores.
     pub tensor_operations: u64,
 }
@@ -44,14 +48,24 @@ impl StepCounters {
         self.ideal_wavefronts += other.ideal_wavefronts;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.global_bytes_read += other.global_bytes_read;
+        self.global_bytes_written += other.global_bytes_written;
         self.tensor_operations += other.tensor_operations;
     }
 
     /// Counts an access of a warp to global memory. `accesses` has, for each lane, the device
     /// address of the first byte and the length in bytes.
-    pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
+    pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();
+        let moved: u64 = spans.iter().map(|(start, stop)| stop - start).sum();
+        if is_store {
+            self.bytes_written += moved;
+            self.global_bytes_written += moved;
+        } else {
+            self.bytes_read += moved;
+            self.global_bytes_read += moved;
+        }
         spans.sort_unstable();
         let (mut bytes, mut sectors, mut end, mut next_sector) = (0, 0, 0, 0);
         for (start, stop) in spans {
@@ -68,7 +82,7 @@ impl StepCounters {
         self.ideal_sectors += bytes.div_ceil(32);
     }
 
-    /// Counts an access of a warp to shared memory. `offsets` has each lane and its offset; all
+    /// Counts the wavefronts of an access of a warp to shared memory. `offsets` has each lane and its offset; all
     /// lanes access `bytes` bytes. The hardware serves 128 bytes in a wavefront: all lanes if each
     /// accesses at most 4 bytes, half of the lanes at 8 bytes, a quarter at 16 bytes.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {

@@ -518,7 +518,7 @@ impl CheckedLaunch<'_> {
         };
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
-            let asynchronous = asynchronous::AsyncState::new(warps, self.program.has_tensor_copies());
+            let asynchronous = asynchronous::AsyncState::new(warps, self.program.has_bulk_loads);
             let is_watched = launch.watch.is_some_and(Watch::looks_for_races);
             let lanes = is_watched.then(|| LaneShadow::new(self.shared_bytes));
             let cluster_accesses = ClusterAccesses::new(rank, agents);

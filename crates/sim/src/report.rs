@@ -83,14 +83,6 @@ impl Report {
         self.instructions.iter().filter(is_barrier).map(|instruction| instruction.counters.executions).sum()
     }
 
-    /// Returns the bytes read and written by instructions that access global memory. For a bulk
-    /// copy, these include the bytes in shared memory.
-    fn global_bytes(&self) -> (u64, u64) {
-        let counters = self.instructions.iter().map(|instruction| &instruction.counters);
-        let global = counters.filter(|counters| counters.global_requests > 0);
-        global.fold((0, 0), |(read, written), c| (read + c.bytes_read, written + c.bytes_written))
-    }
-
     /// Returns the additional wavefronts that bank conflicts cause.
     pub fn bank_conflicts(&self) -> u64 {
         let total = self.total();
@@ -116,12 +108,15 @@ impl fmt::Display for Report {
             writeln!(f, "{:<14} {:>12} {:>14}", class.to_string(), counters.executions, counters.lanes)?;
         }
         let total = self.total();
-        let (read, written) = self.global_bytes();
         writeln!(f, "{:<14} {:>12} {:>14}", "all", total.executions, total.lanes)?;
         writeln!(
             f,
             "\nglobal memory: {} requests, {} sectors, {} if coalesced; {} bytes read, {} written",
-            total.global_requests, total.sectors, total.ideal_sectors, read, written
+            total.global_requests,
+            total.sectors,
+            total.ideal_sectors,
+            total.global_bytes_read,
+            total.global_bytes_written
         )?;
         writeln!(
             f,

@@ -705,9 +705,9 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
 
-/// Returns a body in which each thread writes a word of the tensor, and one loads the words as a
-/// box of 32 words; all threads copy their words to the output.
-fn load_after_store(fence: &str) -> String {
+/// Returns a body in which each thread writes a word of the output, and one thread loads the words
+/// with `copy`, a bulk copy of 32 words; all threads copy their words to the rest of the output.
+fn load_after_store(fence: &str, copy: &str) -> String {
     format!(
         "
     setp.eq.u32 %p1, %r1, 0;
@@ -724,7 +724,7 @@ READY:
     bar.sync 0;
     @!%p1 bra BEGUN;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
-    cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2+1024], [%rd3, {{0}}], [%r2];
+    {copy}
 BEGUN:
     {}
     add.u32 %r6, %r2, %r5;
@@ -736,22 +736,27 @@ BEGUN:
 }
 
 #[test]
-fn tensor_loads_after_thread_stores_need_a_proxy_fence() {
-    let loaded = |fence: &str| {
-        let mut output = vec![0xee; 256];
-        let map = map(output.as_ptr() as u64, TensorDataType::U32, &[32], &[32], Swizzle::None);
-        let map = map.encode().unwrap();
-        run(&load_after_store(fence), 32, &[], &mut output, &map).map(|()| output.split_off(128))
-    };
+fn bulk_loads_after_thread_stores_need_a_proxy_fence() {
+    let of_a_box = "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2+1024], [%rd3, {0}], [%r2];";
+    let of_bytes =
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+1024], [%rd2], 128, [%r2];";
     let expected: Vec<u8> = (7_u32..39).flat_map(u32::to_le_bytes).collect();
-    for fence in ["fence.proxy.async;", "fence.proxy.async.global;"] {
-        assert_eq!(loaded(fence).unwrap(), expected);
-    }
-    for fence in ["", "fence.proxy.async.shared::cta;"] {
-        let found = loaded(fence).unwrap_err();
-        assert!(
-            found.to_string().contains("missing fence.proxy.async: a bulk copy reads global memory"),
-            "{found}"
-        );
+    for copy in [of_a_box, of_bytes] {
+        let loaded = |fence: &str| {
+            let mut output = vec![0xee; 256];
+            let map = map(output.as_ptr() as u64, TensorDataType::U32, &[32], &[32], Swizzle::None);
+            let map = map.encode().unwrap();
+            run(&load_after_store(fence, copy), 32, &[], &mut output, &map).map(|()| output.split_off(128))
+        };
+        for fence in ["fence.proxy.async;", "fence.proxy.async.global;"] {
+            assert_eq!(loaded(fence).unwrap(), expected, "{copy}");
+        }
+        for fence in ["", "fence.proxy.async.shared::cta;"] {
+            let Err(found) = loaded(fence) else { panic!("no fault: {copy}") };
+            assert!(
+                found.to_string().contains("missing fence.proxy.async: a bulk copy reads global memory"),
+                "{found}"
+            );
+        }
     }
 }

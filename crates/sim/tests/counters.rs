@@ -168,3 +168,46 @@ fn instructions_are_counted_by_class() {
     let table = report.to_string();
     assert!(table.ends_with("  PTX line 12: ld.global.u32\n"), "{table}");
 }
+
+#[test]
+fn copies_to_shared_memory_write_no_global_bytes() {
+    let of_lanes = "
+    mad.lo.u32 %at, %t, 4, %at;
+    mul.wide.u32 %offset, %t, 4;
+    add.u64 %a, %a, %offset;
+    cp.async.ca.shared.global [%at+128], [%a], 4;
+    cp.async.wait_all;";
+    let of_bytes = "
+    setp.ne.u32 %p, %t, 0;
+    @%p bra END;
+    mbarrier.init.shared::cta.b64 [%at], 1;
+    fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%at], 128;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%at+128], [%a], 128, [%at];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%at], 0;
+    @!%p bra WAIT;
+END:";
+    for copy in [of_lanes, of_bytes] {
+        let body = format!(
+            "
+    .reg .b64 %a, %offset;
+    .reg .b32 %t, %at;
+    .reg .pred %p;
+    .shared .align 128 .b8 memory[256];
+    ld.param.u64 %a, [a];
+    mov.u32 %t, %tid.x;
+    mov.u32 %at, memory;
+{copy}
+    ret;"
+        );
+        let mut words = Box::new(Aligned([0; 4096]));
+        let report =
+            launch(&kernel(&["a"], &body), 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal");
+        let total = report.total();
+        assert_eq!((total.bytes_read, total.bytes_written), (128, 128), "{copy}");
+        assert_eq!((total.global_bytes_read, total.global_bytes_written), (128, 0), "{copy}");
+        let table = report.to_string();
+        assert!(table.contains("; 128 bytes read, 0 written\n"), "{table}");
+    }
+}

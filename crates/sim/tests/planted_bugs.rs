@@ -5,7 +5,10 @@ mod common;
 mod support;
 
 use common::{fault, load, memory};
-use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, SimTarget, Simulator, Watch};
+use tilewright_sim::{
+    Fault, FaultKind, Launch, OutOfBoundsFill, Region, Report, SimTarget, Simulator, Swizzle, TensorDataType,
+    TensorMap, Watch,
+};
 
 /// Memory that is aligned for bulk copies.
 #[repr(align(16))]
@@ -431,5 +434,64 @@ fn modules_that_an_assembler_rejects_are_not_loaded() {
     for (target, line, part) in others {
         let found = refused(target, line);
         assert!(found.contains(part) && found.contains('^'), "{line}: {found}");
+    }
+}
+
+/// Memory that is aligned for a tensor map.
+#[repr(align(128))]
+struct Map([u32; 64]);
+
+/// Block 0 writes a tensor map and sets a flag, for which block 1 waits before it copies by the
+/// map.
+const MAP_OF_ANOTHER_BLOCK: &str = "
+    mov.u32 %r3, %ctaid.x;
+    setp.eq.u32 %p1, %r3, 1;
+    @%p1 bra READ;
+    tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;
+    fence.proxy.tensormap::generic.release.gpu;
+    st.release.gpu.global.b32 [%rd1+128], 1;
+    bra END;
+READ:
+    ld.acquire.gpu.global.b32 %r4, [%rd1+128];
+    setp.eq.u32 %p2, %r4, 0;
+    @%p2 bra READ;
+    fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;
+    mbarrier.init.shared::cta.b64 [%r2], 1;
+    fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+    cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2+128], [%rd1, {0}], [%r2];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r2], 0;
+    @!%p3 bra WAIT;
+    ld.shared.b32 %r5, [%r2+252];
+    st.global.b32 [%rd2+128], %r5;
+END:";
+
+#[test]
+fn a_map_of_another_block_is_acquired_whatever_the_watch_looks_for() {
+    let module = load("sm_90a", &kernel(MAP_OF_ANOTHER_BLOCK));
+    for (races, unwritten) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut map, mut tensor) = (Map([0; 64]), Words(std::array::from_fn(|word| word as u32)));
+        let description = TensorMap {
+            data_type: TensorDataType::U32,
+            address: tensor.0.as_ptr() as u64,
+            extents: vec![32],
+            strides: Vec::new(),
+            box_extents: vec![32],
+            element_strides: vec![1],
+            swizzle: Swizzle::None,
+            fill: OutOfBoundsFill::Zero,
+        };
+        let bytes = description.encode().expect("the map is valid");
+        bytemuck::cast_slice_mut(&mut map.0)[..bytes.len()].copy_from_slice(&bytes);
+        let regions =
+            [&mut map.0[..], &mut tensor.0].map(|words| Region::of(bytemuck::cast_slice_mut(words)));
+        let parameters: Vec<u8> = regions.iter().flat_map(|region| region.address().to_le_bytes()).collect();
+        let watch = Watch::new(races, unwritten);
+        let mut launch = Launch::new("kernel", [2, 1, 1], [1, 1, 1], &parameters, &regions);
+        launch.watch = Some(&watch);
+        let outcome = module.launch(&launch);
+        outcome.unwrap_or_else(|fault| panic!("races: {races}, unwritten: {unwritten}: {fault}"));
+        assert_eq!(tensor.0[32], 31, "races: {races}, unwritten: {unwritten}");
     }
 }

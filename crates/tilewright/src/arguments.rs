@@ -162,9 +162,12 @@ pub trait IntoArgument<'m> {
     /// Converts the value to an argument of a launch.
     fn into_argument(self) -> Value<'m>;
 
-    /// Returns the memory of a GPU that a launch with this argument may write, if there is any.
-    fn written_gpu_memory(&self) -> Option<GpuMemory> {
-        None
+    /// Returns the memory of GPUs that a launch with this argument may write. A [`Tuner`] restores
+    /// this memory after each measurement, so a type that contains other arguments returns theirs.
+    ///
+    /// [`Tuner`]: crate::Tuner
+    fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+        Vec::new()
     }
 }
 
@@ -279,12 +282,20 @@ impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Option<T> {
     fn into_argument(self) -> Value<'m> {
         self.map_or(Value::None, T::into_argument)
     }
+
+    fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+        self.iter().flat_map(T::written_gpu_memory).collect()
+    }
 }
 
 /// A vector of arguments becomes a tuple.
 impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Vec<T> {
     fn into_argument(self) -> Value<'m> {
         Value::Tuple(self.into_iter().map(T::into_argument).collect())
+    }
+
+    fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+        self.iter().flat_map(T::written_gpu_memory).collect()
     }
 }
 
@@ -295,6 +306,14 @@ macro_rules! tuples {
                 #[expect(non_snake_case, reason = "a variable has the name of its type")]
                 let ($($name,)*) = self;
                 Value::Tuple(vec![$($name.into_argument()),*].into())
+            }
+
+            fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+                #[expect(non_snake_case, reason = "a variable has the name of its type")]
+                let ($($name,)*) = self;
+                let mut written = Vec::new();
+                $(written.extend($name.written_gpu_memory());)*
+                written
             }
         }
     )*};
@@ -390,4 +409,30 @@ pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Err
     }
     let message = format!("the launch option {name} is {}", value.describe());
     Err(Diagnostic::new(Code::InvalidOption, message).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tensor on a GPU, by its address.
+    struct OnGpu(u64);
+
+    impl<'m> IntoArgument<'m> for OnGpu {
+        fn into_argument(self) -> Value<'m> {
+            self.0.into()
+        }
+
+        fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+            vec![GpuMemory { device: Device::Cuda(0), address: self.0, bytes: 4 }]
+        }
+    }
+
+    #[test]
+    fn aggregates_have_the_memory_of_their_items() {
+        let nested = (Some(OnGpu(3)), None::<OnGpu>, vec![OnGpu(4), OnGpu(5)]);
+        let arguments = crate::args![OnGpu(1), (2, OnGpu(2)), nested, last = Some(OnGpu(6)), n = 7];
+        let addresses: Vec<u64> = arguments.gpu_memory.iter().map(|memory| memory.address).collect();
+        assert_eq!(addresses, [1, 2, 3, 4, 5, 6]);
+    }
 }

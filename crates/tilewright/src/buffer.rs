@@ -426,8 +426,8 @@ impl<'m, T: Element> IntoArgument<'m> for &'m mut Buffer<T> {
         self.as_written_argument(0..len)
     }
 
-    fn written_gpu_memory(&self) -> Option<GpuMemory> {
-        self.gpu_memory(&(0..self.len()))
+    fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+        self.gpu_memory(&(0..self.len())).into_iter().collect()
     }
 }
 
@@ -442,8 +442,8 @@ impl<'m, T: Element> IntoArgument<'m> for BufferSliceMut<'m, T> {
         self.buffer.as_written_argument(self.range)
     }
 
-    fn written_gpu_memory(&self) -> Option<GpuMemory> {
-        self.buffer.gpu_memory(&self.range)
+    fn written_gpu_memory(&self) -> Vec<GpuMemory> {
+        self.buffer.gpu_memory(&self.range).into_iter().collect()
     }
 }
 

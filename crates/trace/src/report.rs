@@ -367,31 +367,33 @@ impl Trace {
 }
 
 impl Tensor {
-    /// Returns the row-major index of the element that begins at an address; `None` if no element
-    /// of the tensor begins there. Finds only elements whose index is 0 along each axis with a
-    /// stride that is not positive.
+    /// Returns the row-major index of an element that begins at an address; `None` if no element of
+    /// the tensor begins there.
     pub fn element_index(&self, address: u64) -> Option<u64> {
-        if self.shape.contains(&0) {
+        if self.shape.contains(&0) || self.size == 0 {
             return None;
         }
-        let mut rest = i64::try_from(address.wrapping_sub(self.address)).ok()?;
-        if rest % i64::from(self.size) != 0 {
+        let bytes = address.wrapping_sub(self.address).cast_signed();
+        if bytes % i64::from(self.size) != 0 {
             return None;
         }
-        rest /= i64::from(self.size);
-        // Visits the axes by descending stride.
-        let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
-        axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
-        let mut index = vec![0; self.shape.len()];
-        for axis in axes {
-            let stride = self.strides[axis];
-            if stride > 0 {
-                let at = (rest / stride).min(self.shape[axis] as i64 - 1);
-                index[axis] = at as u64;
-                rest = rest.wrapping_sub(at.wrapping_mul(stride));
+        let mut offset = bytes / i64::from(self.size);
+        let mut axes = Vec::with_capacity(self.shape.len());
+        for (axis, (&extent, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
+            if extent == 1 || stride == 0 {
+                continue;
             }
+            let last = i64::try_from(extent - 1).unwrap_or(i64::MAX);
+            if stride < 0 {
+                // The offset from the element with the last index, which is first in memory.
+                offset = offset.saturating_sub(stride.saturating_mul(last));
+            }
+            axes.push(StridedAxis { axis, is_descending: stride < 0, stride: stride.saturating_abs(), last });
         }
-        (rest == 0).then(|| index.iter().zip(&self.shape).fold(0, |flat, (at, extent)| flat * extent + at))
+        axes.sort_by_key(|axis| std::cmp::Reverse(axis.stride));
+        let mut index = vec![0; self.shape.len()];
+        find_index(&axes, offset, &mut index)
+            .then(|| index.iter().zip(&self.shape).fold(0, |flat, (at, extent)| flat * extent + at))
     }
 
     /// Returns the number of elements.
@@ -400,8 +402,101 @@ impl Tensor {
     }
 }
 
+/// An axis of a tensor with more than one element and a stride other than 0.
+struct StridedAxis {
+    axis: usize,
+    is_descending: bool,
+    /// The absolute value of the stride, in elements.
+    stride: i64,
+    /// The last index.
+    last: i64,
+}
+
+/// Finds indices along axes, which are sorted by descending stride, of an element at an offset in
+/// elements. Returns whether there is one, and writes the indices to `index`.
+fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
+    let Some((axis, inner)) = axes.split_first() else { return offset == 0 };
+    if offset < 0 {
+        return false;
+    }
+    let inner_span =
+        inner.iter().fold(0_i64, |span, axis| span.saturating_add(axis.stride.saturating_mul(axis.last)));
+    let most = (offset / axis.stride).min(axis.last);
+    let rest = offset.saturating_sub(inner_span).max(0);
+    let least = rest / axis.stride + i64::from(rest % axis.stride != 0);
+    // If no axis overlaps the span of the inner ones, at most one index is possible, and the search
+    // has no alternatives.
+    let divisor = || axes.iter().fold(0, |divisor, axis| greatest_common_divisor(divisor, axis.stride));
+    if least < most && offset % divisor() != 0 {
+        return false;
+    }
+    (least..=most).rev().any(|at| {
+        index[axis.axis] = (if axis.is_descending { axis.last - at } else { at }) as u64;
+        find_index(inner, offset - at * axis.stride, index)
+    })
+}
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
 /// Returns the first tensor with an element at an address, and the element's row-major index.
 pub(crate) fn tensor_containing(launch: &Launch, address: u64) -> Option<(usize, u64)> {
     let mut tensors = launch.tensors.iter().enumerate();
     tensors.find_map(|(index, tensor)| Some((index, tensor.element_index(address)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tensor;
+
+    #[test]
+    fn each_element_has_its_index() {
+        for (shape, strides) in [
+            (vec![2, 3], vec![3, 1]),
+            (vec![2, 3], vec![1, 2]),
+            (vec![2, 3], vec![-3, 1]),
+            (vec![2, 3], vec![3, -1]),
+            (vec![2, 3], vec![-3, -1]),
+            (vec![2, 3], vec![5, 3]),
+            (vec![3, 4], vec![-4, 3]),
+            (vec![2, 2, 5], vec![40, -2, 3]),
+            (vec![1, 4], vec![-9, 2]),
+        ] {
+            let address = 1_000_000;
+            let tensor = Tensor { name: "x".into(), dtype: "fp32".into(), size: 4, address, shape, strides };
+            let mut element_at = std::collections::BTreeMap::<i64, u64>::new();
+            for element in 0..tensor.elements() {
+                let (mut rest, mut offset) = (element, 0);
+                for (extent, stride) in tensor.shape.iter().zip(&tensor.strides).rev() {
+                    offset += (rest % extent) as i64 * stride;
+                    rest /= extent;
+                }
+                assert_eq!(element_at.insert(offset, element), None, "{tensor:?} has distinct elements");
+            }
+            for offset in -64..64 {
+                let at = address.wrapping_add_signed(4 * offset);
+                let expected = element_at.get(&offset).copied();
+                assert_eq!(tensor.element_index(at), expected, "element {offset} of {tensor:?}");
+                assert_eq!(tensor.element_index(at + 1), None, "between elements of {tensor:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_may_share_addresses() {
+        // The windows of 3 elements of a vector of 10, and a broadcast column.
+        for (shape, strides, elements) in [(vec![8, 3], vec![1, 1], 10), (vec![5, 4], vec![1, 0], 5)] {
+            let tensor =
+                Tensor { name: "x".into(), dtype: "int8".into(), size: 1, address: 100, shape, strides };
+            for offset in 0..12 {
+                let found = tensor.element_index(100 + offset);
+                assert_eq!(found.is_some(), offset < elements, "element {offset} of {tensor:?}");
+                let Some(found) = found else { continue };
+                let (row, column) = (found / tensor.shape[1], found % tensor.shape[1]);
+                let at = row as i64 * tensor.strides[0] + column as i64 * tensor.strides[1];
+                assert_eq!(at, offset as i64, "{tensor:?}");
+            }
+        }
+    }
 }

@@ -98,6 +98,15 @@ STORES = {
     "of a function's result": ("x: tl.const, y", "tl.store(«moved(x, 2)», 1.0)"),
     "in a tuple": ("x: tl.const, y", "t = (y, (x,))\n    tl.atomic_add(«t[1][0]», 1.0)"),
     "of a choice": ("x: tl.const, y", "tl.store(«tl.where(tl.load(y) > 0, x, y)», 1.0)"),
+    "of a half": (
+        "x: tl.const, y",
+        "a, b = tl.split(x + tl.arange(0, 32).reshape(16, 2))\n    tl.store(«b», 1.0)",
+    ),
+    "of a slice": ("x: tl.const, y", "p = x + tl.arange(0, 32)\n    tl.store(«p[::2]», 1.0)"),
+    "of gathered pointers": (
+        "x: tl.const, y",
+        "p = tl.gather(x + tl.arange(0, 16), 15 - tl.arange(0, 16), 0)\n    tl.store(«p», 1.0)",
+    ),
     "through a descriptor": (
         "x: tl.const, y",
         "d = tl.make_tensor_descriptor(x, [16], [1], [16])\n    «d.store([0], tl.zeros((16,), tl.float32))»",

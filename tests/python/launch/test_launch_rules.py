@@ -74,6 +74,36 @@ def test_warnings_may_be_errors(fill):
     assert not out.any()
 
 
+@pytest.mark.parametrize("grid", [(0,), 128])
+def test_a_warning_of_a_grid_that_is_an_error_is_raised_again(fill, grid):
+    out = np.zeros(512, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(LaunchWarning):
+                fill[grid](out, 1.0, BLOCK=4)
+    assert not out.any()
+    with pytest.warns(LaunchWarning) as caught:
+        for _ in range(2):
+            fill[grid](out, 1.0, BLOCK=4)
+    assert len(caught) == 1
+
+
+def test_a_warning_of_a_compilation_that_is_an_error_is_raised_again():
+    @triton.jit
+    def kernel(out_ptr, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(out_ptr + i, 1.0, mask=(i > 1) and (i < 3))
+
+    out = np.zeros(4, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(LaunchWarning, match="TW0050"):
+                kernel[(1,)](out, BLOCK=4)
+    assert not out.any()
+
+
 def test_floats_of_numpy_are_python_floats():
     @triton.jit
     def kernel(out_ptr, x):

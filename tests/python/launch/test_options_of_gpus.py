@@ -118,6 +118,29 @@ print(launch(kernel, min_shared_mem=64, clc=True))
     assert warned[-1] == f"{warning('clc', True)} {warning('min_shared_mem', 64)}"
 
 
+def test_a_warning_of_an_option_that_is_an_error_is_raised_again(run, script):
+    path = script(
+        """
+        import warnings
+        import numpy as np
+        import tilewright as triton
+
+        @triton.jit
+        def kernel(x_ptr):
+            pass
+
+        warnings.simplefilter("error", triton.LaunchWarning)
+        for _ in range(2):
+            try:
+                kernel[(1,)](np.zeros(4), min_shared_mem=4096)
+            except triton.LaunchWarning:
+                print("raised")
+        """
+    )
+    done = run(path, env={"TILEWRIGHT_DEVICE": "sim:sm_90"})
+    assert done.out == "raised\nraised\n", done.err
+
+
 def test_a_warning_points_at_the_launch_and_the_kernel(run, script):
     path = script(
         """

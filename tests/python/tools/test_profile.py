@@ -242,6 +242,9 @@ def test_the_simulator_counts_sectors(tmp_path, device):
     # 4000 bytes are 125 sectors; there are two loads and a store.
     assert add["sim"]["total"]["sectors"] == 3 * 3 * 125
     assert product["sim"]["total"]["tensor"] == 2 * 32**3
+    # Only global memory counts, not the shared memory to which asynchronous copies write.
+    assert (add["read"], add["written"]) == (3 * 2 * 4000, 3 * 4000)
+    assert (product["read"], product["written"]) == (2 * 32 * 32 * 2, 32 * 32 * 2)
     estimate = add["sim"]["estimate"]
     assert estimate["gpu"] == {"sim:sm_80": "A100", "sim:sm_90": "H100"}[device]
     assert estimate["memoryBytes"] == 3 * 3 * 4000

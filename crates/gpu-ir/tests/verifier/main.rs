@@ -723,6 +723,12 @@ fn partitions_are_independent() {
         "arrivals = 2",
         "mbarrier_arrive makes 3 arrivals in a phase of %empty, mbarrier_init allows 2",
     );
+    let many = |numbers: &str| vec![numbers; 15].join(", ");
+    let regions = vec!["() {\nyield_values\n}"; 15].join(" ");
+    refused(
+        &format!("warp_specialize {{warps = [{}], registers = [{}]}} {regions}", many("1"), many("0")),
+        "15 partitions, but a block has barriers for 14",
+    );
     refused(
         "named_barrier {barrier = 1, threads = 64}",
         "named_barrier 1 outside of partitions is for 64 of 128 threads",

@@ -19,16 +19,21 @@ use super::memory_effects::{
 };
 use tilewright_gpu_ir::analysis::slots::{Slot, SlotAnalysis};
 use tilewright_gpu_ir::layout_rules::LANES;
-use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op};
+use tilewright_gpu_ir::{Function, GpuOp, InstData, MAX_PARTITIONS, Module, Op};
+
+/// The id of the named barrier at which all partitions of a kernel wait for each other.
+pub const OF_ALL_ROLES: u32 = 13;
 
 /// Returns the id of the named barrier at which the threads of a partition wait for each other. The
-/// ids count down from 15, since programs use low ids.
+/// ids count down from 15, since programs use low ids, and omit [`OF_ALL_ROLES`].
+///
+/// # Panics
+/// If the index of the partition is not below [`MAX_PARTITIONS`].
 pub fn of_role(role: usize) -> u32 {
-    15_u32.saturating_sub(role as u32).max(1)
+    assert!(role < MAX_PARTITIONS, "there is no named barrier for partition {role}");
+    let id = 15 - role as u32;
+    if id > OF_ALL_ROLES { id } else { id - 1 }
 }
-
-/// The id of the named barrier at which both partitions of a kernel wait for each other.
-pub const OF_ALL_ROLES: u32 = 13;
 
 /// Returns the op by which the threads of a partition wait for each other before an instruction.
 fn barrier_of_role(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
@@ -160,4 +165,17 @@ fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64
         }
     });
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{MAX_PARTITIONS, OF_ALL_ROLES, of_role};
+
+    #[test]
+    fn each_partition_has_a_barrier_of_its_own() {
+        let ids: BTreeSet<u32> = (0..MAX_PARTITIONS).map(of_role).chain([OF_ALL_ROLES]).collect();
+        assert!(ids.into_iter().eq(1..=15));
+    }
 }

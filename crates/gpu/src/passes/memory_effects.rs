@@ -180,9 +180,9 @@ pub struct Open {
     /// A wait for any of these mbarriers completes the reads. The set has only the mbarriers that
     /// are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
-    /// The memory that threads wrote so far and that the asynchronous proxy reads. A proxy fence
-    /// covers only the writes of its own thread, so at each fence that names no slots, these writes
-    /// count as stores in flight again, until a barrier.
+    /// The memory that threads wrote since their last proxy fence without slots, and that the
+    /// asynchronous proxy reads. A fence covers only the writes of its own thread, so at the fence,
+    /// these writes count as stores in flight again, until a barrier.
     unfenced: BTreeSet<MemoryLocation>,
 }
 
@@ -304,7 +304,9 @@ impl Open {
                     });
                 self.unfenced.extend(written);
             }
-            Op::Gpu(GpuOp::FenceProxy {}) if effects.is_empty() => self.writes.extend(&self.unfenced),
+            Op::Gpu(GpuOp::FenceProxy {}) if effects.is_empty() => {
+                self.writes.append(&mut self.unfenced);
+            }
             // tidy: wildcard because nothing else is done by the asynchronous proxy, or for it
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
+use tilewright_ir::{Dtype, Function, Inst, Module, Op, OpFamily, Value};
 
 /// An access to memory by one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,7 +19,8 @@ pub struct Access {
 
 /// Returns the accesses of a module's kernel, in program order. Omits an instruction if no operand
 /// is a pointer that may be derived from a parameter. A pointer of unknown origin, such as one cast
-/// from an integer, may be derived from any pointer parameter.
+/// from an integer, may be derived from any pointer parameter; so may an integer of 64 bits that is
+/// passed to a function or to inline assembly.
 pub fn accesses(module: &Module) -> Vec<Access> {
     let function = module.kernel();
     let mut origins = Origins::new(function);
@@ -27,16 +28,22 @@ pub fn accesses(module: &Module) -> Vec<Access> {
     let mut found = Vec::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        let (reads, writes) = match data.op.info().family {
-            OpFamily::Load => (true, false),
-            OpFamily::Store => (false, true),
-            // A called function may read and write.
-            OpFamily::Atomic | OpFamily::Call => (true, true),
-            // tidy: wildcard because no other family of tile IR accesses memory
+        let (reads, writes, is_opaque) = match (data.op.info().family, &data.op) {
+            (OpFamily::Load, _) => (true, false, false),
+            (OpFamily::Store, _) => (false, true, false),
+            (OpFamily::Atomic | OpFamily::Memory, _) => (true, true, false),
+            // The function or the assembly may read and write.
+            (OpFamily::Call, _) | (_, Op::VolatileAsm { .. }) => (true, true, true),
+            // tidy: wildcard because no other op of tile IR accesses memory
             _ => return,
         };
+        let is_address =
+            |operand: &Value| matches!(function.ty(*operand).element.value(), Some(Dtype::I64 | Dtype::U64));
         let mut parameters: Vec<usize> =
             data.operands.iter().flat_map(|operand| origins.of(*operand)).copied().collect();
+        if is_opaque && data.operands.iter().any(is_address) {
+            parameters.extend(&origins.pointers);
+        }
         parameters.sort_unstable();
         parameters.dedup();
         if !parameters.is_empty() {

@@ -362,9 +362,10 @@ impl Host for PyHost {
 
     fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let warned = || WARNED.lock().unwrap_or_else(PoisonError::into_inner);
         let text = diagnostic.render(sources, Color::Never);
         {
-            let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut warned = warned();
             if warned.contains(&text) {
                 return;
             }
@@ -372,6 +373,8 @@ impl Host for PyHost {
         }
         Python::attach(|py| {
             if let Err(error) = warn_text(py, &text) {
+                // The exception ends the compilation. The next one warns again.
+                warned().retain(|other| *other != text);
                 self.lock().raised.get_or_insert(error);
             }
         });

@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) variadic: Option<usize>,
     bindings: ByCallShape<Arc<KnownBinding>, 32>,
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
-    /// A bit for each kind of warning, which [`Self::is_first_warning`] sets.
+    /// A bit for each kind of warning, which [`Self::warn_once`] sets.
     warned: AtomicU8,
     /// The options without effect for which a warning was issued.
     warned_options: Mutex<Vec<&'static str>>,
@@ -179,23 +179,40 @@ impl State {
         drop(objects);
     }
 
-    /// Returns true at the first call for this warning, false afterwards.
-    pub(crate) fn is_first_warning(&self, code: Code) -> bool {
+    /// Issues a warning once for a kernel. If a filter of the program turns the warning into an
+    /// exception, the next call issues it again.
+    pub(crate) fn warn_once(
+        &self,
+        py: Python<'_>,
+        code: Code,
+        warning: impl FnOnce() -> Error,
+    ) -> PyResult<()> {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
-        self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        if self.warned.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return Ok(());
+        }
+        warn(py, &warning()).inspect_err(|_| {
+            self.warned.fetch_and(!bit, Ordering::Relaxed);
+        })
     }
 
-    /// Warns of the options that have no effect on a compiled variant, once for each option.
+    /// Warns of the options that have no effect on a compiled variant, once for each option. If a
+    /// filter of the program turns a warning into an exception, drops the variant, so that the next
+    /// launch compiles it and warns again.
     pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
+        let warned_options = || self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
         for option in handle.options().without_effect(handle.compiled.metadata.target) {
             let name = option.0.name;
-            let mut warned = self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut warned = warned_options();
             if warned.contains(&name) {
                 continue;
             }
             warned.push(name);
             drop(warned);
-            warn(py, &self.kernel.signature().option_without_effect(&option))?;
+            warn(py, &self.kernel.signature().option_without_effect(&option)).inspect_err(|_| {
+                warned_options().retain(|other| *other != name);
+                self.forget(handle);
+            })?;
         }
         Ok(())
     }

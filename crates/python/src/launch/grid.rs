@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tilewright_base::Code;
 use tilewright_runtime::Grid;
 
-use crate::errors::{to_exception, warn};
+use crate::errors::to_exception;
 use crate::kernel::jit::State;
 
 /// A grid, and whether it was passed as a number.
@@ -30,11 +30,11 @@ impl CheckedGrid {
     #[cold]
     fn warn_of(&self, py: Python<'_>, state: &State) -> PyResult<()> {
         let signature = state.kernel.signature();
-        if self.is_number && state.is_first_warning(Code::GridNotATuple) {
-            warn(py, &signature.grid_not_a_tuple(self.grid))?;
+        if self.is_number {
+            state.warn_once(py, Code::GridNotATuple, || signature.grid_not_a_tuple(self.grid))?;
         }
-        if self.grid.is_empty() && state.is_first_warning(Code::EmptyGrid) {
-            warn(py, &signature.empty_grid(self.grid))?;
+        if self.grid.is_empty() {
+            state.warn_once(py, Code::EmptyGrid, || signature.empty_grid(self.grid))?;
         }
         Ok(())
     }

@@ -174,7 +174,7 @@ pub(super) fn read(
             let touch = Touch { address, bytes: to.len(), reads: true, writes: false, mode: Mode::Plain };
             context.watch_copy(agent, touch, None);
             if !to.is_empty() {
-                context.count_global(std::iter::once((address, to.len() as u64)));
+                context.count_global(std::iter::once((address, to.len() as u64)), false);
             }
         }
         ResolvedAddress::Shared { rank, offset } => {
@@ -184,12 +184,12 @@ pub(super) fn read(
             // The copy may miss writes of other lanes of the warp, unless a barrier of the warp
             // precedes it.
             context.watch_lane((rank, offset), lane, to.len(), None)?;
+            context.counters.bytes_read += to.len() as u64;
         }
         ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {
             return illegal("a bulk copy has to read global or shared memory".into());
         }
     }
-    context.counters.bytes_read += to.len() as u64;
     Ok(())
 }
 
@@ -246,12 +246,15 @@ fn write_by(
             return illegal("a bulk copy has to write global or shared memory".into());
         }
     }
-    if let ResolvedAddress::Global(address) = place
-        && !from.is_empty()
-    {
-        context.count_global(std::iter::once((address, from.len() as u64)));
+    match place {
+        ResolvedAddress::Global(_) if from.is_empty() => {}
+        ResolvedAddress::Global(address) => {
+            context.count_global(std::iter::once((address, from.len() as u64)), true);
+        }
+        ResolvedAddress::Shared { .. } | ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {
+            context.counters.bytes_written += from.len() as u64;
+        }
     }
-    context.counters.bytes_written += from.len() as u64;
     Ok(())
 }
 

@@ -73,10 +73,10 @@ impl Execute for Copy {
             context.blocks[rank].shared.write(&accessor, offset, &bytes[..self.bytes]).of_lane(lane)?;
             offsets.push((lane, offset));
         }
-        context.counters.bytes_read += requests.iter().map(|(_, size)| size).sum::<u64>();
         if !requests.is_empty() {
-            context.count_global(requests.into_iter());
+            context.count_global(requests.into_iter(), false);
         }
+        context.counters.bytes_written += (offsets.len() * self.bytes) as u64;
         context.counters.shared(&offsets, self.bytes);
         let lanes = context.lanes;
         context.block().asynchronous.warp(warp).copies.begin(lanes, agent.clock);

@@ -13,6 +13,7 @@ use super::pointer::Pointer;
 use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::Outcome;
 use crate::registers::lanes_of;
+use crate::watch::Watch;
 
 /// A step of an agent, by the agent's index in the launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,12 +94,15 @@ impl Context<'_> {
     }
 
     /// Returns whether a step is ordered before the warp's current step. The order of steps in
-    /// other clusters is known only in a launch that is watched for races. In an unwatched launch,
-    /// these steps count as ordered.
+    /// other clusters is known only in a launch that is watched for races. In other launches, these
+    /// steps count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),
-            None => self.watch.is_none() || self.agent.clock.world.knows(agent as u32, step),
+            None => {
+                !self.watch.is_some_and(Watch::looks_for_races)
+                    || self.agent.clock.world.knows(agent as u32, step)
+            }
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct AsyncState {
     /// For each warpgroup, the order in which its warps execute `wgmma` instructions.
     convoys: Vec<Convoy>,
     /// The writes to global memory since the last `fence.proxy.async` that includes global memory;
-    /// `None` in a kernel without tensor copies.
+    /// `None` in a kernel without bulk copies from global memory.
     pub unfenced_writes: Option<UnfencedWrites>,
 }
 
@@ -109,15 +109,15 @@ struct WarpState {
 }
 
 impl AsyncState {
-    /// Creates the state of a block. `has_tensor_copies` enables the check for missing proxy
-    /// fences.
-    pub fn new(warps: usize, has_tensor_copies: bool) -> Self {
+    /// Creates the state of a block. `has_bulk_loads` enables the check for missing proxy fences
+    /// between writes to global memory and bulk copies from it.
+    pub fn new(warps: usize, has_bulk_loads: bool) -> Self {
         Self {
             begun: vec![0; channels(warps)],
             barriers: BTreeMap::new(),
             warps: std::iter::repeat_with(WarpState::default).take(warps).collect(),
             convoys: std::iter::repeat_with(Convoy::default).take(warps.div_ceil(WARPGROUP_WARPS)).collect(),
-            unfenced_writes: has_tensor_copies.then(UnfencedWrites::default),
+            unfenced_writes: has_bulk_loads.then(UnfencedWrites::default),
         }
     }
 

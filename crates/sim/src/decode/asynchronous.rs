@@ -96,6 +96,7 @@ impl Decoder<'_> {
         if instruction.byte_mask {
             return Err(FaultKind::Unsupported("`.cp_mask`".into()));
         }
+        self.has_bulk_loads |= instruction.source_space == StateSpace::Global;
         let step = bulk::BulkCopy {
             destination: self.address(&instruction.destination, Some(instruction.destination_space))?,
             source: self.address(&instruction.source, Some(instruction.source_space))?,
@@ -148,6 +149,7 @@ impl Decoder<'_> {
             let text = "a tensor load has to complete by .mbarrier::complete_tx";
             return Err(FaultKind::Illegal(text.into()));
         }
+        self.has_bulk_loads = true;
         let step = tensor_copies::TensorLoad {
             destination: self.address(&instruction.destination, Some(instruction.destination_space))?,
             source: self.tensor_box(&instruction.source, instruction.mode)?,

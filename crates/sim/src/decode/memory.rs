@@ -210,14 +210,14 @@ impl AccessAddresses {
 
     /// Counts the access, `bytes` bytes a lane.
     pub fn count(&self, context: &mut Context<'_>, bytes: usize, is_store: bool) {
-        let moved = ((self.global.len() + self.shared.len()) * bytes) as u64;
+        let moved = (self.shared.len() * bytes) as u64;
         if is_store {
             context.counters.bytes_written += moved;
         } else {
             context.counters.bytes_read += moved;
         }
         if !self.global.is_empty() {
-            context.count_global(self.global.iter().map(|address| (*address, bytes as u64)));
+            context.count_global(self.global.iter().map(|address| (*address, bytes as u64)), is_store);
         }
         if !self.shared.is_empty() {
             context.counters.shared(&self.shared, bytes);

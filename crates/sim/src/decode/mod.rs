@@ -235,6 +235,8 @@ pub(crate) struct Program {
     /// True if the kernel may poll global memory until another block writes it: it has an atomic or
     /// volatile load, or an atomic operation with a result.
     pub may_wait_for_others: bool,
+    /// True if the kernel has bulk copies from global memory.
+    pub has_bulk_loads: bool,
     /// The size in bytes of the smallest element of a load, store or atomic operation that may
     /// access global memory; at most 8.
     pub least_access: usize,
@@ -252,13 +254,6 @@ pub(crate) struct Program {
     pub dynamic_shared: usize,
     /// The offset and the size of each parameter.
     pub parameters: Vec<Parameter>,
-}
-
-impl Program {
-    /// Returns whether the kernel has `cp.async.bulk.tensor` instructions.
-    pub fn has_tensor_copies(&self) -> bool {
-        self.sites.iter().any(|site| site.opcode.starts_with("cp.async.bulk.tensor"))
-    }
 }
 
 /// The layout of a kernel parameter in the parameter buffer.
@@ -338,6 +333,7 @@ pub(crate) struct Decoder<'a> {
     frame_bytes: Option<u64>,
     functions: Functions,
     may_wait_for_others: bool,
+    has_bulk_loads: bool,
     least_access: usize,
     /// The number of decoded direct calls of functions with a body, inlined or not.
     expansions: usize,
@@ -381,6 +377,7 @@ pub(crate) fn decode(
         frame_bytes: None,
         functions: Functions::default(),
         may_wait_for_others: false,
+        has_bulk_loads: false,
         least_access: 8,
         expansions: 0,
         called: Vec::new(),
@@ -413,6 +410,7 @@ pub(crate) fn decode(
         sites: decoder.sites,
         functions: decoder.functions,
         may_wait_for_others: decoder.may_wait_for_others,
+        has_bulk_loads: decoder.has_bulk_loads,
         least_access: decoder.least_access,
         local_bytes: decoder.local_bytes as usize,
         static_shared: decoder.shared_bytes as usize,

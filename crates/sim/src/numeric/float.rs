@@ -2,7 +2,7 @@
 //!
 //! Operations in binary32 that round to nearest even use the host's arithmetic, which follows IEEE
 //! 754. Three kinds of operations use [`Number`] instead: those in other types, those with another
-//! rounding, and multiplications (fused ones, too) whose result `.ftz` may flush. A NaN result of
+//! rounding, and multiplications (fused ones, too) and divisions whose result `.ftz` may flush. A NaN result of
 //! 16 or 32 bits is the canonical NaN, independent of the operands' payloads; only `abs` and `neg`
 //! keep the payload.
 
@@ -196,7 +196,10 @@ impl Mode {
     #[inline]
     pub fn divide(self, a: u64, b: u64) -> u64 {
         if self.is_native() {
-            return self.rounded(self.single(a) / self.single(b));
+            let quotient = self.single(a) / self.single(b);
+            if !self.may_be_flushed(quotient) {
+                return self.rounded(quotient);
+            }
         }
         self.round(self.number(a).divided_by(self.number(b)))
     }
@@ -298,6 +301,9 @@ mod tests {
         assert_eq!(flush.multiply(below, bits(-0.5)), bits(-0.0));
         assert_eq!(flush.multiply_add(below, bits(0.5), 0), 0);
         assert_eq!(flush.multiply(0x0100_0000, bits(0.5)), bits(f32::MIN_POSITIVE));
+        assert_eq!(Mode::plain(F32).divide(below, bits(2.0)), bits(f32::MIN_POSITIVE));
+        assert_eq!(flush.divide(below, bits(-2.0)), bits(-0.0));
+        assert_eq!(flush.divide(0x0100_0000, bits(2.0)), bits(f32::MIN_POSITIVE));
         assert_eq!(Mode::plain(F32).add(bits(1e-40), bits(1e-40)), 2 * bits(1e-40));
         let relu = Mode { relu: true, ..Mode::plain(Kind::F16) };
         assert_eq!(relu.multiply_add(0x3c00, 0xbc00, 0), 0);
