@@ -9,7 +9,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Operation, Value};
 
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
-use tilewright_gpu_ir::{GpuOp, Op};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// The number at which the count of dots that started after a given dot saturates.
 const MAX_LATER: u32 = 64;
@@ -79,6 +79,11 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // When the op ends, its partitions have started all effects of their regions, in any order.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
+        // One thread invalidates the mbarriers: no other thread may still wait for them, and later
+        // accesses to their memory follow.
+        Op::Gpu(GpuOp::Dealloc {}) if matches!(function.ty(data.operands[0]), Type::Mbarrier { .. }) => {
+            return smallvec![Effect::Write(shared(0))];
+        }
         // tidy: wildcard because ops of the GPU dialect have replaced those that access global
         // memory. The others may have operands in shared memory.
         Op::Tile(_) => MemoryAccess::ReadsOperands,
