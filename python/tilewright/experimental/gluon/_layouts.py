@@ -270,7 +270,7 @@ class PaddedSharedLayout(SharedLayout):
 
     def verify(self) -> None:
         """Raises an error unless the padding is a list of different intervals, each with its padding."""
-        pairs = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
+        pairs: list[Any] = [tuple(map(_unwrap_if_constexpr, pair)) for pair in self.interval_padding_pairs]
         sizes = [size for pair in pairs for size in pair]
         if not pairs or any(len(pair) != 2 for pair in pairs):
             raise AssertionError(f"padding is a list of pairs of an interval and its padding, not {pairs}")
