@@ -283,6 +283,42 @@ def test_partitions_reduce_among_their_warps(device):
 
 
 @gluon.jit
+def plus(a, b):
+    return a + b
+
+
+@gluon.jit
+def tickets_and_scans(counter_ptr, counts_ptr, out_ptr, layout: gl.constexpr):
+    """The old value of an atomic operation is in every thread of the partition; a scan is over its warps."""
+    x = gl.arange(0, 256, layout=layout)
+    for _ in range(2):
+        ticket = gl.atomic_add(counter_ptr, 1)
+        gl.atomic_add(counts_ptr + x, 1)
+        gl.store(out_ptr + ticket * 256 + x, gl.associative_scan(x, 0, plus))
+
+
+@gluon.jit
+def tickets_in_partitions(counter_ptr, counts_ptr, out_ptr, own: gl.constexpr, two: gl.constexpr):
+    gl.warp_specialize(
+        [
+            (tickets_and_scans, (counter_ptr, counts_ptr, out_ptr, own)),
+            (tickets_and_scans, (counter_ptr, counts_ptr, out_ptr, two)),
+        ],
+        [2],
+    )
+
+
+def test_partitions_share_the_results_of_atomic_operations(device):
+    counter, counts = (torch.zeros(count, device=device, dtype=torch.int32) for count in (1, 256))
+    out = torch.zeros(4, 256, device=device, dtype=torch.int32)
+    own, two = (gl.BlockedLayout([1], [32], [warps], [0]) for warps in (4, 2))
+    tickets_in_partitions[(1,)](counter, counts, out, own, two)
+    assert counter.item() == 4
+    assert counts.tolist() == [4] * 256
+    assert torch.equal(out.cpu(), torch.arange(256).cumsum(0).int().expand(4, 256))
+
+
+@gluon.jit
 def wide_load(memory, out_ptr, layout: gl.constexpr):
     gl.store(out_ptr + gl.arange(0, 256, layout=layout), memory.load(gl.BlockedLayout([2], [32], [4], [0])))
 

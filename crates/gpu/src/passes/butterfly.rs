@@ -106,7 +106,7 @@ impl Pass<'_> {
         self.goes_through_memory(inst);
         let axis = bits_of(op).0;
         let is_plain = own.columns().iter().all(|column| column.count_ones() <= 1);
-        let lines = || line_layout(&own.output().shape(), axis, self.header.num_warps);
+        let lines = || line_layout(&own.output().shape(), axis, self.warps());
         let base = if is_plain { own.clone() } else { lines() };
         let home = self.header.layouts.add(base.clone());
         let (mut value, mut layout) = (operand, self.cursor.function.ty(operand).layout());
@@ -128,7 +128,8 @@ impl Pass<'_> {
     pub(super) fn histogram(&mut self, inst: Inst, bins: u32) {
         self.goes_through_memory(inst);
         let memory = rows(&[bins]);
-        let spread = self.header.layouts.add(default_layout(&[bins], self.header.num_warps));
+        let spread = default_layout(&[bins], self.warps());
+        let spread = self.header.layouts.add(spread);
         let zero = self.cursor.int(Dtype::I32, 0);
         let ty = Type::registers(ir::Type::tile(Dtype::I32, [bins]), Some(spread));
         let zeros = self.cursor.value(ir::Op::Splat { shape: ir::Shape::from([bins]) }, &[zero], ty);

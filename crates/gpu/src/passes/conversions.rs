@@ -71,7 +71,7 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         roles,
         moved,
         staged,
-        in_partition: false,
+        partition_warps: 0,
         refused: None,
     };
     let has_transposes = pass.staged.has_transposes();
@@ -106,8 +106,8 @@ pub(super) struct Pass<'m> {
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// The operands of asynchronous dots in shared memory.
     pub(super) staged: Staged,
-    /// True if the current block is in a partition of the warps.
-    in_partition: bool,
+    /// The number of warps of the partition of the current block; 0 outside of partitions.
+    partition_warps: u32,
     /// The first instruction that cannot be lowered in its partition.
     refused: Option<(Inst, &'static str)>,
 }
@@ -140,12 +140,14 @@ impl Pass<'_> {
                 // tidy: wildcard because no other op moves elements between threads
                 _ => self.cursor.insert(inst),
             }
-            let outside = self.in_partition;
-            self.in_partition |= self.cursor.function.insts[inst].op.info().family == OpFamily::Partitions;
-            for region in self.cursor.function.insts[inst].regions.clone() {
+            let outside = self.partition_warps;
+            for (index, region) in self.cursor.function.insts[inst].regions.clone().into_iter().enumerate() {
+                if let Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) = &self.cursor.function.insts[inst].op {
+                    self.partition_warps = warps[index] as u32;
+                }
                 self.block(region);
             }
-            self.in_partition = outside;
+            self.partition_warps = outside;
             for result in self.cursor.function.insts[inst].results.clone() {
                 buffers.extend(self.keep(result));
             }
@@ -179,9 +181,14 @@ impl Pass<'_> {
     /// instruction is in a partition of the warps. Partitions that the compiler makes leave such
     /// instructions out. In those that a program states, named barriers are inserted.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
-        if self.in_partition && !self.header.explicit && self.refused.is_none() {
+        if self.partition_warps != 0 && !self.header.explicit && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
         }
+    }
+
+    /// Returns the number of warps that execute the current block.
+    pub(super) fn warps(&self) -> u32 {
+        if self.partition_warps == 0 { self.header.num_warps } else { self.partition_warps }
     }
 
     pub(super) fn layout(&self, value: Value) -> &Layout {
@@ -397,7 +404,7 @@ impl Pass<'_> {
     /// reduces them there. The number of partial results may exceed this limit if the reduction
     /// must keep the order of elements.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
-        let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
+        let lines = line_layout(&layout.output().shape(), axis as usize, self.warps());
         let to = self.header.layouts.add(lines.clone());
         let data = self.cursor.function.insts[inst].clone();
         let operands: SmallVec<[Value; 4]> =
@@ -514,7 +521,8 @@ impl Pass<'_> {
             return;
         }
         let shape = tilewright_ir::Shape::from([1]);
-        let layout = self.header.layouts.add(default_layout(&shape, self.header.num_warps));
+        let layout = default_layout(&shape, self.warps());
+        let layout = self.header.layouts.add(layout);
         let single = Type::registers(tile.with_shape(shape.clone()), Some(layout));
         let splat = ir::Op::Splat { shape: shape.clone() };
         let splat = self.cursor.value(splat, &[done], single.clone());

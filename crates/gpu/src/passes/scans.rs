@@ -74,7 +74,7 @@ impl Pass<'_> {
 
     /// Lowers a scan in a layout in which a warp holds whole lines.
     fn scan_in_lines(&mut self, inst: Inst, (axis, reverse): (u32, bool), layout: &Layout, block: Block) {
-        let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
+        let lines = line_layout(&layout.output().shape(), axis as usize, self.warps());
         let data = self.cursor.function.insts[inst].clone();
         let to = self.header.layouts.add(lines);
         let converted: SmallVec<[Value; 4]> =

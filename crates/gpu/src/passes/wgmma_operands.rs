@@ -215,7 +215,7 @@ impl Pass<'_> {
         if along * bytes >= MIN_ACCESS_BYTES.max(2 * bytes) || layout.vector_along(other).width() <= along {
             return None;
         }
-        let (extents, warps) = (&tile.shape, self.header.num_warps);
+        let (extents, warps) = (&tile.shape, self.warps());
         let per_thread = (extents[0] * extents[1] / (LANES * warps)).max(1);
         let across = (MIN_ACCESS_BYTES / bytes).clamp(1, extents[other].min(per_thread));
         let run = (ACCESS_BYTES / bytes).min(extents[axis]).min(per_thread / across).max(1);
