@@ -60,7 +60,7 @@ fn order_int_and_float(int: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    if float >= END || float < -END {
+    if !(-END..END).contains(&float) {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     // The conversion is exact, because the float is an integer in the range of `i128`.

@@ -270,8 +270,8 @@ pub(crate) fn remove_uncalled(module: &mut Module) {
 mod tests {
     use std::fmt::Write as _;
 
-    /// Returns a module of functions of which each calls the next one twice; the last function only
-    /// returns.
+    /// Returns a module of functions. Each calls the next one twice, except for the kernel, which
+    /// calls it once, and the last one.
     fn doubling(functions: usize, attribute: &str) -> tilewright_ir::Module {
         let mut text = "kernel func0 @kernel(%x: int32) {\n  %a = call %x {callee = func1, results = (int32)} : int32\n  return_values\n}\n".to_owned();
         for number in 1..functions {

@@ -52,9 +52,10 @@ fn a_pointer_of_a_number_may_be_any() {
 #[test]
 fn assembly_with_effects_may_access_what_it_is_passed() {
     let of_operand = |op: &str, operand: &str| {
+        let register = if operand == "%n" { "r" } else { "l" };
         of(&format!(
             "kernel func0 @k(%x: *fp32, %y: *fp32, %address: int64, %n: int32) {{
-  %0 = {op} {operand} {{text = \"mov.u32 $0, 0;\", constraints = \"=r,l\", dtypes = (int32), pack = 1}} : int32
+  %0 = {op} {operand} {{text = \"mov.u32 $0, 0;\", constraints = \"=r,{register}\", dtypes = (int32), pack = 1}} : int32
   return_values
 }}
 "

@@ -415,15 +415,15 @@ struct StridedAxis {
 /// Finds indices along axes, which are sorted by descending stride, of an element at an offset in
 /// elements. Returns whether there is one, and writes the indices to `index`.
 fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
-    let Some((axis, inner)) = axes.split_first() else { return offset == 0 };
+    let Some((outer, inner)) = axes.split_first() else { return offset == 0 };
     if offset < 0 {
         return false;
     }
     let inner_span =
         inner.iter().fold(0_i64, |span, axis| span.saturating_add(axis.stride.saturating_mul(axis.last)));
-    let most = (offset / axis.stride).min(axis.last);
+    let most = (offset / outer.stride).min(outer.last);
     let rest = offset.saturating_sub(inner_span).max(0);
-    let least = rest / axis.stride + i64::from(rest % axis.stride != 0);
+    let least = rest / outer.stride + i64::from(rest % outer.stride != 0);
     // If no axis overlaps the span of the inner ones, at most one index is possible, and the search
     // has no alternatives.
     let divisor = || axes.iter().fold(0, |divisor, axis| greatest_common_divisor(divisor, axis.stride));
@@ -431,8 +431,8 @@ fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
         return false;
     }
     (least..=most).rev().any(|at| {
-        index[axis.axis] = (if axis.is_descending { axis.last - at } else { at }) as u64;
-        find_index(inner, offset - at * axis.stride, index)
+        index[outer.axis] = (if outer.is_descending { outer.last - at } else { at }) as u64;
+        find_index(inner, offset - at * outer.stride, index)
     })
 }
 
