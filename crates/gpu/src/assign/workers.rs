@@ -23,8 +23,9 @@ const REGISTER_STEP: u32 = 8;
 const MIN_REGISTERS: u32 = 24;
 const MAX_REGISTERS: u32 = 256;
 
-/// The maximum number of partitions: each one has a named barrier, and one is for all of them.
-const MAX_PARTITIONS: usize = 14;
+/// The maximum number of partitions: each one has a named barrier (see [`of_role`]), and the next
+/// one is for all of them.
+const MAX_PARTITIONS: usize = tilewright_gpu_ir::MAX_PARTITIONS - 1;
 
 /// The partitions of a kernel, in the order of the warps.
 #[derive(Clone, PartialEq, Eq, Debug)]
