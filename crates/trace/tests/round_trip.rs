@@ -61,8 +61,8 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Records program p, where p is `number`. The program has tiles of four elements, of which the
-/// mask selects the first three. It loads `x` from index 2p on, and stores to `y` from index 2p on,
+/// Records program p, where p is `number`. The program has tiles of four elements, and a mask
+/// that selects the first three. It loads `x` from index 2p on, and stores to `y` from index 2p on,
 /// so that neighboring programs overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);

@@ -217,7 +217,15 @@ impl<'a> Shared<'a> {
             return;
         }
         if self.program.nanoseconds().saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
+            let start = Instant::now();
             self.spread(threads);
+            // The time of the launch is an upper bound of the time of its programs. The measured time
+            // may be much longer: that of the first launch includes the compilation to machine code.
+            let each = start.elapsed().as_nanos() as u64 * threads as u64 / self.total;
+            let measured = self.program.measured.load(Ordering::Relaxed);
+            if measured == 0 || each < measured {
+                self.program.measured.store(each.max(1), Ordering::Relaxed);
+            }
             return;
         }
         // Only this thread works, until the measured time of a program shows that helpers would
@@ -449,4 +457,31 @@ fn pool(threads: usize) -> Option<Arc<rayon::ThreadPool>> {
     let pool = Arc::new(builder.build().ok()?);
     pools.insert(key, pool.clone());
     Some(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_ir::parse;
+
+    use super::*;
+
+    #[test]
+    fn a_launch_on_several_threads_corrects_the_time_of_a_program() {
+        /// More than a program takes, as if the first launch had compiled machine code for a day.
+        const DAY: u64 = 86_400_000_000_000;
+        let module = parse("kernel func0 @k() {\n  return_values\n}\n").expect("the text is valid");
+        let program = Program::new(&module).expect("it can be lowered");
+        program.measured.store(DAY, Ordering::Relaxed);
+        let launch = Launch {
+            grid: [64, 1, 1],
+            arguments: &[],
+            foreign: &[],
+            threads: 2,
+            interrupt: Interrupt::Never,
+            padded: None,
+            machine_code: false,
+        };
+        program.launch(&launch).expect("nothing fails");
+        assert!(program.measured.load(Ordering::Relaxed) < DAY);
+    }
 }
