@@ -39,20 +39,6 @@ DOT = """
         acc = gl.zeros([64, 64], gl.float32, wgmma)"""
 
 RUNS = {
-    # The scratch memory of the reduction is that of the barrier, and no barrier of threads is between the two.
-    "a reduction after the last use of an mbarrier": (
-        2048.0,
-        """
-        bar = mbarrier.allocate_mbarrier()
-        mbarrier.init(bar, count=1)
-        smem = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
-        mbarrier.expect(bar, x_desc.nbytes_per_cta)
-        tma.async_load(x_desc, [32, 0], bar, smem)
-        mbarrier.wait(bar, 0)
-        mbarrier.invalidate(bar)
-        gl.store(out_ptr, gl.sum(gl.sum(smem.load(matrix).to(gl.float32), axis=1), axis=0))
-        """,
-    ),
     "an mbarrier that is never initialized": (
         1.0,
         """
