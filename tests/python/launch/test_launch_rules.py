@@ -84,8 +84,7 @@ def test_a_warning_of_a_grid_that_is_an_error_is_raised_again(fill, grid):
                 fill[grid](out, 1.0, BLOCK=4)
     assert not out.any()
     with pytest.warns(LaunchWarning) as caught:
-        for _ in range(2):
-            fill[grid](out, 1.0, BLOCK=4)
+        _ = [fill[grid](out, 1.0, BLOCK=4) for _ in range(2)]
     assert len(caught) == 1
 
 
