@@ -21,7 +21,7 @@ pub enum Command {
         /// The key, or its first digits, as `tilewright cache ls` prints them
         key: String,
     },
-    /// Remove unfinished and damaged files, those of older versions, and the least recently used
+    /// Remove unfinished and damaged files, files of older formats, and the least recently used files
     ///
     /// The limit applies to the cubins and to the timings separately.
     Gc {
@@ -29,7 +29,7 @@ pub enum Command {
         #[arg(long, value_name = "MIB")]
         limit: Option<u64>,
     },
-    /// Read every file, and check its checksum; the exit code is 1 if a file is damaged
+    /// Read every trusted file, and check its checksum; the exit code is 1 if a file is damaged
     Verify,
     /// Remove all cubins and timings
     Clear,

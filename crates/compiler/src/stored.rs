@@ -90,7 +90,7 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
     })
 }
 
-/// Restores a compiled kernel without compiling it. `lowered` is the IR to which this process has
+/// Restores a compiled kernel without running the passes. `lowered` is the IR to which this process has
 /// lowered the kernel's source. The code for the CPU is made from the optimized IR in `stored`; the
 /// code for a GPU is read from `stored`.
 ///

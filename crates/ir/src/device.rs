@@ -103,9 +103,9 @@ device_functions! {
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
-    /// starts a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one
-    /// extent and one coordinate for each axis of the tile, and one stride for each axis but the
-    /// last.
+    /// starts a copy of a box of a tensor. The copied bytes arrive at the `mbarrier` in slot
+    /// `barrier` of the allocation `barriers`. The tensor has one extent and one coordinate for
+    /// each axis of the tile, and one stride for each axis but the last.
     TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
     /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
     /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
@@ -119,7 +119,7 @@ device_functions! {
     Mma "mma" {};
     /// `(a, b, acc)`: acc + a @ b by multiplications and additions of single elements.
     DotFma "dot_fma" {};
-    /// `(acc)`: the accumulator of dots that are in flight.
+    /// `(acc)`: returns `acc` as an accumulator in flight, to which later `wgmma`s add.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
     /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. If

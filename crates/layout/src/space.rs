@@ -44,7 +44,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// A vector space over F2 whose bits have names. A vector is one `u32`.
+/// A vector space over F2, whose bits are grouped into parts. A vector is one `u32`.
 pub trait Space: Clone + Eq + Hash + fmt::Debug {
     /// Returns the dimension.
     fn bits(&self) -> u32;
@@ -194,8 +194,7 @@ impl Tile {
         })
     }
 
-    /// Returns the bits of an element's index in the tile `whole` that are the same for all
-    /// elements of a slice of `whole`. The slice has the shape `self`, and takes every
+    /// Returns the index bits that all elements of a slice of the tile `whole` share. The slice has the shape `self`, and takes every
     /// `steps[axis]`-th element along an axis. A bit is returned as a mask; the lowest is first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();

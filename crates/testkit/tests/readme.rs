@@ -21,8 +21,8 @@ fn without_mask(code: &str, name: &str) -> String {
     result.expect_err("it leaves its memory").render(Color::Never)
 }
 
-/// Returns this number of lines of a text, from the first line that contains `from` on, between
-/// marks for omitted lines.
+/// Returns `lines` lines of a text, beginning with the first line that contains `from`. A mark for
+/// omitted lines precedes and follows them.
 fn excerpt(text: &str, from: &str, lines: &str) -> String {
     let count = lines.parse().expect("lines is a number");
     let excerpt: Vec<&str> = text.lines().skip_while(|line| !line.contains(from)).take(count).collect();

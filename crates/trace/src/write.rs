@@ -34,8 +34,9 @@ pub struct Limits {
     /// The maximum number of programs with values. The last program of the grid also has values,
     /// and does not count towards this limit. The caller derives [`Launch::every`] from this limit.
     pub programs: u64,
-    /// The maximum number of bytes of the records of programs with values. If dense elements of
-    /// values do not fit, they are not recorded.
+    /// The number of bytes of the records of programs with values after which no dense tiles are
+    /// recorded. A value whose elements are written one by one ([`Batch::elements`]) is marked as not
+    /// recorded if it does not fit.
     pub value_bytes: u64,
     /// The maximum number of bytes of all programs. Events and programs beyond this limit are
     /// dropped.
@@ -172,7 +173,7 @@ pub struct Batch<'a> {
     left: usize,
 }
 
-/// A program may use at most 1 / `SHARE` of the bytes that remain for all programs.
+/// A program begins no event after it has used 1 / `SHARE` of the bytes that remain for all programs.
 const SHARE: i64 = 8;
 
 impl Batch<'_> {

@@ -16,7 +16,7 @@ pub const STORE: &str = "{cache = \"\", eviction = \"\"}";
 /// The extents of tiles of one axis.
 pub const EXTENTS: [u32; 16] = [1, 2, 3, 5, 16, 17, 31, 64, 100, 128, 200, 512, 781, 1000, 1024, 2000];
 
-/// The most elements of a tile with rows.
+/// The maximum number of elements of a tile with several axes.
 const MAX_ELEMENTS: u32 = 6000;
 
 /// The range of elements, relative to a pointer argument, that the memory of a buffer may have. An
@@ -73,7 +73,7 @@ struct Value {
     name: String,
     dtype: Dtype,
     shape: Vec<u32>,
-    /// True if a NaN among the elements has bits that the semantics define.
+    /// True if the semantics define the bits of every element, including those of a NaN.
     is_exact: bool,
 }
 
@@ -312,7 +312,7 @@ impl Generator {
         self.values.extend(results);
     }
 
-    /// Adds a branch that yields a tile.
+    /// Adds a branch that yields a scalar or a tile.
     fn branch(&mut self) {
         let (dtype, shape) = (self.dtype(), self.shape());
         let condition = self.mask(&[]).name;
@@ -415,7 +415,8 @@ impl Generator {
         let same: Vec<&Value> =
             self.values.iter().filter(|value| value.dtype == dtype && value.shape == shape).collect();
         if !same.is_empty() && !self.random.chance(5) {
-            // Unless accesses are separate, also reads old values after stores.
+            // If accesses may overlap, old values are as likely as recent ones, so that steps after
+            // a store also use values loaded before it.
             let mut back = self.random.below(same.len());
             if self.placement == Placement::Separate {
                 back = back.min(self.random.below(same.len()));

@@ -14,7 +14,7 @@ use crate::semantic::{self, BinaryOperator, Index};
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand, to_str};
 
-/// The prefix of the paths of operator methods.
+/// The prefix that marks the path in an `Operand::Method` as an operator method: `operator.__add__`.
 pub(crate) const OPERATORS: &str = "operator.";
 
 /// The operation of an operator method.

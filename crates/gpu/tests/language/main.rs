@@ -2,7 +2,8 @@
 //!
 //! The tests check that a program computes the same as its kernel, that its layouts satisfy the
 //! rules of the dialect, that its barriers suffice, that the attributes of its accesses are true,
-//! and that the parser reads its printed text. They also compare the texts of known kernels.
+//! and that the parser reads its printed text. They also compare the texts of the benchmarks'
+//! kernels with snapshots.
 
 #[path = "../../../opt/tests/common/mod.rs"]
 #[allow(dead_code, reason = "these tests use only a part of the evaluator and the generator")]
@@ -30,7 +31,7 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::Module as Program;
 use tilewright_ir::{Module, parse, print};
 
-/// The kernels of the benchmarks after the passes before layout assignment.
+/// The tile IR of the benchmarks' kernels, as layout assignment receives it.
 ///
 /// `attention_fp16` scales the scores instead of the queries.
 const KERNELS: [(&str, &str); 6] = [

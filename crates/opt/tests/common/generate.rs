@@ -118,7 +118,7 @@ pub const INDICES: Style = Style {
 /// The types of the parameters of every program: three pointers to these types, then [`INTEGERS`].
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
-/// The number of elements of each pointer's memory; offsets stay below it.
+/// The number of elements of each pointer's memory. In programs with effects, offsets stay below it.
 pub const ELEMENTS: u64 = 256;
 
 const EXTENTS: [u32; 5] = [1, 2, 4, 8, 6];
@@ -374,7 +374,7 @@ impl Generator<'_> {
         self.pool.push(result.expect(RIGHT));
     }
 
-    /// Adds a pointer with an offset that stays in its memory.
+    /// Adds a pointer with an offset. In programs with effects, the pointer stays in its memory.
     fn pointer(&mut self) {
         let Some(offset) = self.pick_where(|ty| matches!(ty.dtype(), Some(Dtype::I32 | Dtype::I64))) else {
             return;
@@ -434,8 +434,8 @@ impl Generator<'_> {
         self.builder.store(pointer, value, mask, how).expect(RIGHT);
     }
 
-    /// Runs `body` in a new region, which it terminates; the values of the region are not in scope
-    /// afterwards.
+    /// Runs `body` in a new region, and yields the values that `body` returns. Afterwards, the values
+    /// of the region are not in scope.
     fn region(
         &mut self,
         parameters: Vec<Type>,
@@ -566,7 +566,7 @@ impl Generator<'_> {
         self.pool.extend(results);
     }
 
-    /// Adds a dot of int8 tiles, with or without an accumulator.
+    /// Adds a dot of int8 tiles and, at random, an addition to its result.
     fn dot(&mut self) {
         let a = self.value_of(&Type::tile(Dtype::I8, [2, 4]));
         let b = self.value_of(&Type::tile(Dtype::I8, [4, 8]));

@@ -33,8 +33,8 @@ impl Lowering<'_> {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish(program.header.target.tuning);
         if passes::run(&mut listing) {
-            // Without this directive, the assembler limits registers to make room for more blocks,
-            // down to 32 per thread, and spills.
+            // Without this directive, the assembler may limit each thread to as few as 32 registers,
+            // to make room for more blocks, and spill the others.
             function.directives.min_blocks = Some(1);
         }
         if program.header.min_blocks > 0 {

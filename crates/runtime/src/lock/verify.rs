@@ -18,11 +18,11 @@ use crate::Error;
 /// The result of verifying a lock.
 #[derive(Debug)]
 pub struct Verified {
-    /// The number of kernels that were compiled anew.
+    /// The number of kernels in the lock.
     pub kernels: usize,
     /// The kernels whose code differs.
     pub mismatches: Vec<Mismatch>,
-    /// The choices of tuners whose configuration no kernel of the lock has.
+    /// The tuned choices that select no kernel of the lock.
     pub unmatched: Vec<Choice>,
 }
 

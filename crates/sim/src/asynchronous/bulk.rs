@@ -87,7 +87,7 @@ pub(super) struct Operation {
     /// The agent that writes the destination, for a copy to global memory in a launch with a
     /// [`Watch`](crate::watch::Watch): such writes may happen in any order, long after the reads.
     writes: Option<Agent>,
-    /// The barrier that completes the copy.
+    /// The barrier on which the copy signals its completion.
     pub barrier: Option<BarrierAddress>,
 }
 
