@@ -205,7 +205,7 @@ fn kernels_cover_every_op_function_and_element_type() {
         }
     }
     // Random kernels state no layouts.
-    ops.extend(["set_layout", "device"]);
+    ops.extend(["set_layout", "device", "start_workers", "join_workers"]);
     let missing: Vec<_> = OPS.iter().map(|op| op.name).filter(|name| !ops.contains(name)).collect();
     assert!(missing.is_empty(), "no kernel has {missing:?}");
     let missing: Vec<_> = ElementwiseFn::ALL.iter().filter(|f| !functions.contains(f)).collect();

@@ -187,10 +187,8 @@ fn finish(
     dump(Stage::Opt, &|| tilewright_ir::print(&optimized, false));
     verify(&optimized, Stage::Opt)?;
 
-    if job.target == Target::Cpu && optimized.states_layouts() {
-        let message = "a Gluon kernel is compiled for a GPU, or for the simulator of one";
-        let hint = "launch it with a device such as sim:sm_90; on the command line, pass `--target sm_90`";
-        return Err(failure(Diagnostic::new(Code::Replaced, message).hint(hint), &optimized));
+    if job.target == Target::Cpu {
+        refuse_stated_layouts(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
     }
     let code = match job.target {
         Target::Cpu if cfg!(feature = "cpu") => {
@@ -303,7 +301,18 @@ pub fn cpu_program_for_sanitizer(
     if !cfg!(feature = "cpu") {
         return Err(without_feature("cpu"));
     }
+    refuse_stated_layouts(module)?;
     tilewright_cpu::SanitizedProgram::new(module, assembler())
+}
+
+/// Fails for a program that states layouts: the executor has none.
+fn refuse_stated_layouts(module: &Module) -> Result<(), Box<Diagnostic>> {
+    if !module.states_layouts() {
+        return Ok(());
+    }
+    let message = "a Gluon kernel is compiled for a GPU, or for the simulator of one";
+    let hint = "launch it with a device such as sim:sm_90; on the command line, pass `--target sm_90`";
+    Err(Box::new(Diagnostic::new(Code::Replaced, message).hint(hint)))
 }
 
 /// Makes the program of the CPU's executor without rematerialization, without fusion, and without

@@ -466,7 +466,10 @@ impl Module {
     pub fn states_layouts(&self) -> bool {
         self.functions.values().any(|function| {
             function.values.values().any(|value| value.ty.layout.is_some())
-                || function.insts.values().any(|inst| matches!(inst.op, Op::Device { .. }))
+                || function
+                    .insts
+                    .values()
+                    .any(|inst| matches!(inst.op, Op::Device { .. } | Op::StartWorkers { .. }))
         })
     }
 }

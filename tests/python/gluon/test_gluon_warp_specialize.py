@@ -337,6 +337,55 @@ def test_layouts_of_a_worker_are_for_its_warps(device):
 
 
 @gluon.jit
+def offsets_in(layout: gl.constexpr):
+    rows = gl.arange(0, 32, layout=gl.SliceLayout(1, layout))
+    return rows[:, None] * 64 + gl.arange(0, 64, layout=gl.SliceLayout(0, layout))[None, :]
+
+
+@gluon.jit
+def exchange(x_ptr, out_ptr, memory, rows: gl.constexpr, columns: gl.constexpr):
+    """The warps of the partition load elements that another of them stored."""
+    x = gl.load(x_ptr + offsets_in(rows))
+    for turn in range(2):
+        memory.store(x + turn)
+        gl.store(out_ptr + turn * 2048 + offsets_in(columns), memory.load(columns))
+
+
+@gluon.jit
+def exchange_in_worker(x_ptr, out_ptr, rows: gl.constexpr, columns: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [64, 64], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    gl.warp_specialize([(takes, (0,)), (exchange, (x_ptr, out_ptr, memory.slice(0, 32), rows, columns))], [2])
+
+
+def test_the_warps_of_a_worker_exchange_elements_by_memory_of_the_kernel(device):
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(11)).to(device)
+    out = torch.zeros(2, 32, 64, device=device)
+    rows, columns = (gl.BlockedLayout([1, 1], [1, 32], warps, [1, 0]) for warps in ([2, 1], [1, 2]))
+    exchange_in_worker[(1,)](x, out, rows, columns)
+    assert torch.equal(out, torch.stack([x, x + 1]))
+
+
+@gluon.jit
+def stores_scalar(out_ptr, value):
+    gl.store(out_ptr, value)
+
+
+@gluon.jit
+def loads_after_a_wait(flag_ptr, out_ptr):
+    while gl.load(flag_ptr, volatile=True) == 0:
+        pass
+    value = gl.load(flag_ptr + 1)
+    gl.warp_specialize([(takes, (0,)), (stores_scalar, (out_ptr, value))], [1])
+
+
+def test_a_scalar_that_a_worker_uses_is_not_read_after_a_wait(device):
+    flag, out = (torch.ones(2, device=device, dtype=torch.int32) for _ in range(2))
+    with pytest.raises(tilewright.CompilationError, match="read after a store or a wait") as raised:
+        loads_after_a_wait[(1,)](flag, out)
+    assert raised.value.code == "TW0030"
+
+
+@gluon.jit
 def waits_first(bar, answer, phase, out_ptr):
     mbarrier.wait(bar, phase)
     mbarrier.arrive(answer, count=1)

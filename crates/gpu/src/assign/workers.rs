@@ -10,7 +10,9 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, Effect, Inst, IntList, OpFamily, Operation, Value};
+use tilewright_ir::{
+    AsyncPhase, Block, BlockData, Effect, Inst, IntList, OpFamily, Operation, Value, Waiting,
+};
 
 use crate::passes::of_role;
 use crate::tile::legality::at;
@@ -322,11 +324,14 @@ impl Outside {
         }
         let mut operands = Vec::new();
         let mut is_possible = true;
-        let is_first_access = !self.writes_before(function, inst);
+        let is_first_access = !self.may_change_memory_before(function, inst);
         each_within(function, inst, &mut |inner| {
             let data = &function.insts[inner];
             operands.extend(data.operands.iter().copied());
-            let is_tile = |value: &Value| function.ty(*value).layout().is_some();
+            let is_tile = |value: &Value| {
+                let ty = function.ty(*value);
+                ty.as_memory().is_none() && ty.layout().is_some()
+            };
             let has_tiles = data.operands.iter().chain(&data.results).any(is_tile);
             let info = data.op.info();
             is_possible &= match info.effect {
@@ -342,7 +347,7 @@ impl Outside {
         });
         if !is_possible {
             let message = "a worker uses a value that the warps of the kernel compute from a tile, \
-                           or read after a store";
+                           or read after a store or a wait";
             let hint = "pass it through shared memory, or let the worker compute it";
             return Err(Box::new(at(function, user, Code::PartitionMisuse, message).hint(hint)));
         }
@@ -352,13 +357,18 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns whether an instruction before this one writes global memory.
-    fn writes_before(&self, function: &Function, inst: Inst) -> bool {
+    /// Returns whether an instruction before this one writes global memory, or may wait for another
+    /// program that writes it.
+    fn may_change_memory_before(&self, function: &Function, inst: Inst) -> bool {
         let mut found = false;
         for other in self.before.iter().take_while(|other| **other != inst) {
             each_within(function, *other, &mut |inner| {
-                let family = function.insts[inner].op.info().family;
-                found |= matches!(family, OpFamily::Store | OpFamily::Atomic);
+                let op = &function.insts[inner].op;
+                let info = op.info();
+                found |= matches!(info.family, OpFamily::Store | OpFamily::Atomic)
+                    || !matches!(info.waiting, Waiting::Never | Waiting::Reads)
+                    || info.phase == AsyncPhase::StartsTensorStore
+                    || matches!(op, Op::Tile(ir::Op::Dependency { .. }));
             });
         }
         found

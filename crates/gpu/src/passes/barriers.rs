@@ -111,10 +111,13 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         let role = analysis.partition(inst);
-        // Mbarriers order accesses to buffers that another partition fills or reads.
+        // Mbarriers order accesses to the rings of the compiler, which another partition fills or
+        // reads. A program that states its copies may use any memory in one partition only.
         let is_own = |slot: Slot| {
             let memory = analysis.alloc(slot.root).unwrap_or(slot.root);
-            role.is_none() || analysis.partition_of_block(analysis.block_of(memory)) == role
+            role.is_none()
+                || module.header.explicit
+                || analysis.partition_of_block(analysis.block_of(memory)) == role
         };
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (MemoryLocation::Global(one), MemoryLocation::Global(other)) => {
