@@ -50,8 +50,8 @@ impl StepCost {
 /// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as `load
-    /// + mul + store`.
+    /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as
+    /// `load + mul + store`.
     pub name: String,
     /// The file and the line of the step. If the step was inlined, they are the file and the line
     /// of the outermost call. A nest or a fused loop may have several lines.

@@ -214,6 +214,7 @@ impl<'a> MatrixReader<'a> {
 
     /// Returns the least value of a function of the 16-bit elements. Panics if elements have another
     /// size, or if rows are not contiguous.
+    #[expect(clippy::cast_ptr_alignment, reason = "raw accesses need no alignment")]
     #[inline(always)]
     pub(crate) fn least(&self, order: impl Fn(u16) -> u16) -> u16 {
         /// The number of elements that vectors compare at a time.
@@ -242,6 +243,7 @@ impl<'a> MatrixReader<'a> {
     /// Writes pairs of 16-bit elements of columns: pair `[r, c]` has the elements `[2r, c]` and
     /// `[2r + 1, c]`, and 0 after the last row. Panics if elements have another size, if rows are
     /// not contiguous, or if there are fewer pairs.
+    #[expect(clippy::cast_ptr_alignment, reason = "raw accesses need no alignment")]
     #[inline(always)]
     pub(crate) fn interleave_rows(&self, pairs: &mut [[u16; 2]]) {
         assert!(self.has_contiguous_rows() && self.size == size_of::<u16>());
