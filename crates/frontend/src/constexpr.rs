@@ -456,6 +456,7 @@ mod tests {
 
     #[test]
     fn integers_and_floats_are_compared_exactly() {
+        use CompareOperator as C;
         use Ordering::{Equal, Greater, Less};
         let large = 1_i128 << 53;
         for (int, float, expected) in [
@@ -475,7 +476,6 @@ mod tests {
         ] {
             let (left, right) = (Constant::Int(int), Constant::Float(float));
             let holds = |operator, left, right| compare(operator, left, right) == Ok(Constant::Bool(true));
-            use CompareOperator as C;
             for (operator, reversed, orders) in [
                 (C::Eq, C::Eq, &[Equal][..]),
                 (C::Lt, C::Gt, &[Less]),
