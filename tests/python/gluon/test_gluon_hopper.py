@@ -242,6 +242,26 @@ def test_the_memory_of_an_mbarrier_is_used_again_after_its_end(device):
 
 
 @gluon.jit
+def sum_of_a_conditional_copy(x_desc, out_ptr, count, layout: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_shape, x_desc.layout)
+    mbarrier.expect(bar, x_desc.nbytes_per_cta, pred=count > 0)
+    tma.async_load(x_desc, [32, 0], bar, memory, pred=count > 0)
+    if count > 0:
+        mbarrier.wait(bar, 0)
+    gl.store(out_ptr, gl.sum(gl.sum(memory.load(layout).to(gl.float32), axis=1), axis=0))
+
+
+def test_a_copy_and_its_wait_with_one_condition(device):
+    """The compiler does not know that the wait is there whenever the copy is: it accepts what may be right."""
+    x, out = torch.ones(64, 64, device=device).half(), torch.zeros(1, device=device)
+    descriptor = TensorDescriptor.from_tensor(x, [64, 64], gl.NVMMASharedLayout(128, 16, 2))
+    sum_of_a_conditional_copy[(1,)](descriptor, out, 1, gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]))
+    assert out.item() == 32 * 64
+
+
+@gluon.jit
 def does_nothing(x_ptr):
     pass
 

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
+use super::dataflow::JoinPoint;
 use crate::{Function, GpuOp, Op, Type};
 
 /// A slot of some memory. The slots of a view are not those of the memory that it views.
@@ -101,6 +102,10 @@ pub struct SlotAnalysis<'f> {
     pub function: &'f Function,
     /// True if a pass has inserted a barrier wherever threads must wait for each other.
     pub synchronized: bool,
+    /// True if the program states its waits. Then a rule refuses only what is wrong on both paths of
+    /// each branch, because the analysis does not know how conditions depend on each other. (A copy
+    /// with a predicate is in a branch.)
+    pub explicit: bool,
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
     counted: OnceCell<EntitySet<Value>>,
@@ -118,6 +123,7 @@ impl<'f> SlotAnalysis<'f> {
         Self {
             function,
             synchronized,
+            explicit: false,
             parents: Parents::new(function),
             counted: OnceCell::new(),
             base_offsets: RefCell::default(),
@@ -163,6 +169,18 @@ impl<'f> SlotAnalysis<'f> {
             block = self.block_of_inst(owner);
         }
         None
+    }
+
+    /// Returns whether an instruction runs only on one path of a branch.
+    pub fn is_conditional(&self, inst: Inst) -> bool {
+        let mut owner = self.owner(self.block_of_inst(inst));
+        while let Some(inst) = owner {
+            if matches!(self.function.insts[inst].op, Op::Tile(ir::Op::If {})) {
+                return true;
+            }
+            owner = self.owner(self.block_of_inst(inst));
+        }
+        false
     }
 
     /// Returns the bases of all slot indices, and the values that carry them through loops.
@@ -380,8 +398,19 @@ pub fn rename_facts<F: Copy>(
     }
 }
 
-/// Joins facts slot by slot, and keeps facts that only one path has.
-pub fn join_facts<F: Copy>(facts: &mut Facts<F>, others: &Facts<F>, join: impl Fn(&mut F, F)) {
+/// Joins facts slot by slot. Keeps facts that only one path has; after a branch of an explicit
+/// program, keeps only the facts that both paths have.
+pub fn join_facts<F: Copy + PartialEq>(
+    analysis: &SlotAnalysis<'_>,
+    facts: &mut Facts<F>,
+    others: &Facts<F>,
+    point: JoinPoint,
+    join: impl Fn(&mut F, F),
+) {
+    if analysis.explicit && point == JoinPoint::Branch {
+        facts.retain(|slot, fact| others.get(slot) == Some(fact));
+        return;
+    }
     for (slot, fact) in others {
         match facts.get_mut(slot) {
             Some(known) => join(known, *fact),

@@ -100,7 +100,11 @@ impl Transfer for AsyncDots<'_> {
         }
     }
 
-    fn join(&self, state: &mut State, other: &State, _meet: JoinPoint) {
+    fn join(&self, state: &mut State, other: &State, point: JoinPoint) {
+        if self.analysis.explicit && point == JoinPoint::Branch {
+            state.retain(|token, dots| other.get(token) == Some(dots));
+            return;
+        }
         for (token, dots) in other {
             state.entry(*token).or_insert_with(|| dots.clone()).join(dots);
         }

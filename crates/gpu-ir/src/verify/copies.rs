@@ -222,8 +222,8 @@ impl Transfer for Copies<'_> {
         }
     }
 
-    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: JoinPoint) {
-        join_facts(state, other, WriteState::join);
+    fn join(&self, state: &mut Self::State, other: &Self::State, point: JoinPoint) {
+        join_facts(self.analysis, state, other, point, WriteState::join);
     }
 
     fn rename(&self, state: &mut Self::State, edge: &Edge) {

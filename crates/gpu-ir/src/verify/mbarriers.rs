@@ -194,6 +194,13 @@ impl Transfer for Mbarriers<'_> {
             let phase = state.phases.entry(slot).or_insert(Some(FIRST));
             join(phase, other.phases.get(&slot).copied().unwrap_or(Some(FIRST)), point);
         }
+        if self.analysis.explicit && point == JoinPoint::Branch {
+            for (root, seen) in &other.initialized {
+                let known = state.initialized.entry(*root).or_insert(*seen);
+                *known = (*known).max(*seen);
+            }
+            return;
+        }
         state.initialized.retain(|root, _| other.initialized.contains_key(root));
         for (root, seen) in &mut state.initialized {
             *seen = (*seen).min(other.initialized[root]);
@@ -278,7 +285,10 @@ impl Mbarriers<'_> {
         let Some(phase) = state.phase(slot) else { return Ok(()) };
         if let Some(parity) = parity {
             let bit = 1 << parity;
-            if is_in_one_partition && phase.parities & bit != 0 {
+            // In an explicit program, the condition of the wait may be that of the arrival.
+            let may_know = self.analysis.explicit && self.analysis.is_conditional(inst);
+            let is_current = if may_know { phase.parities == bit } else { phase.parities & bit != 0 };
+            if is_in_one_partition && is_current {
                 return Err(format!(
                     "{name} waits for a phase of parity {parity} of {text}, which may be the current \
                      phase, with {} of {most} \

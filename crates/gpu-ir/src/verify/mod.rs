@@ -4,7 +4,9 @@
 //! accessed; copies have arrived before their data is read; nothing overwrites a slot that is still
 //! read; no warp waits forever. The last column of the table lists the exceptions. Each rule has a
 //! file. Most rules follow a state along the paths of a function
-//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
+//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)). In a
+//! program that states its waits, they refuse only what is wrong on both paths of each branch; the
+//! simulator finds the rest when it runs the program.
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|
@@ -55,7 +57,8 @@ pub fn function(header: &Header, function: &Function) -> Check {
 /// # Errors
 /// The first violation.
 pub fn find_violation(header: &Header, function: &Function) -> Result<(), Violation> {
-    let analysis = SlotAnalysis::new(function, header.synchronized);
+    let mut analysis = SlotAnalysis::new(function, header.synchronized);
+    analysis.explicit = header.explicit;
     let found = check(header, function, &analysis);
     found.map_err(|message| Violation { message, inst: analysis.violation.get() })
 }

@@ -101,8 +101,8 @@ impl Transfer for Reads<'_> {
         Ok(())
     }
 
-    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: JoinPoint) {
-        join_facts(state, other, join);
+    fn join(&self, state: &mut Self::State, other: &Self::State, point: JoinPoint) {
+        join_facts(self.analysis, state, other, point, join);
     }
 
     fn rename(&self, state: &mut Self::State, edge: &Edge) {

@@ -7,6 +7,7 @@
 //! passes may move or remove.
 
 mod address_folding;
+mod coalescing;
 mod dead_code;
 mod effects;
 mod elect_region;
@@ -131,8 +132,8 @@ impl Listing {
 /// `address_folding` and `wide_products` are first: they leave unused additions and extensions,
 /// which `dead_code` removes before code motion. `value_numbering` follows code motion, and comes
 /// before `reassociation`, which counts the readers of a register: equal terms must be one
-/// register. `recomputation` and `sinking` lower the register pressure. `elect_region`, which
-/// inserts jumps, is last.
+/// register. `recomputation` and `sinking` lower the register pressure. `elect_region` inserts
+/// jumps. `coalescing`, after which registers have several writes, is last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
@@ -143,6 +144,7 @@ const PASSES: &[Pass<Listing>] = &[
     Pass::new("recomputation", recomputation::run).when(is_crowded),
     Pass::new("sinking", sinking::run).when(is_crowded),
     Pass::new("elect_region", elect_region::run),
+    Pass::new("coalescing", coalescing::run),
 ];
 
 /// Returns whether the assembler may spill: too many registers are live at once.

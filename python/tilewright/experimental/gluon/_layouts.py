@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from tilewright import _native
@@ -54,9 +55,9 @@ class _Value:
         """The type of this one value in a kernel."""
         return constexpr_type(self)
 
-    @property
+    @cached_property
     def _text(self) -> str:
-        """The expression that makes the layout, which the compiler reads."""
+        """The expression that makes the layout, which the compiler reads. Every launch reads it."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         for name in ("cga_layout", "fp4_padded"):
             if parts.pop(name, None):
