@@ -39,6 +39,8 @@ suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
 html_title = "Tilewright"
 html_show_sphinx = False
+# No page declares an entry of an index, so the index would be an empty page.
+html_use_index = False
 html_show_copyright = False
 html_copy_source = False
 html_theme_options = {"source_edit_link": CODE + "docs/{filename}"}
