@@ -1,7 +1,7 @@
 """A reader who saves the files of a page and types its commands sees the output that the page shows.
 
 A fence with `file=NAME` is a file of the page. The commands of the fences `console` run in order, in the folder with
-these files and with those of the pages that the page links. `…` stands for any text, and as a line for any lines. The
+these files and with those of the pages that the page links. `…` means any text, and as a line any lines. The
 words after `console` are: `excerpt` for commands that no test runs, and `library` for those that need the C library.
 """
 
