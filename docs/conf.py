@@ -36,6 +36,7 @@ nitpicky = True
 # Pages show commands, PTX and excerpts of output, which no lexer knows completely.
 suppress_warnings = ["misc.highlighting_failure"]
 
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_theme = "furo"
 html_title = "Tilewright"
 html_show_sphinx = False
