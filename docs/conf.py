@@ -36,9 +36,12 @@ nitpicky = True
 # Pages show commands, PTX and excerpts of output, which no lexer knows completely.
 suppress_warnings = ["misc.highlighting_failure"]
 
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_theme = "furo"
 html_title = "Tilewright"
 html_show_sphinx = False
+# No page declares an entry of an index, so the index would be an empty page.
+html_use_index = False
 html_show_copyright = False
 html_copy_source = False
 html_theme_options = {"source_edit_link": CODE + "docs/{filename}"}

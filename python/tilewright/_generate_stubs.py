@@ -287,15 +287,20 @@ class Function:
         ]
         return own if len({result for _, result in own}) > 1 else [(None, own[0][1])]
 
-    def _parameter(self, argument: ast.arg, default: ast.expr | None, about: tuple[str, str] | None) -> str:
+    def _parameter(
+        self,
+        argument: ast.arg,
+        default: ast.expr | None,
+        about: tuple[str, str] | None,
+        is_required: bool = False,
+    ) -> str:
+        """Returns a parameter. A caller may pass a default of None also where the parameter is required."""
         is_own = about is not None and argument.arg in about[0].split(", ")
         ty = about[1] if about and is_own else parameter(self.path, argument.arg)[0]
-        if default is None:
-            return f"{argument.arg}: {ty}"
-        text = ast.unparse(default)
-        if text == "None" and "None" not in ty.split(" | "):
+        text = None if default is None else ast.unparse(default)
+        if text == "None" and "None" not in ty.split(" | ") and not (is_own and is_required):
             ty += " | None"
-        return f"{argument.arg}: {ty} = {text}"
+        return f"{argument.arg}: {ty}" + ("" if text is None or is_required else f" = {text}")
 
     def _signature(self, about: tuple[str, str] | None, required: int | None) -> str:
         """Returns the parameters. Those up to index ``required`` have no default; -1 makes ``about``'s keyword-only."""
@@ -303,12 +308,13 @@ class Function:
         is_star = False
         for index, (argument, default) in enumerate(self.positional):
             is_own = about is not None and argument.arg in about[0].split(", ")
-            if required is not None and required >= index:
-                default = None
+            is_required = required is not None and index <= required
             if required == -1 and is_own:
-                parts.append("*")
-                is_star, default = True, None
-            parts.append(self._parameter(argument, default, about))
+                is_required = True
+                if not is_star:
+                    parts.append("*")
+                    is_star = True
+            parts.append(self._parameter(argument, default, about, is_required))
         if self.vararg:
             parts.append(f"*{self._parameter(self.vararg, None, about)}")
         elif self.keywords and not is_star:

@@ -149,7 +149,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
         BinaryOperator::Add => left.checked_add(right),
         BinaryOperator::Sub => left.checked_sub(right),
         BinaryOperator::Mul => left.checked_mul(right),
-        BinaryOperator::Div => return Ok(Constant::Float(left as f64 / right as f64)),
+        BinaryOperator::Div => return Ok(Constant::Float(divide_exactly(left, right))),
         BinaryOperator::FloorDiv => left.checked_div_euclid(right).map(|quotient| {
             // Euclidean division rounds up if the divisor is negative and there is a remainder.
             if right < 0 && left.rem_euclid(right) != 0 { quotient - 1 } else { quotient }
@@ -182,6 +182,34 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
         }
     };
     value.map(Constant::Int).ok_or_else(|| TOO_WIDE.into())
+}
+
+/// Returns the float nearest to `left / right`; `right` is not 0.
+///
+/// As in Python, the operands are not rounded first.
+fn divide_exactly(left: i128, right: i128) -> f64 {
+    const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
+    /// Bits of the quotient: more than a float has, so that the last one may stand for the remainder.
+    const BITS: i32 = f64::MANTISSA_DIGITS as i32 + 2;
+    let (dividend, divisor) = (left.unsigned_abs(), right.unsigned_abs());
+    if dividend <= EXACT && divisor <= EXACT {
+        return left as f64 / right as f64;
+    }
+    // The quotient of `dividend << scale` and `divisor` has `BITS` or `BITS + 1` bits.
+    let scale = BITS - (divisor.leading_zeros() as i32 - dividend.leading_zeros() as i32);
+    let shifted_divisor = divisor << (-scale).max(0);
+    let (mut quotient, mut rest) = (dividend / shifted_divisor, dividend % shifted_divisor);
+    // One step of long division for each further bit.
+    for _ in 0..scale {
+        rest <<= 1;
+        quotient <<= 1;
+        if rest >= divisor {
+            rest -= divisor;
+            quotient |= 1;
+        }
+    }
+    let nearest = (quotient | u128::from(rest > 0)) as f64 * 2_f64.powi(-scale);
+    if (left < 0) == (right < 0) { nearest } else { -nearest }
 }
 
 /// Computes `left op right`; `None` if Python does not define the operator for floats.
@@ -428,6 +456,32 @@ mod tests {
         assert!(binary(B::Mod, &Constant::Int(1), &Constant::Int(0)).is_err());
         let modulo = binary(B::Mod, &Constant::Float(-5.5), &Constant::Int(2));
         assert_eq!(modulo, Ok(Constant::Float(0.5)));
+    }
+
+    /// The results of CPython 3.12. Rounding the operands first gives other results.
+    #[test]
+    fn integers_are_divided_exactly() {
+        let negative_zero = -0.0_f64;
+        for (left, right, expected) in [
+            (0, i128::MIN, negative_zero),
+            (i128::MIN, 1, -1.701_411_834_604_692_3e38),
+            (i128::MAX, i128::MIN, -1.0),
+            (i128::MIN, 3, -5.671_372_782_015_641e37),
+            (9_007_199_254_740_993, 1, 9_007_199_254_740_992.0),
+            (1, 9_007_199_254_740_993, 1.110_223_024_625_156_4e-16),
+            (9_007_199_254_740_993, 9_007_199_254_740_991, 1.000_000_000_000_000_2),
+            (9_007_199_254_740_995, -2, -4_503_599_627_370_498.0),
+            (18_446_744_073_709_551_615, 9_223_372_036_854_775_809, 2.0),
+            (934_511_512_723_165_091_752_237_711_513, 294_103_021_089_328_543_863, 3_177_497_154.778_712_3),
+            (-909_598_345_117_968_695_069_030_114_970, 8_512_494_103_503_071, -106_854_505_161_260.53),
+            (-392_847_091_658_861_300, 4_966_143_295_460_976, -79.105_065_699_155_53),
+            (-790_864_760_852_496_194, 920_923_280_598_052_604, -0.858_773_773_575_258_4),
+            (-52_608_961_427_359_880_005_328_902_071, 812_198_122_170_038_601, -64_773_557_080.874_26),
+            (-630_637_562_006_600_192, 315_537_446_096_915_049, -1.998_614_014_936_612),
+        ] {
+            let Constant::Float(found) = int(B::Div, left, right) else { panic!("{left} / {right}") };
+            assert_eq!(found.to_bits(), expected.to_bits(), "{left} / {right}");
+        }
     }
 
     /// The results of CPython 3.12.

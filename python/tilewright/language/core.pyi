@@ -762,7 +762,7 @@ class tensor(base_value):
             z, index = tl.max(x, 0, return_indices=True)  # 4.0, 3
         """
     @overload
-    def max(self, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
+    def max(self, axis: _Int | None, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
         """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
         elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
         less than 32 bits give fp32 or int32; with positions, the type is that of the input.
@@ -804,7 +804,7 @@ class tensor(base_value):
             z, index = tl.max(x, 0, return_indices=True)  # 4.0, 3
         """
     @overload
-    def max(self, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
+    def max(self, axis: _Int | None, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
         """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
         elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
         less than 32 bits give fp32 or int32; with positions, the type is that of the input.
@@ -865,7 +865,7 @@ class tensor(base_value):
             z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
         """
     @overload
-    def min(self, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
+    def min(self, axis: _Int | None, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
         """The smallest element along an axis, or of all; otherwise as `max`.
 
         Parameters:
@@ -903,7 +903,7 @@ class tensor(base_value):
             z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
         """
     @overload
-    def min(self, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
+    def min(self, axis: _Int | None, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
         """The smallest element along an axis, or of all; otherwise as `max`.
 
         Parameters:
@@ -2883,7 +2883,7 @@ def max(input: tensor, axis: _Int | None = None, return_indices: Literal[False] 
         z, index = tl.max(x, 0, return_indices=True)  # 4.0, 3
     """
 @overload
-def max(input: tensor, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
+def max(input: tensor, axis: _Int | None, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
     """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
     elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
     less than 32 bits give fp32 or int32; with positions, the type is that of the input.
@@ -2927,7 +2927,7 @@ def max(input: tensor, axis: _Int | None = None, *, return_indices: Literal[True
         z, index = tl.max(x, 0, return_indices=True)  # 4.0, 3
     """
 @overload
-def max(input: tensor, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
+def max(input: tensor, axis: _Int | None, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
     """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
     elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
     less than 32 bits give fp32 or int32; with positions, the type is that of the input.
@@ -3035,7 +3035,7 @@ def min(input: tensor, axis: _Int | None = None, return_indices: Literal[False] 
         z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
     """
 @overload
-def min(input: tensor, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
+def min(input: tensor, axis: _Int | None, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
     """The smallest element along an axis, or of all; otherwise as `max`.
 
     Parameters:
@@ -3075,7 +3075,7 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: Literal[True
         z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
     """
 @overload
-def min(input: tensor, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
+def min(input: tensor, axis: _Int | None, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
     """The smallest element along an axis, or of all; otherwise as `max`.
 
     Parameters:

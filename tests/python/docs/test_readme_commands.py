@@ -61,4 +61,4 @@ def test_figures_are_those_of_their_pages():
 
 
 def test_the_page_of_the_first_kernel_has_the_same_program():
-    assert f"```python\n{program()}```\n" in (ROOT / "docs" / "first-kernel.md").read_text()
+    assert f"```python file=kernels.py\n{program()}```\n" in (ROOT / "docs" / "first-kernel.md").read_text()

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_library import c_library
 from conftest import DEVICE, PATIENCE, ROOT, environment_of
 
 from tilewright.errors import TritonError
@@ -554,22 +554,6 @@ def test_headers_beside_cuda_and_in_cpp(compiled, build, tmp_path):
             _cc(*options, "-I", files[0].parent, source)
 
 
-def _library() -> Path:
-    """The C library, if cargo has built it; the variable LIBTILEWRIGHT_C names it, too."""
-    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-    target = ROOT / (os.environ.get("CARGO_TARGET_DIR") or "target")
-    found = [Path(os.environ["LIBTILEWRIGHT_C"])] if os.environ.get("LIBTILEWRIGHT_C") else []
-    for kind in ("debug", "release"):
-        found += [
-            target / kind / f"libtilewright_c.{ending}",
-            target / kind / "deps" / f"libtilewright_c.{ending}",
-        ]
-    for path in found:
-        if path.exists():
-            return path
-    pytest.skip("cargo has not built libtilewright_c")
-
-
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -639,7 +623,7 @@ int main(int count, char **words)
 
 @pytest.mark.parametrize("place", ["cpu", "sim:sm_90"])
 def test_a_c_program_launches_kernels(place, compiled, link, build, tmp_path):
-    library = _library()
+    library = c_library()
     general = "*fp32, *fp32, *fp32, i32, 256"
     headers = [compiled(ADD)[1][0], compiled(ADD, signature=general)[1][0]]
     assert link(*headers, "-o", "build/add").code == 0
@@ -691,7 +675,7 @@ int main(int count, char **words)
 @pytest.mark.parametrize("place", ["cpu", "sim:sm_90"])
 def test_a_c_program_passes_descriptors(place, compiled, link, build, tmp_path):
     """On a simulated GPU, the launch makes tensor maps."""
-    library = _library()
+    library = c_library()
     _, files = compiled(MULTIPLY)
     with tarfile.open(fileobj=io.BytesIO(_packed(files[1]))) as archive:
         member = archive.extractfile("tilewright.lock")
@@ -750,7 +734,7 @@ int main(void)
 
 def test_launches_on_gpus_pass_the_stream_and_the_arguments(stub, compiled, link, build):
     """Without a GPU: the stand-in for the driver records them."""
-    library = _library()
+    library = c_library()
     assert link(compiled(ADD, target="cuda:90:32")[1][0], "-o", "build/add").code == 0
     program = build(GPU_PROGRAM, "-Wno-pedantic", library, f"-Wl,-rpath,{library.parent}", "-ldl")
     settings = {

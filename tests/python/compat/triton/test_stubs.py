@@ -41,6 +41,8 @@ EXPRESSIONS = {
     "tl.max(x)": "tensor",
     "tl.max(x, 0)": "tensor",
     "tl.max(x, 0, True)": "tuple[tensor, tensor]",
+    "tl.max(x, None, True)": "tuple[tensor, tensor]",
+    "x.min(None, True)": "tuple[tensor, tensor]",
     "tl.max(x, return_indices=True)": "tuple[tensor, tensor]",
     "x.min(axis=1, return_indices=True)": "tuple[tensor, tensor]",
     "tl.argmax(x, 0)": "tensor",
