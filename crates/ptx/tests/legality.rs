@@ -9,7 +9,9 @@ use std::path::Path;
 
 use tilewright_fuzz::random::{Random, chosen_seeds};
 use tilewright_ptx::isa::{
-    Comparison, MatrixLayout, Rounding, ScalarType, Scope, Semantics, StateSpace, check, parse,
+    CollectorUse, Comparison, LaneMulticast, MatrixLayout, RepetitionCount, Rounding, ScalarType,
+    ScaleVectorSize, ScaledDotKind, Scope, Semantics, StateSpace, TensorDotKind, TensorMemoryCopyShape,
+    TensorMemoryShape, check, parse,
 };
 use tilewright_testkit::{DIED, Ptxas};
 
@@ -17,7 +19,7 @@ use tilewright_testkit::{DIED, Ptxas};
 fn instructions() -> Vec<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut all = BTreeSet::new();
-    for name in ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"] {
+    for name in ["sm_75", "sm_80", "sm_90a", "sm_100a", "pairs.sm_100a", "sm_120a"] {
         let path = directory.join(format!("instructions.{name}.ptx"));
         let text = std::fs::read_to_string(path).expect("the file can be read");
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("//")).collect();
@@ -135,7 +137,8 @@ fn is_in_list(line: &str, ours: &str) -> bool {
 
 /// Returns the words that may replace a word of an opcode.
 fn relatives(word: &str) -> Vec<&'static str> {
-    let families: [Vec<&str>; 7] = [
+    let kinds = TensorDotKind::ALL.iter().map(|kind| kind.text());
+    let families: [Vec<&str>; 14] = [
         ScalarType::ALL.iter().map(|ty| ty.text()).collect(),
         Rounding::ALL.iter().map(|rounding| rounding.text()).collect(),
         Scope::ALL.iter().map(|scope| scope.text()).collect(),
@@ -143,6 +146,13 @@ fn relatives(word: &str) -> Vec<&'static str> {
         StateSpace::ALL.iter().map(|space| space.text()).collect(),
         Comparison::ALL.iter().map(|comparison| comparison.text()).collect(),
         MatrixLayout::ALL.iter().map(|layout| layout.text()).collect(),
+        TensorMemoryShape::ALL.iter().map(|shape| shape.text()).collect(),
+        RepetitionCount::ALL.iter().map(|count| count.text()).collect(),
+        kinds.chain(ScaledDotKind::ALL.iter().map(|kind| kind.text())).collect(),
+        ScaleVectorSize::ALL.iter().map(|size| size.text()).chain([".block_scale"]).collect(),
+        CollectorUse::ALL.iter().map(|collector| collector.text()).chain([".ashift"]).collect(),
+        TensorMemoryCopyShape::ALL.iter().map(|shape| shape.text()).collect(),
+        LaneMulticast::ALL.iter().map(|lanes| lanes.text()).chain([".b8x16", ".b4x16_p64"]).collect(),
     ];
     families.into_iter().find(|family| family.contains(&word)).unwrap_or_else(|| {
         vec![
@@ -303,7 +313,12 @@ impl Tally {
         let head = head(target, version);
         let all: Vec<usize> = (0..lines.len()).collect();
         let mut refused = BTreeMap::new();
-        refused_by_assembler(ptxas, (&head, target), lines, &all, &mut refused);
+        // A function may use the tensor memory of one block or of a pair, not both.
+        let is_of_pair = |line: &str| line.starts_with("tcgen05.") && line.contains("cta_group::2");
+        let (pairs, single): (Vec<_>, Vec<_>) = all.into_iter().partition(|&index| is_of_pair(&lines[index]));
+        for among in [single, pairs] {
+            refused_by_assembler(ptxas, (&head, target), lines, &among, &mut refused);
+        }
         self.judged += lines.len();
         self.refused += refused.len();
         for (index, line) in lines.iter().enumerate() {
@@ -443,6 +458,13 @@ const LEFT_OUT: &[LeftOut] = &[
         "the manual has no registers of .f32 for integers; the assembler takes some in vectors",
     ),
     (|opcode, _| opcode.contains("::generic.acq_rel"), "the manual has .acquire and .release"),
+    (
+        |opcode, operands| {
+            let has_scale = operands.rsplit_once(", ").is_some_and(|(_, last)| last.parse::<u32>().is_ok());
+            opcode.starts_with("tcgen05.mma.") && opcode.contains(".kind::i8") && has_scale
+        },
+        "the manual scales no accumulators of integers",
+    ),
     (
         |opcode, _| opcode.starts_with("st.async") && !opcode.contains(".shared::cluster"),
         "the manual has .shared::cluster only",

@@ -46,6 +46,7 @@ mod report;
 mod residency;
 mod target;
 mod tensor;
+mod unwritten;
 mod warp;
 mod watch;
 

@@ -86,8 +86,9 @@ impl Descriptor {
     }
 
     /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
-    /// range of rows must begin and end at multiples of the elements of a chunk. `read` returns the
-    /// chunk at an address.
+    /// range of rows must begin and end at multiples of the elements of a chunk. `in_chunk` is the
+    /// number of elements of a chunk, which begin at its first bit. `read` returns the chunk at an
+    /// address.
     ///
     /// # Errors
     /// The error of `read`.
@@ -95,13 +96,12 @@ impl Descriptor {
         &self,
         rows: Range<usize>,
         depth: usize,
-        element: Element,
+        (element, in_chunk): (Element, usize),
         major: Major,
         decode: impl Fn(Element, u64) -> T,
         mut read: impl FnMut(u32) -> Result<u128, E>,
     ) -> Result<Matrix<T>, E> {
         let mut matrix = Matrix::new(rows.len(), depth);
-        let in_chunk = (128 / element.bits()) as usize;
         let (contiguous, across) =
             if major == Major::K { (0..depth, rows.clone()) } else { (rows.clone(), 0..depth) };
         for index in across {

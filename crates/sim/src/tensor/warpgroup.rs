@@ -344,12 +344,12 @@ fn from_memory(
         bytes_read += chunk.len() as u64;
         Outcome::Ok(u128::from_le_bytes(chunk))
     };
+    let format = (element, (128 / element.bits()) as usize);
     let values = if element.is_integer() {
-        let matrix: Matrix<i64> =
-            descriptor.read(rows, depth, element, major, Element::integer, &mut read)?;
+        let matrix: Matrix<i64> = descriptor.read(rows, depth, format, major, Element::integer, &mut read)?;
         Values::Integers(matrix)
     } else {
-        Values::Floats(descriptor.read(rows, depth, element, major, Element::value, &mut read)?)
+        Values::Floats(descriptor.read(rows, depth, format, major, Element::value, &mut read)?)
     };
     context.counters.bytes_read += bytes_read;
     Ok(values)

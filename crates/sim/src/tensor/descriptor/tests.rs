@@ -85,7 +85,14 @@ fn every_layout_is_the_canonical_one() {
                     Ok::<_, ()>(u128::from_le_bytes(memory[at..at + 16].try_into().unwrap()))
                 };
                 let got = descriptor
-                    .read(0..rows, depth, element(bits), major, |_, bits| bits & mask, read)
+                    .read(
+                        0..rows,
+                        depth,
+                        (element(bits), 128 / bits as usize),
+                        major,
+                        |_, bits| bits & mask,
+                        read,
+                    )
                     .unwrap();
                 assert!(got == expected, "{major:?} {swizzle:?} {bits} bits");
             }
@@ -113,7 +120,8 @@ fn a_tile_that_a_tensor_copy_places_is_found() {
             let at = address as usize;
             Ok::<_, ()>(u128::from_le_bytes(memory[at..at + 16].try_into().unwrap()))
         };
-        let tile = descriptor.read(0..64, 32, Element::U8, Major::K, |_, bits| bits as u8, read).unwrap();
+        let tile =
+            descriptor.read(0..64, 32, (Element::U8, 16), Major::K, |_, bits| bits as u8, read).unwrap();
         for row in 0..64 {
             for k in 0..32 {
                 assert_eq!(tile[(row, k)], (row * 7 + step * 32 + k) as u8, "row {row}, k {k}, step {step}");
