@@ -511,6 +511,107 @@ fn changed_instructions_are_refused_as_the_assembler_does() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
+/// Returns dots of tensor memory with all combinations of modifiers and operands, most of them wrong.
+fn tensor_dots() -> Vec<String> {
+    let kinds = TensorDotKind::ALL.iter().map(|kind| kind.text());
+    let kinds: Vec<&str> = kinds.chain(ScaledDotKind::ALL.iter().map(|kind| kind.text())).collect();
+    let sizes = ScaleVectorSize::ALL.iter().map(|size| format!(".block_scale{size}"));
+    let scales: Vec<String> =
+        sizes.chain([String::new(), ".block_scale".to_owned(), ".scale_vec::1X".to_owned()]).collect();
+    let collectors = CollectorUse::ALL.iter().map(|collector| collector.text()).chain([""]);
+    let uses: Vec<String> =
+        collectors.flat_map(|collector| ["", ".ashift"].map(|shift| format!("{shift}{collector}"))).collect();
+    let mut lines = Vec::new();
+    for kind in kinds {
+        for scale in &scales {
+            for collector in &uses {
+                for a in ["%rd3", "[%r3]"] {
+                    let opcode = format!("tcgen05.mma.cta_group::1{kind}{scale}{collector}");
+                    lines.push(format!("{opcode} [%r1], {a}, %rd4, %r2, %p1"));
+                    lines.push(format!("{opcode} [%r1], {a}, %rd4, %r2, [%r4], [%r5], %p1"));
+                }
+            }
+        }
+        let four = "{%r4, %r5, %r6, %r7}";
+        let eight = "{%r4, %r5, %r6, %r7, %r8, %r9, %r10, %r11}";
+        for group in 1..=2 {
+            for end in [
+                format!("{four}, %p1"),
+                format!("{eight}, %p1"),
+                format!("{four}, !%p1, 0"),
+                "%p1, 15".to_owned(),
+                "1".to_owned(),
+                String::from("%p1, 16"),
+            ] {
+                lines.push(format!("tcgen05.mma.cta_group::{group}{kind} [%r1], %rd3, %rd4, %r2, {end}"));
+            }
+        }
+    }
+    lines
+}
+
+/// Returns moves of tensor memory with all shapes, counts and multicasts, most of them wrong.
+fn tensor_moves() -> Vec<String> {
+    let mut lines = Vec::new();
+    for shape in TensorMemoryShape::ALL {
+        for (index, count) in RepetitionCount::ALL.iter().enumerate() {
+            for registers in [1 << index, 2 << index, 4 << index] {
+                let list: Vec<String> = (0..registers).map(|index| format!("%r{}", 2 + index % 30)).collect();
+                let list = list.join(", ");
+                for split in ["", ", 16"] {
+                    let (load, store) = (
+                        format!("tcgen05.ld.sync.aligned{shape}{count}"),
+                        format!("tcgen05.st.sync.aligned{shape}{count}"),
+                    );
+                    lines.push(format!("{store}.b32 [%r1]{split}, {{{list}}}"));
+                    // A register may not occur twice in the results of a load.
+                    if registers <= 30 {
+                        lines.push(format!("{load}.b32 {{{list}}}, [%r1]{split}"));
+                        lines.push(format!("{load}.pack::16b.b32 {{{list}}}, [%r1]{split}"));
+                        lines.push(format!("{store}.unpack::16b.b32 [%r1]{split}, {{{list}}}"));
+                    }
+                }
+            }
+        }
+    }
+    for shape in TensorMemoryCopyShape::ALL {
+        let lanes = LaneMulticast::ALL.iter().map(|lanes| lanes.text()).chain([""]);
+        for lanes in lanes {
+            for format in ["", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64", ".b8x16", ".b8"] {
+                lines.push(format!("tcgen05.cp.cta_group::1{shape}{lanes}{format} [%r1], %rd3"));
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes() {
+    let Some(ptxas) =
+        Ptxas::find_or_skip("instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes")
+    else {
+        return;
+    };
+    let mut lines: Vec<String> = tensor_dots().into_iter().chain(tensor_moves()).collect();
+    lines.retain(|line| !is_left_out(line));
+    let heads = [
+        ("sm_100a", "8.8"),
+        ("sm_100f", "9.0"),
+        ("sm_103a", "9.0"),
+        ("sm_107a", "9.4"),
+        ("sm_110a", "9.0"),
+        ("sm_120a", "9.0"),
+    ];
+    // The combinations are the same for all targets; each target takes a part of them.
+    let texts = heads.map(|head| {
+        let step = if head.0 == "sm_100a" { 1 } else { 5 };
+        (head, lines.iter().step_by(step).cloned().collect())
+    });
+    let tally = Tally::of(&ptxas, &texts);
+    assert!(tally.refused > 0 && tally.refused < tally.judged);
+    assert!(tally.agrees(), "{}", tally.report());
+}
+
 /// Returns all changes that [`changed`] may make to an instruction, with only one register of each
 /// type.
 fn every_change(line: &str) -> BTreeSet<String> {

@@ -695,6 +695,45 @@ fn mistakes_of_allocation_are_faults() {
 }
 
 #[test]
+fn a_warp_waits_until_columns_are_free() {
+    // Both warps need all columns. Each stores its index to its lanes and loads it again.
+    let text = ".version 8.8
+.target sm_103a
+.address_size 64
+.visible .entry kernel(.param .u64 target)
+{
+    .reg .b32 %r<20>; .reg .b64 %rd<8>;
+    .shared .align 4 .b8 state[8];
+    ld.param.u64 %rd1, [target];
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    shl.b32 %r3, %r2, 2;
+    mov.u32 %r4, state;
+    add.u32 %r4, %r4, %r3;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4], 512;
+    bar.warp.sync -1;
+    ld.shared.b32 %r5, [%r4];
+    shl.b32 %r6, %r2, 21;
+    add.u32 %r6, %r6, %r5;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r6+511], {%r2};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r7}, [%r6+511];
+    tcgen05.wait::ld.sync.aligned;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd2, %rd2, %rd1;
+    st.global.b32 [%rd2], %r7;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 512;
+    ret;
+}
+";
+    let mut output = vec![7; 64 * 4];
+    let shape = Shape { grid: [1, 1, 1], threads: 64, cluster: 1, shared_bytes: 0 };
+    launch(text, &shape, vec![Argument::Output(&mut output)]).unwrap();
+    let words: Vec<u32> = output.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    assert_eq!(words, [[0; 32], [1; 32]].concat());
+}
+
+#[test]
 fn clusters_that_have_not_begun_are_canceled() {
     // Each running block adds 1 to the elements of its own index and of each canceled one.
     let text = ".version 8.8

@@ -31,6 +31,11 @@ pub struct TensorMemory {
 }
 
 impl TensorMemory {
+    /// Returns the cells, lane by lane; none before the first allocation.
+    pub fn cells(&self) -> &[u32] {
+        &self.cells
+    }
+
     /// Allocates columns. Returns the first one, or `None` if too few are free now.
     ///
     /// # Errors
