@@ -575,10 +575,9 @@ fn tensor_moves() -> Vec<String> {
         }
     }
     for shape in TensorMemoryCopyShape::ALL {
-        let lanes = LaneMulticast::ALL.iter().map(|lanes| lanes.text()).chain([""]);
-        for lanes in lanes {
+        for multicast in LaneMulticast::ALL.iter().map(|quarters| quarters.text()).chain([""]) {
             for format in ["", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64", ".b8x16", ".b8"] {
-                lines.push(format!("tcgen05.cp.cta_group::1{shape}{lanes}{format} [%r1], %rd3"));
+                lines.push(format!("tcgen05.cp.cta_group::1{shape}{multicast}{format} [%r1], %rd3"));
             }
         }
     }

@@ -236,7 +236,7 @@ def attention(
 
 @triton.jit
 def chain(a, b, c, d, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, L: tl.constexpr):
-    """(A B) C: the first product is the left operand of the second dot."""
+    """(A B) C: the result of the first dot is the left operand of the second."""
     i = tl.arange(0, M)
     left = tl.load(a + i[:, None] * K + tl.arange(0, K)[None, :])
     right = tl.load(b + tl.arange(0, K)[:, None] * N + tl.arange(0, N)[None, :])

@@ -114,12 +114,11 @@ fn run_text(text: &str, blocks: u32, image: &[u8], output: &mut [u8]) -> Result<
 /// Stores columns of tensor memory: thread t of a block writes those of lane t to row t of the output.
 fn store_columns(columns: u32) -> String {
     let registers: Vec<String> = (0..columns).map(|column| format!("%r{}", 20 + column)).collect();
-    let stores: String = (0..columns / 4)
-        .map(|group| {
-            let four = registers[group as usize * 4..][..4].join(", ");
-            format!("st.global.v4.b32 [%rd6+{}], {{{four}}};\n", 16 * group)
-        })
-        .collect();
+    let store = |group: usize| {
+        let four = registers[group * 4..][..4].join(", ");
+        format!("st.global.v4.b32 [%rd6+{}], {{{four}}};\n", 16 * group)
+    };
+    let stores = (0..columns as usize / 4).map(store).collect::<Vec<_>>().concat();
     format!(
         "tcgen05.fence::after_thread_sync;
     tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 {{{}}}, [%r8];
@@ -152,7 +151,7 @@ impl Layout {
             Self::Swizzled(line) => {
                 let at = row * line + chunk * 16;
                 // The chunk is at the exclusive or of its index and that of the 128-byte line.
-                let permuted = at / 16 % (line / 16) ^ at / 128 % (line / 16);
+                let permuted = (at / 16 % (line / 16)) ^ (at / 128 % (line / 16));
                 at / line * line + permuted * 16 + rest
             }
         }
@@ -189,12 +188,12 @@ struct Type {
 fn minifloat(bits: u32, exponent: u32, mantissa: u32) -> f64 {
     let sign = if bits >> (exponent + mantissa) & 1 == 1 { -1.0 } else { 1.0 };
     let (e, m) = (bits >> mantissa & ((1 << exponent) - 1), bits & ((1 << mantissa) - 1));
-    let bias = (1 << (exponent - 1)) - 1;
+    let offset = (1 << (exponent - 1)) - 1;
     let fraction = f64::from(m) / f64::from(1 << mantissa);
     sign * if e == 0 {
-        fraction * 2_f64.powi(1 - bias)
+        fraction * 2_f64.powi(1 - offset)
     } else {
-        (1.0 + fraction) * 2_f64.powi(e as i32 - bias)
+        (1.0 + fraction) * 2_f64.powi(e as i32 - offset)
     }
 }
 
@@ -263,7 +262,7 @@ fn matrix(random: &mut Random, rows: usize, ty: Type, layout: Layout) -> Matrix 
             line.push((ty.value)(bits));
             let at = element % ty.in_chunk * ty.bits;
             let chunk = &mut bytes[element / ty.in_chunk * 16..][..16];
-            let word = u128::from_le_bytes((&*chunk).try_into().unwrap()) | u128::from(bits) << at;
+            let word = u128::from_le_bytes((&*chunk).try_into().expect("16 bytes")) | u128::from(bits) << at;
             chunk.copy_from_slice(&word.to_le_bytes());
         }
         for (byte, value) in bytes.into_iter().enumerate() {
@@ -474,6 +473,45 @@ fn pairs_of_blocks_multiply_together() {
 }
 
 #[test]
+fn pairs_of_blocks_read_both_copies_of_the_left_operand() {
+    let mut random = Random(5);
+    let layout = Layout::Plain;
+    let a: Vec<_> = (0..2).map(|_| matrix(&mut random, 64, F16, layout)).collect();
+    let b: Vec<_> = (0..2).map(|_| matrix(&mut random, 16, F16, layout)).collect();
+    let mut image = Vec::new();
+    for rank in 0..2 {
+        let mut block = [&a[rank].image[..], &b[rank].image[..]].concat();
+        block.resize(IMAGE, 0);
+        image.extend(block);
+    }
+    // Each copy moves 16 bytes of each row, to the quarters 0 and 2, and 1 and 3 of the lanes.
+    let issue = format!(
+        "or.b64 %rd10, %rd9, {layout:#x};
+    add.u64 %rd11, %rd9, 1024;
+    or.b64 %rd11, %rd11, {layout:#x};
+    add.u64 %rd12, %rd10, 8;
+    add.u32 %r15, %r9, 32;
+    tcgen05.cp.cta_group::2.64x128b.warpx2::02_13 [%r15], %rd10;
+    tcgen05.cp.cta_group::2.64x128b.warpx2::02_13 [%r15+4], %rd12;
+    tcgen05.mma.cta_group::2.kind::f16 [%r9], [%r15], %rd11, 0x8080010, 0;",
+        layout = layout.descriptor()
+    );
+    let mut output = vec![0; 256 * 16 * 4];
+    let kernel = Kernel { columns: 64, issue: &issue, end: &store_columns(16), blocks: 2 };
+    kernel.run(&image, &mut output).unwrap();
+    for (row, column) in (0..128).flat_map(|row| (0..32).map(move |column| (row, column))) {
+        let (rank, lane) = (row / 64, row % 64 + column / 16 * 64);
+        let at = ((rank * 128 + lane) * 16 + column % 16) * 4;
+        let found = f32::from_le_bytes(output[at..at + 4].try_into().unwrap());
+        let expected = dot(&a[rank].values[row % 64], &b[column / 16].values[column % 16]);
+        assert_eq!(f64::from(found), expected, "{row}, {column}");
+    }
+    let other = issue.replacen("02_13 [%r15+4]", "01_23 [%r15+4]", 1);
+    let found = Kernel { issue: &other, ..kernel }.run(&image, &mut output).expect_err("the copies differ");
+    assert!(matches!(&found, FaultKind::Illegal(text) if text.contains("halves of the lanes")), "{found}");
+}
+
+#[test]
 fn the_left_operand_may_be_in_tensor_memory() {
     let mut random = Random(4);
     let layout = Layout::Plain;
@@ -534,7 +572,7 @@ fn copies_reach_the_lanes_of_their_shape() {
             Layout::Plain.descriptor()
         );
         let kernel = Kernel { columns: 32, issue: &issue, end: &store_columns(8), blocks: 1 };
-        let text = kernel.text().replace("    setp.ne", "    setp.ne").replacen(
+        let text = kernel.text().replacen(
             "    @!%p2 bra ISSUED;",
             &format!("    {clear}\n    @!%p2 bra ISSUED;"),
             1,
@@ -556,17 +594,13 @@ fn copies_reach_the_lanes_of_their_shape() {
 
 #[test]
 fn registers_move_to_tensor_memory_and_back() {
-    // What a store writes by one shape, a load of another shape reads. Thread t of a warp has the
+    // A load of one shape reads the cells that a store of another shape writes. Thread t of a warp has the
     // value 100 t + i in register i.
-    let set: String = (0..8)
-        .map(|i| {
-            format!(
-                "and.b32 %r{0}, %r1, 31; mul.lo.u32 %r{0}, %r{0}, 100; add.u32 %r{0}, %r{0}, {i};\n",
-                30 + i
-            )
-        })
-        .collect();
     type Place = fn(usize, usize) -> (usize, usize);
+    let value = |i: usize| {
+        format!("and.b32 %r{0}, %r1, 31; mul.lo.u32 %r{0}, %r{0}, 100; add.u32 %r{0}, %r{0}, {i};\n", 30 + i)
+    };
+    let set = (0..8).map(value).collect::<Vec<_>>().concat();
     let shapes: [(&str, Place); 3] = [
         ("16x64b.x8", |lane, column| (lane % 8 * 4 + column % 2 * 2 + lane / 8, column / 2)),
         ("16x128b.x4", |lane, column| (lane % 8 * 4 + column % 4, column / 4 * 2 + lane / 8)),
@@ -624,10 +658,10 @@ fn registers_move_to_tensor_memory_and_back() {
 
 /// Returns the fault of a kernel on tensor memory.
 fn mistake(text: &str) -> FaultKind {
-    run_text(text, 1, &[0; IMAGE], &mut vec![0; 128 * 32 * 4]).expect_err(text)
+    run_text(text, 1, &[], &mut vec![0; 128 * 32 * 4]).expect_err(text)
 }
 
-/// A correct dot, of which the tests change the text.
+/// A correct dot. The tests change its text.
 fn correct() -> String {
     let issue = format!(
         "or.b64 %rd10, %rd9, {0:#x};
@@ -642,7 +676,7 @@ fn correct() -> String {
 #[test]
 fn missing_synchronization_is_a_race() {
     let correct = correct();
-    run_text(&correct, 1, &[0; IMAGE], &mut vec![0; 128 * 32 * 4]).unwrap();
+    run_text(&correct, 1, &[], &mut vec![0; 128 * 32 * 4]).unwrap();
     let without = |part: &str| {
         assert!(correct.contains(part), "{part}");
         mistake(&correct.replacen(part, "", 1))
@@ -731,50 +765,4 @@ fn a_warp_waits_until_columns_are_free() {
     launch(text, &shape, vec![Argument::Output(&mut output)]).unwrap();
     let words: Vec<u32> = output.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     assert_eq!(words, [[0; 32], [1; 32]].concat());
-}
-
-#[test]
-fn clusters_that_have_not_begun_are_canceled() {
-    // Each running block adds 1 to the elements of its own index and of each canceled one.
-    let text = ".version 8.8
-.target sm_100
-.address_size 64
-.visible .entry kernel(.param .u64 target)
-{
-    .reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<8>; .reg .b128 %q<2>;
-    .shared .align 16 .b8 state[32];
-    ld.param.u64 %rd1, [target];
-    mov.u32 %r2, state;
-    mov.u32 %r3, %ctaid.x;
-    mov.u32 %r4, %ctaid.y;
-    mbarrier.init.shared::cta.b64 [%r2+16], 1;
-    fence.mbarrier_init.release.cluster;
-    mov.b32 %r7, 0;
-LOOP:
-    mad.lo.u32 %r5, %r4, 16, %r3;
-    mul.wide.u32 %rd2, %r5, 4;
-    add.u64 %rd2, %rd2, %rd1;
-    red.relaxed.gpu.global.add.u32 [%rd2], 1;
-    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r2], [%r2+16];
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+16], 16;
-WAIT:
-    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2+16], %r7;
-    @!%p1 bra WAIT;
-    xor.b32 %r7, %r7, 1;
-    ld.shared.b128 %q1, [%r2];
-    fence.proxy.async.shared::cta;
-    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %q1;
-    @!%p2 bra DONE;
-    clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r3, %r4, %r8, _}, %q1;
-    clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %r9, %q1;
-    mov.u32 %r4, %r9;
-    bra LOOP;
-DONE:
-    ret;
-}
-";
-    let mut output = vec![0; 16 * 4 * 4];
-    let shape = Shape { grid: [16, 4, 1], threads: 1, cluster: 1, shared_bytes: 0 };
-    launch(text, &shape, vec![Argument::Output(&mut output)]).unwrap();
-    assert!(output.as_chunks().0.iter().all(|word| u32::from_le_bytes(*word) == 1), "{output:?}");
 }

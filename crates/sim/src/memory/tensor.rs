@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use super::shadow::{Record, Shadow};
 use super::shared::Accessor;
-use crate::fault::{Cause, FaultKind, Outcome, Stop};
+use crate::fault::{Cause, FaultKind, Outcome};
 
 /// The number of lanes.
 pub const TENSOR_LANES: usize = 128;
 /// The number of columns.
 pub const TENSOR_COLUMNS: usize = 512;
-/// The minimum size of an allocation, and the multiple of which its first column is, in columns.
+/// The minimum size of an allocation in columns. Its first column is a multiple of this number.
 const GRANULE: usize = 32;
 
 /// The tensor memory of one block.
@@ -82,8 +82,7 @@ impl TensorMemory {
         let record = accessor.record(true);
         for lane in 0..TENSOR_LANES {
             let start = lane * TENSOR_COLUMNS + column;
-            let outcome = self.shadow.write(accessor.agent, record, start, columns, |_| false);
-            outcome.map_err(of_tensor_memory)?;
+            in_tensor_memory(self.shadow.write(accessor.agent, record, start, columns, |_| false))?;
             self.shadow.forget(start..start + columns);
         }
         self.allocations.remove(&column);
@@ -127,7 +126,7 @@ impl TensorMemory {
     ) -> Outcome {
         let start = self.locate(lane, column, to.len(), "reads")?;
         let record = accessor.record(false);
-        self.shadow.read(accessor.agent, record, start, to.len()).map_err(of_tensor_memory)?;
+        in_tensor_memory(self.shadow.read(accessor.agent, record, start, to.len()))?;
         to.copy_from_slice(&self.cells[start..start + to.len()]);
         Ok(())
     }
@@ -142,9 +141,8 @@ impl TensorMemory {
         let start = self.locate(lane, column, from.len(), "writes")?;
         let cells = &mut self.cells[start..start + from.len()];
         let record = accessor.record(true);
-        self.shadow
-            .write(accessor.agent, record, start, from.len(), |cell| cells[cell] == from[cell])
-            .map_err(of_tensor_memory)?;
+        let is_same = |cell: usize| cells[cell] == from[cell];
+        in_tensor_memory(self.shadow.write(accessor.agent, record, start, from.len(), is_same))?;
         cells.copy_from_slice(from);
         Ok(())
     }
@@ -154,14 +152,11 @@ impl TensorMemory {
         let mut at = column;
         while at < column + columns {
             let before = self.allocations.range(..=at).next_back();
-            match before.filter(|(start, size)| at < *start + *size) {
-                Some((start, size)) => at = start + size,
-                None => {
-                    let text =
-                        format!("{does} column {at} of tensor memory, which the block has not allocated");
-                    return Err(illegal(text).into());
-                }
-            }
+            let Some((start, size)) = before.filter(|(start, size)| at < *start + *size) else {
+                let text = format!("{does} column {at} of tensor memory, which the block has not allocated");
+                return Err(illegal(text).into());
+            };
+            at = start + size;
         }
         if lane >= TENSOR_LANES {
             let text = format!("{does} lane {lane} of tensor memory, which has {TENSOR_LANES} lanes");
@@ -194,12 +189,14 @@ fn illegal(text: String) -> FaultKind {
 }
 
 /// Makes a race of the shadow one in tensor memory.
-fn of_tensor_memory(mut stop: Box<Stop>) -> Box<Stop> {
-    if let Cause::Race { offset, first, is_write } = stop.cause {
-        let (lane, column) = position(offset);
-        stop.cause = Cause::TensorMemoryRace { lane, column, first, is_write };
-    }
-    stop
+fn in_tensor_memory(outcome: Outcome) -> Outcome {
+    outcome.map_err(|mut stop| {
+        if let Cause::Race { offset, first, is_write } = stop.cause {
+            let (lane, column) = position(offset);
+            stop.cause = Cause::TensorMemoryRace { lane, column, first, is_write };
+        }
+        stop
+    })
 }
 
 #[cfg(test)]

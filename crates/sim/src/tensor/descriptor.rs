@@ -14,7 +14,8 @@
 //! - K-major: rows come in groups of 8. Each row begins `line` bytes after the previous one, each
 //!   group `stride` bytes after the previous one. Without a swizzle, the two chunks of a row are
 //!   `leading` bytes apart; with a swizzle they are adjacent.
-//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent.
+//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent; 4 lines
+//!   with the swizzle of pairs of chunks, which only `tcgen05` has.
 //!   Without a swizzle, the next line along m is `stride` bytes away and the next 8 k are `leading`
 //!   bytes away; with a swizzle, the next line along m is `leading` bytes away and the next 8 k are
 //!   `stride` bytes away.
@@ -69,7 +70,8 @@ impl Descriptor {
     pub fn address(&self, major: Major, across: u32, chunk: u32) -> u32 {
         let line = self.swizzle.line_bytes();
         let none = self.swizzle == Swizzle::None;
-        let (group, row) = (across / 8, across % 8);
+        let lines = if self.swizzle == Swizzle::Bytes128Pairs { 4 } else { 8 };
+        let (group, row) = (across / lines, across % lines);
         let offset = match major {
             Major::K => {
                 let apart = if none { self.leading } else { 16 };

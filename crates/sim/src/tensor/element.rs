@@ -152,11 +152,11 @@ fn e4m3(bits: u8) -> f64 {
 fn tiny(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
     let field = |low: u32, width: u32| bits >> low & ((1 << width) - 1);
     let sign = if field(exponent_bits + mantissa_bits, 1) == 0 { 1.0 } else { -1.0 };
-    let bias = (1 << (exponent_bits - 1)) - 1;
+    let offset = (1 << (exponent_bits - 1)) - 1;
     let fraction = field(0, mantissa_bits) as f64 / f64::from(1 << mantissa_bits);
     sign * match field(mantissa_bits, exponent_bits) as i32 {
-        0 => fraction * 2f64.powi(1 - bias),
-        exponent => (1.0 + fraction) * 2f64.powi(exponent - bias),
+        0 => fraction * 2f64.powi(1 - offset),
+        exponent => (1.0 + fraction) * 2f64.powi(exponent - offset),
     }
 }
 

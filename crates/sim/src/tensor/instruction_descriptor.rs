@@ -74,34 +74,32 @@ impl TensorDot {
         if field(2, 1) == 1 {
             return Err(FaultKind::Unsupported("`tcgen05.mma` with a sparse A".into()));
         }
-        let element = |code: usize| operand_element(kind, code);
-        let (Some(a), Some(b)) = (element(field(7, 3)), element(field(10, 3))) else {
-            return Err(invalid(bits, "the type of A or B does not exist for this kind"));
+        let operand = |code: usize, negated: u32, major: u32| {
+            let element = operand_element(kind, code);
+            let element =
+                element.ok_or_else(|| invalid(bits, "the type of A or B does not exist for this kind"))?;
+            let major = if field(major, 1) == 1 { Major::Mn } else { Major::K };
+            Ok(TensorOperand { element, major, is_negated: field(negated, 1) == 1 })
         };
-        let operand = |element, negated: u32, major: u32| TensorOperand {
-            element,
-            major: if field(major, 1) == 1 { Major::Mn } else { Major::K },
-            is_negated: field(negated, 1) == 1,
-        };
-        let (a, b) = (operand(a, 13, 15), operand(b, 14, 16));
-        let (m, n) = (field(24, 5) * 16, field(17, 6) * 8);
-        let d = match (kind, field(4, 2)) {
-            (TensorKind::Scaled(..), _) => Element::F32,
-            (TensorKind::Plain(TensorDotKind::I8), 2) => Element::S32,
-            (TensorKind::Plain(TensorDotKind::F16 | TensorDotKind::F8f6f4), 0) => Element::F16,
-            (TensorKind::Plain(TensorDotKind::I8), _) => return Err(invalid(bits, "D has to be of s32")),
-            (TensorKind::Plain(_), 1) => Element::F32,
-            (TensorKind::Plain(_), _) => return Err(invalid(bits, "the type of D does not exist")),
-        };
+        let d =
+            result_element(kind, field(4, 2)).ok_or_else(|| invalid(bits, "the type of D does not exist"))?;
         let is_integer = d == Element::S32;
-        if is_integer && (a.is_negated || b.is_negated) {
+        let dot = Self {
+            m: field(24, 5) * 16,
+            n: field(17, 6) * 8,
+            k: depth(kind),
+            a: operand(field(7, 3), 13, 15)?,
+            b: operand(field(10, 3), 14, 16)?,
+            d,
+            clamps: is_integer && field(3, 1) == 1,
+            scales: match kind {
+                TensorKind::Plain(_) => None,
+                TensorKind::Scaled(kind, size) => Some(scale_factors(bits, kind, size)?),
+            },
+        };
+        if is_integer && (dot.a.is_negated || dot.b.is_negated) {
             return Err(invalid(bits, "integer operands cannot be negated"));
         }
-        let scales = match kind {
-            TensorKind::Plain(_) => None,
-            TensorKind::Scaled(kind, size) => Some(scale_factors(bits, kind, size)?),
-        };
-        let dot = Self { m, n, k: depth(kind), a, b, d, clamps: is_integer && field(3, 1) == 1, scales };
         dot.check_shape(bits, is_pair)?;
         Ok(dot)
     }
@@ -116,8 +114,7 @@ impl TensorDot {
         };
         let multiple = match (is_pair, m) {
             (false, 64) => 8,
-            (false, _) => 16,
-            (true, 256) => 16,
+            (false, _) | (true, 256) => 16,
             (true, _) => 32,
         };
         let multiple = if self.scales.is_some() && !is_pair { 8 } else { multiple };
@@ -136,6 +133,18 @@ fn depth(kind: TensorKind) -> usize {
         TensorKind::Plain(TensorDotKind::F8f6f4 | TensorDotKind::I8)
         | TensorKind::Scaled(ScaledDotKind::Mxf8f6f4, _) => 32,
         TensorKind::Scaled(ScaledDotKind::Mxf4 | ScaledDotKind::Mxf4nvf4, _) => 64,
+    }
+}
+
+fn result_element(kind: TensorKind, code: usize) -> Option<Element> {
+    match (kind, code) {
+        (TensorKind::Scaled(..), _) => Some(Element::F32),
+        (TensorKind::Plain(TensorDotKind::I8), 2) => Some(Element::S32),
+        (TensorKind::Plain(TensorDotKind::F16 | TensorDotKind::F8f6f4), 0) => Some(Element::F16),
+        (TensorKind::Plain(TensorDotKind::F16 | TensorDotKind::Tf32 | TensorDotKind::F8f6f4), 1) => {
+            Some(Element::F32)
+        }
+        (TensorKind::Plain(_), _) => None,
     }
 }
 

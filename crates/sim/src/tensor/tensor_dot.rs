@@ -11,7 +11,8 @@
 //! lane 32 ⌊r / 16⌋ + r mod 16. Of the 256 rows of a pair of blocks, each block has 128; of 128
 //! rows, each has 64: the first half of the columns in the lanes 0 to 63, the second half in the
 //! lanes 64 to 127. In shared memory, each block of a pair has its rows of A and half of the columns
-//! of B. A in tensor memory has its rows in the lanes of D, and as many elements in a cell as fit.
+//! of B. A in tensor memory has its rows in the lanes of D, and as many elements in a cell as fit; of
+//! 128 rows of a pair, both halves of the lanes of a block have its 64 rows.
 //!
 //! The scale factors of row r of A, or of column r of B, are in lane r mod 32 and column ⌊r / 32⌋;
 //! each quarter of the lanes has a copy.
@@ -23,7 +24,7 @@ use super::fragment::Matrix;
 use super::instruction_descriptor::{ScaleFactors, TensorDot, TensorKind, TensorOperand};
 use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use super::wgmma::Values;
-use super::{Element, TensorAddress};
+use super::{Element, Swizzle, TensorAddress};
 use crate::asynchronous::Channel;
 use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
@@ -110,7 +111,7 @@ pub(super) fn blocks_of_group(context: &Context<'_>, is_pair: bool) -> Outcome<V
     if first + 1 < context.blocks.len() {
         return Ok(vec![first, first + 1]);
     }
-    let text = "`.cta_group::2` needs a cluster with two blocks, of which the first has an even rank";
+    let text = "`.cta_group::2` needs two blocks of a cluster: one with an even rank, and the next one";
     Err(FaultKind::Illegal(text.into()).into())
 }
 
@@ -262,8 +263,16 @@ impl Issued<'_> {
         let descriptor = shared_descriptor(bits)?;
         let TensorOperand { element, major, is_negated } = operand;
         let is_padded = self.is_padded(element);
-        if major == Major::Mn && (element.bits() < 8 || element == Element::Tf32) {
-            let text = format!("`tcgen05.mma` with an MN-major operand of {element:?}");
+        let has_pairs = descriptor.swizzle == Swizzle::Bytes128Pairs;
+        let is_unsupported = match major {
+            Major::K => has_pairs,
+            Major::Mn => element.bits() < 8 || element == Element::Tf32 && !has_pairs,
+        };
+        if is_unsupported {
+            let text = format!(
+                "`tcgen05.mma` with a {major:?}-major operand of {element:?} and the swizzle {:?}",
+                descriptor.swizzle
+            );
             return Err(FaultKind::Unsupported(text).into());
         }
         let place = ResolvedAddress::Shared { rank, offset: u64::from(descriptor.start) };
@@ -320,21 +329,33 @@ impl Issued<'_> {
         rows: usize,
     ) -> Outcome<Values> {
         let TensorOperand { element, major, is_negated } = self.dot.a;
-        if major == Major::Mn || self.is_padded(element) || self.ranks.len() == 2 && rows == 64 {
-            let text = format!(
-                "`tcgen05.mma` with {rows} rows of {element:?} in tensor memory, {major:?}-major, for {} blocks",
-                self.ranks.len()
-            );
+        if major == Major::Mn {
+            let text = "tcgen05.mma with an MN-major A in tensor memory: it has to be K-major";
+            return Err(FaultKind::Illegal(text.into()).into());
+        }
+        if self.is_padded(element) {
+            let text = format!("`tcgen05.mma` with A of {element:?} in tensor memory");
             return Err(FaultKind::Unsupported(text).into());
         }
+        let is_copied = self.ranks.len() == 2 && rows == 64;
         let (lane, column) = address.position(context, self.lane);
         let in_cell = (32 / element.bits()) as usize;
         let mut cells = vec![0; self.dot.k / in_cell];
         let (mut floats, mut integers) = (Matrix::new(rows, self.dot.k), Matrix::new(rows, self.dot.k));
         for row in 0..rows {
-            let row_lane = if rows == 64 { row / 16 * 32 + row % 16 } else { row };
+            let row_lane = if rows == 64 && !is_copied { row / 16 * 32 + row % 16 } else { row };
             let accessor = tensor_accessor(self.agent, context.instruction);
-            context.blocks[rank].tensor.read(&accessor, (lane + row_lane, column), &mut cells)?;
+            let memory = &mut context.blocks[rank].tensor;
+            memory.read(&accessor, (lane + row_lane, column), &mut cells)?;
+            if is_copied {
+                let mut copy = vec![0; cells.len()];
+                memory.read(&accessor, (lane + row_lane + 64, column), &mut copy)?;
+                if copy != cells {
+                    let text =
+                        format!("row {row} of A differs between the halves of the lanes of tensor memory");
+                    return Err(FaultKind::Illegal(text).into());
+                }
+            }
             for k in 0..self.dot.k {
                 let bits = u64::from(cells[k / in_cell]) >> ((k % in_cell) as u32 * element.bits());
                 if element.is_integer() {
@@ -416,19 +437,16 @@ pub(super) fn shared_descriptor(bits: u64) -> Outcome<Descriptor> {
             bits >> 46 & 7
         ));
     }
-    match bits >> 61 {
-        0 | 2 | 4 | 6 => {}
-        1 => {
-            let text = "the swizzle of 128 bytes with an atomicity of 32 bytes".into();
-            return Err(FaultKind::Unsupported(text).into());
-        }
-        other => return illegal(format!("the matrix descriptor {bits:#018x} has the swizzle {other}")),
+    let swizzle = bits >> 61;
+    if !matches!(swizzle, 0 | 1 | 2 | 4 | 6) {
+        return illegal(format!("the matrix descriptor {bits:#018x} has the swizzle {swizzle}"));
     }
     if bits >> 52 & 1 == 1 {
         let text = "a matrix descriptor with an absolute leading dimension".into();
         return Err(FaultKind::Unsupported(text).into());
     }
-    Ok(Descriptor::from(bits))
+    let descriptor = Descriptor::from(bits);
+    Ok(if swizzle == 1 { Descriptor { swizzle: Swizzle::Bytes128Pairs, ..descriptor } } else { descriptor })
 }
 
 /// Returns the value of a scale factor.

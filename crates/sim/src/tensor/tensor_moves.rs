@@ -239,7 +239,7 @@ impl Execute for TensorLoadStep {
             for thread in 0..LANES {
                 let place = self.fragment.cells(base, thread, register);
                 let mut cells = [0; 2];
-                let cells = &mut cells[..1 + usize::from(self.fragment.is_packed)];
+                let cells = &mut cells[..=usize::from(self.fragment.is_packed)];
                 let accessor = tensor_accessor(&agent, context.instruction);
                 context.blocks[context.rank].tensor.read(&accessor, place, cells)?;
                 let value = match *cells {
