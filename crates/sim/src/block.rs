@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tilewright_ptx::isa::BarrierReduction;
 
-use crate::asynchronous::cluster_launches::ClusterLaunches;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::call;
+use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
 use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};

@@ -1,9 +1,9 @@
 //! The state that an instruction can access: its lanes, their registers, and memory.
 
 use crate::asynchronous;
-use crate::asynchronous::cluster_launches::ClusterLaunches;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::cluster_accesses::ClusterAccesses;
+use crate::cluster_launches::ClusterLaunches;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::lanes::{LaneAccess, LaneShadow};

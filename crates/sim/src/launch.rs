@@ -9,11 +9,11 @@ use tilewright_ptx::isa::{FunctionId, SpecialRegister};
 use tilewright_sanitize::Mode;
 
 use crate::asynchronous;
-use crate::asynchronous::cluster_launches::ClusterLaunches;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::block::{Cluster, Machine, Stopped, WaitingGroup};
 use crate::cluster_accesses::ClusterAccesses;
+use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};

@@ -4,8 +4,6 @@
 //! cluster of the grid from the scheduler, if there is one. The ISA leaves the response's layout
 //! open.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::{Channel, Pointer, barriers, bulk};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
 use crate::fault::{OfLane, Outcome};
@@ -13,30 +11,6 @@ use crate::registers::lanes_of;
 
 /// The size of a response in bytes.
 const RESPONSE_BYTES: u32 = 16;
-
-/// The clusters of a grid that have not begun.
-#[derive(Debug)]
-pub(crate) struct ClusterLaunches {
-    /// The index of the next cluster to begin; at least `count` if all have begun.
-    pub next: AtomicU64,
-    /// The number of clusters.
-    pub count: u64,
-    /// The number of clusters along each axis.
-    pub grid: [u32; 3],
-    /// Blocks of a cluster along each axis.
-    pub cluster: [u32; 3],
-}
-
-impl ClusterLaunches {
-    /// Takes a cluster that has not begun. Returns the index of its first block.
-    fn cancel(&self) -> Option<[u32; 3]> {
-        let take = |next| (next < self.count).then_some(next + 1);
-        let number = self.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;
-        let (x, y) = (u64::from(self.grid[0]), u64::from(self.grid[1]));
-        let position = [number % x, number / x % y, number / x / y];
-        Some(std::array::from_fn(|axis| position[axis] as u32 * self.cluster[axis]))
-    }
-}
 
 /// `clusterlaunchcontrol.try_cancel`.
 pub(crate) struct TryCancel {

@@ -149,8 +149,10 @@ impl TensorMemory {
 
     /// Returns the index of a cell after checking that all columns of an access are allocated.
     fn locate(&self, lane: usize, column: usize, columns: usize, does: &str) -> Outcome<usize> {
-        let mut at = column;
-        while at < column + columns {
+        // Columns beyond the last one are never allocated.
+        let end = column.min(TENSOR_COLUMNS) + columns;
+        let mut at = column.min(TENSOR_COLUMNS);
+        while at < end {
             let before = self.allocations.range(..=at).next_back();
             let Some((start, size)) = before.filter(|(start, size)| at < *start + *size) else {
                 let text = format!("{does} column {at} of tensor memory, which the block has not allocated");
@@ -243,6 +245,7 @@ mod tests {
         assert_eq!(cells, [3, 4, 5, 6]);
         assert!(memory.write(&accessor, (0, 95), &[1, 2]).is_err());
         assert!(memory.write(&accessor, (128, 0), &[1]).is_err());
+        assert!(memory.write(&accessor, (0, usize::MAX), &[1]).is_err());
         assert_eq!(memory.unwritten().map(|(lane, column, _)| (lane, column)), None);
         memory.read(&accessor, (3, 0), &mut cells).unwrap();
         assert_eq!(memory.unwritten().map(|(lane, column, _)| (lane, column)), Some((3, 0)));

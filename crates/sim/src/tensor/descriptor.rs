@@ -88,7 +88,7 @@ impl Descriptor {
     }
 
     /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
-    /// range of rows must begin and end at multiples of the elements of a chunk. `in_chunk` is the
+    /// range of rows must begin at a multiple of the elements of a chunk. `in_chunk` is the
     /// number of elements of a chunk, which begin at its first bit. `read` returns the chunk at an
     /// address.
     ///
@@ -112,6 +112,9 @@ impl Descriptor {
                 for place in 0..in_chunk {
                     let along = chunk * in_chunk + place;
                     let (row, k) = if major == Major::K { (index, along) } else { (along, index) };
+                    if !rows.contains(&row) || k >= depth {
+                        continue;
+                    }
                     matrix[(row - rows.start, k)] =
                         decode(element, (bits >> (place as u32 * element.bits())) as u64);
                 }

@@ -13,7 +13,9 @@ mod instruction_descriptor;
 mod ldmatrix;
 mod mma;
 mod multiply;
+mod pending_tensor_memory;
 mod quad;
+mod register_access;
 mod swizzle;
 mod tensor_dot;
 mod tensor_moves;
@@ -29,16 +31,17 @@ pub(crate) use fragment::{Fragment, MatrixRole};
 pub(crate) use instruction_descriptor::TensorKind;
 pub(crate) use mma::Mma;
 pub(crate) use multiply::IntegerProduct;
+pub(crate) use pending_tensor_memory::PendingTensorMemory;
 pub(crate) use quad::QuadMma;
+pub(crate) use register_access::WgmmaRegisterAccess;
 pub use swizzle::Swizzle;
 pub(crate) use tensor_dot::{DotCondition, TensorDotStep, TensorLeftOperand};
 pub(crate) use tensor_moves::{
-    PendingTensorMemory, TensorAddress, TensorAllocate, TensorCommitStep, TensorCopyStep, TensorFragment,
-    TensorFree, TensorLoadStep, TensorRelinquish, TensorStoreStep, TensorWaitStep,
+    TensorAddress, TensorAllocate, TensorCommitStep, TensorCopyStep, TensorFragment, TensorFree,
+    TensorLoadStep, TensorRelinquish, TensorStoreStep, TensorWaitStep,
 };
 pub(crate) use warpgroup::{
-    Convoy, LeftOperand, PendingWgmmas, WgmmaCommitStep, WgmmaFenceStep, WgmmaRegisterAccess, WgmmaStep,
-    WgmmaWaitStep,
+    Convoy, LeftOperand, PendingWgmmas, WgmmaCommitStep, WgmmaFenceStep, WgmmaStep, WgmmaWaitStep,
 };
 pub(crate) use wgmma::{WARPS as WARPGROUP_WARPS, Wgmma};
 pub(crate) use wmma::{WmmaFragment, WmmaLoad, WmmaMemory, WmmaMultiply, WmmaStore};

@@ -5,10 +5,8 @@
 //! a load, and the accesses to tensor memory are not ordered before others. A warp accesses only its
 //! quarter of the lanes: warp w of the block those from 32 (w mod 4) on.
 
-use rustc_hash::FxHashSet;
 use tilewright_ptx::isa::{LaneMulticast, MatrixFormat, TensorMemoryCopyShape, TensorMemoryShape};
 
-use super::WgmmaRegisterAccess;
 use super::descriptor::{Descriptor, Major};
 use super::execute::whole_warp;
 use super::tensor_dot::{blocks_of_group, shared_descriptor, tensor_accessor};
@@ -50,62 +48,6 @@ impl TensorAddress {
                 Err(FaultKind::Illegal(text).into()).of_lane(lane)
             }
         }
-    }
-}
-
-/// The asynchronous instructions of a warp on tensor memory.
-#[derive(Default)]
-pub(crate) struct PendingTensorMemory {
-    /// The clocks of the last load, store, and dot or copy. Each is ordered after the earlier ones
-    /// of its kind.
-    load: Option<Clock>,
-    store: Option<Clock>,
-    dot: Option<Clock>,
-    /// The registers that loads in flight write.
-    loading: FxHashSet<Slot>,
-    /// Copies of these registers. Compilers make some that no instruction reads before the wait.
-    copies: FxHashSet<Slot>,
-}
-
-impl PendingTensorMemory {
-    /// Records a dot or a copy.
-    pub fn begin_dot(&mut self, clock: Clock) {
-        self.dot = Some(clock);
-    }
-
-    /// Checks the accesses of another instruction to registers of loads in flight.
-    ///
-    /// # Errors
-    /// If an access reads or writes such a register, or reads a copy of one.
-    pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
-        if self.loading.is_empty() {
-            return Ok(());
-        }
-        let fault = |does: &str| {
-            Err(FaultKind::Illegal(format!(
-                "a register is {does} that a tcgen05.ld in flight writes: a tcgen05.wait::ld is missing"
-            )))
-        };
-        let is_pending = |slot: &Slot| self.loading.contains(slot) || self.copies.contains(slot);
-        let mut results = Vec::new();
-        for access in accesses {
-            match access {
-                WgmmaRegisterAccess::Read(slot) if is_pending(slot) => return fault("read"),
-                WgmmaRegisterAccess::Read(_) => {}
-                WgmmaRegisterAccess::Write { slot: to, .. } | WgmmaRegisterAccess::Copy { to, .. }
-                    if self.loading.contains(to) =>
-                {
-                    return fault("written");
-                }
-                WgmmaRegisterAccess::Write { slot, .. } => results.push((*slot, false)),
-                WgmmaRegisterAccess::Copy { from, to } => results.push((*to, is_pending(from))),
-            }
-        }
-        for (slot, _) in &results {
-            self.copies.remove(slot);
-        }
-        self.copies.extend(results.iter().filter(|(_, is_copy)| *is_copy).map(|(slot, _)| *slot));
-        Ok(())
     }
 }
 
@@ -249,12 +191,7 @@ impl Execute for TensorLoadStep {
                 context.set(slot, thread, value.into());
             }
         }
-        let pending = context.block().asynchronous.tensor_memory(warp);
-        pending.load = Some(agent.completed());
-        pending.loading.extend(&self.d);
-        for slot in &self.d {
-            pending.copies.remove(slot);
-        }
+        context.block().asynchronous.tensor_memory(warp).begin_load(agent.completed(), &self.d);
         Ok(Flow::Next)
     }
 }
@@ -281,7 +218,7 @@ impl Execute for TensorStoreStep {
                 context.blocks[context.rank].tensor.write(&accessor, place, cells)?;
             }
         }
-        context.block().asynchronous.tensor_memory(warp).store = Some(agent.completed());
+        context.block().asynchronous.tensor_memory(warp).begin_store(agent.completed());
         Ok(Flow::Next)
     }
 }
@@ -296,14 +233,7 @@ impl Execute for TensorWaitStep {
         whole_warp(context, "tcgen05.wait")?;
         let warp = context.warp;
         let pending = context.block().asynchronous.tensor_memory(warp);
-        let clock = if self.is_load {
-            pending.loading.clear();
-            pending.copies.clear();
-            pending.load.take()
-        } else {
-            pending.store.take()
-        };
-        if let Some(clock) = clock {
+        if let Some(clock) = pending.wait(self.is_load) {
             context.agent.acquire(&clock);
         }
         Ok(Flow::Next)
@@ -322,7 +252,7 @@ impl Execute for TensorCommitStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         blocks_of_group(context, self.is_pair)?;
         let warp = context.warp;
-        let clock = context.block().asynchronous.tensor_memory(warp).dot.clone();
+        let clock = context.block().asynchronous.tensor_memory(warp).last_dot();
         let clock = clock.unwrap_or_else(|| Clock::new(context.agents));
         for lane in lanes_of(context.lanes) {
             let (rank, offset) = self.barrier.shared(context, lane).of_lane(lane)?;

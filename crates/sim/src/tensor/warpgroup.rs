@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::descriptor::{Descriptor, Major};
 use super::execute::{read_registers, whole_warp};
+use super::register_access::WgmmaRegisterAccess;
 use super::wgmma::{Values, WARP_ROWS, WARPS, Wgmma};
 use super::{Element, Matrix};
 use crate::asynchronous::Channel;
@@ -45,18 +46,6 @@ struct Use {
     columns: usize,
     /// The index of the last `wgmma` that accumulates in the register.
     last: u64,
-}
-
-/// An access of another instruction to a register of a `wgmma`, or to a copy of one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WgmmaRegisterAccess {
-    /// Reads the register.
-    Read(Slot),
-    /// Writes the register. If `unfences` is true, the next `wgmma` needs another `wgmma.fence`.
-    Write { slot: Slot, unfences: bool },
-    /// Copies the register. Compilers copy accumulators in flight and rely on `ptxas` to remove the
-    /// copies; such a copy must not be read before the wait either.
-    Copy { from: Slot, to: Slot },
 }
 
 /// The `wgmma`s of one warp.
