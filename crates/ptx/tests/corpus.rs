@@ -84,7 +84,9 @@ fn every_modifier_occurs() {
         MembarLevel MultiplyMode PermuteMode PolicyPriority PrefetchLevel ProxyKind
         RegisterCountChange Rounding Scope Semantics ShiftDirection ShuffleMode
         StoreCache StoreSemantics SyncRestrict TensorDimension TensorMode TensormapField
-        VectorWidth VoteMode WarpReduction ScalarType StateSpace
+        VectorWidth VoteMode WarpReduction ScalarType StateSpace ClusterDimension CollectorUse
+        LaneMulticast RepetitionCount ScaleVectorSize ScaledDotKind TensorDotKind
+        TensorMemoryCopyShape TensorMemoryShape
     }
     assert!(missing.is_empty(), "write examples into tests/corpus/instructions.*.ptx of: {missing:?}");
 }

@@ -21,8 +21,12 @@ fn an_instruction_that_does_not_fit_is_named() {
     let cases = [
         ("frob.u32 %r1, %r2;", "line 7, column 1: the instruction `frob.u32` is not supported"),
         (
-            "@%p1 tcgen05.wait::ld.sync.aligned;",
-            "line 7, column 6: the instruction `tcgen05.wait::ld.sync.aligned` is not supported",
+            "@%p1 multimem.red.relaxed.sys.global.add.f32 [%r1], %r2;",
+            "line 7, column 6: the instruction `multimem.red.relaxed.sys.global.add.f32` is not supported",
+        ),
+        (
+            "tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %r2, %r3, %r4, %p1;",
+            "line 7, column 1: `tcgen05.mma.ws.cta_group::1.kind::f16`: the modifier `.ws` is not supported here",
         ),
         (
             "wmma.load.a.sync %r1;",

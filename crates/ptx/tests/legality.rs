@@ -9,7 +9,9 @@ use std::path::Path;
 
 use tilewright_fuzz::random::{Random, chosen_seeds};
 use tilewright_ptx::isa::{
-    Comparison, MatrixLayout, Rounding, ScalarType, Scope, Semantics, StateSpace, check, parse,
+    CollectorUse, Comparison, LaneMulticast, MatrixLayout, RepetitionCount, Rounding, ScalarType,
+    ScaleVectorSize, ScaledDotKind, Scope, Semantics, StateSpace, TensorDotKind, TensorMemoryCopyShape,
+    TensorMemoryShape, check, parse,
 };
 use tilewright_testkit::{DIED, Ptxas};
 
@@ -17,7 +19,7 @@ use tilewright_testkit::{DIED, Ptxas};
 fn instructions() -> Vec<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut all = BTreeSet::new();
-    for name in ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"] {
+    for name in ["sm_75", "sm_80", "sm_90a", "sm_100a", "pairs.sm_100a", "sm_120a"] {
         let path = directory.join(format!("instructions.{name}.ptx"));
         let text = std::fs::read_to_string(path).expect("the file can be read");
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("//")).collect();
@@ -135,7 +137,8 @@ fn is_in_list(line: &str, ours: &str) -> bool {
 
 /// Returns the words that may replace a word of an opcode.
 fn relatives(word: &str) -> Vec<&'static str> {
-    let families: [Vec<&str>; 7] = [
+    let kinds = TensorDotKind::ALL.iter().map(|kind| kind.text());
+    let families: [Vec<&str>; 14] = [
         ScalarType::ALL.iter().map(|ty| ty.text()).collect(),
         Rounding::ALL.iter().map(|rounding| rounding.text()).collect(),
         Scope::ALL.iter().map(|scope| scope.text()).collect(),
@@ -143,6 +146,13 @@ fn relatives(word: &str) -> Vec<&'static str> {
         StateSpace::ALL.iter().map(|space| space.text()).collect(),
         Comparison::ALL.iter().map(|comparison| comparison.text()).collect(),
         MatrixLayout::ALL.iter().map(|layout| layout.text()).collect(),
+        TensorMemoryShape::ALL.iter().map(|shape| shape.text()).collect(),
+        RepetitionCount::ALL.iter().map(|count| count.text()).collect(),
+        kinds.chain(ScaledDotKind::ALL.iter().map(|kind| kind.text())).collect(),
+        ScaleVectorSize::ALL.iter().map(|size| size.text()).chain([".block_scale"]).collect(),
+        CollectorUse::ALL.iter().map(|collector| collector.text()).chain([".ashift"]).collect(),
+        TensorMemoryCopyShape::ALL.iter().map(|shape| shape.text()).collect(),
+        LaneMulticast::ALL.iter().map(|lanes| lanes.text()).chain([".b8x16", ".b4x16_p64"]).collect(),
     ];
     families.into_iter().find(|family| family.contains(&word)).unwrap_or_else(|| {
         vec![
@@ -303,7 +313,12 @@ impl Tally {
         let head = head(target, version);
         let all: Vec<usize> = (0..lines.len()).collect();
         let mut refused = BTreeMap::new();
-        refused_by_assembler(ptxas, (&head, target), lines, &all, &mut refused);
+        // A function may use the tensor memory of one block or of a pair, not both.
+        let is_of_pair = |line: &str| line.starts_with("tcgen05.") && line.contains("cta_group::2");
+        let (pairs, single): (Vec<_>, Vec<_>) = all.into_iter().partition(|&index| is_of_pair(&lines[index]));
+        for among in [single, pairs] {
+            refused_by_assembler(ptxas, (&head, target), lines, &among, &mut refused);
+        }
         self.judged += lines.len();
         self.refused += refused.len();
         for (index, line) in lines.iter().enumerate() {
@@ -444,6 +459,13 @@ const LEFT_OUT: &[LeftOut] = &[
     ),
     (|opcode, _| opcode.contains("::generic.acq_rel"), "the manual has .acquire and .release"),
     (
+        |opcode, operands| {
+            let has_scale = operands.rsplit_once(", ").is_some_and(|(_, last)| last.parse::<u32>().is_ok());
+            opcode.starts_with("tcgen05.mma.") && opcode.contains(".kind::i8") && has_scale
+        },
+        "the manual scales no accumulators of integers",
+    ),
+    (
         |opcode, _| opcode.starts_with("st.async") && !opcode.contains(".shared::cluster"),
         "the manual has .shared::cluster only",
     ),
@@ -486,6 +508,106 @@ fn changed_instructions_are_refused_as_the_assembler_does() {
         });
         tally = tally.with(Tally::of(&ptxas, &texts));
     }
+    assert!(tally.agrees(), "{}", tally.report());
+}
+
+/// Returns dots of tensor memory with all combinations of modifiers and operands, most of them wrong.
+fn tensor_dots() -> Vec<String> {
+    let kinds = TensorDotKind::ALL.iter().map(|kind| kind.text());
+    let kinds: Vec<&str> = kinds.chain(ScaledDotKind::ALL.iter().map(|kind| kind.text())).collect();
+    let sizes = ScaleVectorSize::ALL.iter().map(|size| format!(".block_scale{size}"));
+    let scales: Vec<String> =
+        sizes.chain([String::new(), ".block_scale".to_owned(), ".scale_vec::1X".to_owned()]).collect();
+    let collectors = CollectorUse::ALL.iter().map(|collector| collector.text()).chain([""]);
+    let uses: Vec<String> =
+        collectors.flat_map(|collector| ["", ".ashift"].map(|shift| format!("{shift}{collector}"))).collect();
+    let mut lines = Vec::new();
+    for kind in kinds {
+        for scale in &scales {
+            for collector in &uses {
+                for a in ["%rd3", "[%r3]"] {
+                    let opcode = format!("tcgen05.mma.cta_group::1{kind}{scale}{collector}");
+                    lines.push(format!("{opcode} [%r1], {a}, %rd4, %r2, %p1"));
+                    lines.push(format!("{opcode} [%r1], {a}, %rd4, %r2, [%r4], [%r5], %p1"));
+                }
+            }
+        }
+        let four = "{%r4, %r5, %r6, %r7}";
+        let eight = "{%r4, %r5, %r6, %r7, %r8, %r9, %r10, %r11}";
+        for group in 1..=2 {
+            for end in [
+                format!("{four}, %p1"),
+                format!("{eight}, %p1"),
+                format!("{four}, !%p1, 0"),
+                "%p1, 15".to_owned(),
+                "1".to_owned(),
+                String::from("%p1, 16"),
+            ] {
+                lines.push(format!("tcgen05.mma.cta_group::{group}{kind} [%r1], %rd3, %rd4, %r2, {end}"));
+            }
+        }
+    }
+    lines
+}
+
+/// Returns moves of tensor memory with all shapes, counts and multicasts, most of them wrong.
+fn tensor_moves() -> Vec<String> {
+    let mut lines = Vec::new();
+    for shape in TensorMemoryShape::ALL {
+        for (index, count) in RepetitionCount::ALL.iter().enumerate() {
+            for registers in [1 << index, 2 << index, 4 << index] {
+                let list: Vec<String> = (0..registers).map(|index| format!("%r{}", 2 + index % 30)).collect();
+                let list = list.join(", ");
+                for split in ["", ", 16"] {
+                    let (load, store) = (
+                        format!("tcgen05.ld.sync.aligned{shape}{count}"),
+                        format!("tcgen05.st.sync.aligned{shape}{count}"),
+                    );
+                    lines.push(format!("{store}.b32 [%r1]{split}, {{{list}}}"));
+                    // A register may not occur twice in the results of a load.
+                    if registers <= 30 {
+                        lines.push(format!("{load}.b32 {{{list}}}, [%r1]{split}"));
+                        lines.push(format!("{load}.pack::16b.b32 {{{list}}}, [%r1]{split}"));
+                        lines.push(format!("{store}.unpack::16b.b32 [%r1]{split}, {{{list}}}"));
+                    }
+                }
+            }
+        }
+    }
+    for shape in TensorMemoryCopyShape::ALL {
+        for multicast in LaneMulticast::ALL.iter().map(|quarters| quarters.text()).chain([""]) {
+            for format in ["", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64", ".b8x16", ".b8"] {
+                lines.push(format!("tcgen05.cp.cta_group::1{shape}{multicast}{format} [%r1], %rd3"));
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes() {
+    let Some(ptxas) =
+        Ptxas::find_or_skip("instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes")
+    else {
+        return;
+    };
+    let mut lines: Vec<String> = tensor_dots().into_iter().chain(tensor_moves()).collect();
+    lines.retain(|line| !is_left_out(line));
+    let heads = [
+        ("sm_100a", "8.8"),
+        ("sm_100f", "9.0"),
+        ("sm_103a", "9.0"),
+        ("sm_107a", "9.4"),
+        ("sm_110a", "9.0"),
+        ("sm_120a", "9.0"),
+    ];
+    // The combinations are the same for all targets; each target takes a part of them.
+    let texts = heads.map(|head| {
+        let step = if head.0 == "sm_100a" { 1 } else { 5 };
+        (head, lines.iter().step_by(step).cloned().collect())
+    });
+    let tally = Tally::of(&ptxas, &texts);
+    assert!(tally.refused > 0 && tally.refused < tally.judged);
     assert!(tally.agrees(), "{}", tally.report());
 }
 

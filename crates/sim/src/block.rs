@@ -15,6 +15,7 @@ use tilewright_ptx::isa::BarrierReduction;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::call;
+use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
 use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};
@@ -33,9 +34,13 @@ pub(crate) struct Machine<'a> {
     pub global: &'a Global<'a>,
     /// The tensor maps that the kernel has made in global memory.
     pub maps: &'a DeviceTensorMaps,
+    /// The clusters of the grid that have not begun.
+    pub launches: &'a ClusterLaunches,
     /// Observes accesses to global memory, if the caller requested it.
     pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
+    /// See [`Launch::tracks_loads`](crate::Launch::tracks_loads).
+    pub tracks_loads: bool,
     /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
     /// Clusters with this index or a higher one have to stop, because another cluster has a fault.
@@ -192,6 +197,10 @@ impl Cluster<'_> {
         if !step.wgmma_registers.is_empty() {
             let wgmmas = self.blocks[warp.rank].asynchronous.wgmmas(warp.index);
             wgmmas.check_accesses(&step.wgmma_registers)?;
+            if !self.machine.tracks_loads {
+                let loads = self.blocks[warp.rank].asynchronous.tensor_memory(warp.index);
+                loads.check_accesses(&step.wgmma_registers)?;
+            }
         }
         watch_registers(warp, step, lanes)?;
         match &step.action {
@@ -208,6 +217,7 @@ impl Cluster<'_> {
                     registers: &mut warp.registers,
                     global: machine.global,
                     maps: machine.maps,
+                    launches: machine.launches,
                     watch: machine.watch,
                     cluster: self.number,
                     hint: &mut warp.hint,
@@ -280,6 +290,7 @@ impl Cluster<'_> {
                 known.join(&warp.agent.clock);
             }
             self.blocks[rank].cluster_accesses.end(&known)?;
+            self.blocks[rank].tensor.end()?;
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use crate::asynchronous;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::cluster_accesses::ClusterAccesses;
+use crate::cluster_launches::ClusterLaunches;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::lanes::{LaneAccess, LaneShadow};
 use crate::memory::shared::Accessor;
-use crate::memory::{Agent, Global, Local, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
+use crate::memory::{Agent, Global, Local, RANK_SHIFT, Shared, Space, TensorMemory, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
 use crate::watch::Watch;
 
@@ -32,6 +33,7 @@ pub(crate) trait Execute: Send + Sync {
 /// asynchronous operations on it.
 pub(crate) struct BlockMemory {
     pub shared: Shared,
+    pub tensor: TensorMemory,
     /// The accesses of each lane, in a launch that is watched for races.
     pub lanes: Option<LaneShadow>,
     pub cluster_accesses: ClusterAccesses,
@@ -86,6 +88,8 @@ pub(crate) struct Context<'a> {
     pub global: &'a Global<'a>,
     /// The tensor maps that the kernel has made in global memory.
     pub maps: &'a DeviceTensorMaps,
+    /// The clusters of the grid that have not begun.
+    pub launches: &'a ClusterLaunches,
     /// Observes accesses to global memory, if the caller requested it. `cluster` is the index of
     /// the cluster in the grid.
     pub watch: Option<&'a Watch>,

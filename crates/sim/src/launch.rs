@@ -13,18 +13,20 @@ use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::block::{Cluster, Machine, Stopped, WaitingGroup};
 use crate::cluster_accesses::ClusterAccesses;
+use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
 use crate::fault::{Cause, Fault, FaultKind, Polling, RacingAccess, Stop, Waiting};
 use crate::memory::lanes::LaneShadow;
 use crate::memory::shadow::{Proxy, Record};
-use crate::memory::{Agent, Clock, Global, Local, Region, Shared};
+use crate::memory::{Agent, Clock, Global, Local, Region, Shared, TensorMemory};
 use crate::module::LoadedModule;
 use crate::padding::{PaddedReads, Reader};
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
 use crate::residency::{Residency, SeenStates, resident_blocks};
+use crate::unwritten::prefer_unwritten;
 use crate::warp::Warp;
 use crate::watch::{Watch, WatchFinding};
 
@@ -55,6 +57,9 @@ pub struct Launch<'a> {
     /// Collects loads that end in the padding of a region; the padding then reads as 0. Without a
     /// collector, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
+    /// True if an instruction may use the results of a `tcgen05.ld` before `tcgen05.wait::ld`. The
+    /// ISA forbids it, but `ptxas` tracks these registers, and the official Triton relies on it.
+    pub tracks_loads: bool,
 }
 
 impl<'a> Launch<'a> {
@@ -79,6 +84,7 @@ impl<'a> Launch<'a> {
             interrupt,
             watch: None,
             padded: None,
+            tracks_loads: false,
         }
     }
 }
@@ -171,12 +177,20 @@ impl LoadedModule {
         }
         let end = AtomicU64::new(u64::MAX);
         let maps = DeviceTensorMaps::default();
+        let launches = ClusterLaunches {
+            next: AtomicU64::new(0),
+            count: volume(launch.grid) / volume(launch.cluster),
+            grid: std::array::from_fn(|axis| launch.grid[axis] / launch.cluster[axis]),
+            cluster: launch.cluster,
+        };
         let machine = Machine {
             program: &program,
             global: &global,
             maps: &maps,
+            launches: &launches,
             watch: launch.watch,
             parameters: launch.parameters,
+            tracks_loads: launch.tracks_loads,
             interrupt: launch.interrupt,
             end: &end,
         };
@@ -184,7 +198,7 @@ impl LoadedModule {
         if let Some(watch) = launch.watch {
             watch.begin(program.least_access);
         }
-        let outcome = checked.run_all(volume(launch.grid) / volume(launch.cluster));
+        let outcome = checked.run_all(launches.count);
         if let Some(watch) = launch.watch {
             watch.end(|found| checked.found(found));
         }
@@ -286,30 +300,6 @@ impl LoadedModule {
     }
 }
 
-/// If a cluster has read uninitialized shared memory, replaces its outcome with a fault for the
-/// first of these reads in the block with the lowest rank, because the original fault may be a
-/// consequence of the read. Races and cancellations are not replaced.
-fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
-    if let Err(Stopped { stop, .. }) = &outcome
-        && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
-    {
-        return outcome;
-    }
-    match blocks.iter().find_map(|block| block.shared.unwritten()) {
-        None => outcome,
-        Some((offset, record)) => {
-            // An asynchronous operation has no warp: the fault names warp 0, and the instruction
-            // that began the operation.
-            let warp = if (record.agent as usize) < warps { record.agent as usize } else { 0 };
-            Err(Stopped {
-                stop: FaultKind::Unwritten { offset }.into(),
-                warp,
-                site: Some(record.instruction),
-            })
-        }
-    }
-}
-
 /// The host threads that run clusters.
 enum Threads {
     /// The global thread pool of the process.
@@ -349,7 +339,7 @@ impl CheckedLaunch<'_> {
     /// Runs all clusters. They begin in the order of their indices, because blocks may wait for
     /// earlier ones.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
-        let next = AtomicU64::new(0);
+        let next = &self.machine.launches.next;
         // The fault of the first cluster, in grid order, that has one.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
         let end = self.machine.end;
@@ -522,7 +512,8 @@ impl CheckedLaunch<'_> {
             let is_watched = launch.watch.is_some_and(Watch::looks_for_races);
             let lanes = is_watched.then(|| LaneShadow::new(self.shared_bytes));
             let cluster_accesses = ClusterAccesses::new(rank, agents);
-            cluster.blocks.push(BlockMemory { shared, lanes, cluster_accesses, asynchronous });
+            let tensor = TensorMemory::default();
+            cluster.blocks.push(BlockMemory { shared, tensor, lanes, cluster_accesses, asynchronous });
             cluster
                 .barriers
                 .push(std::array::from_fn::<_, BLOCK_BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
@@ -557,7 +548,7 @@ impl CheckedLaunch<'_> {
             return Ok(false);
         }
         let warps = cluster.warps_per_block;
-        let outcome = unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
+        let outcome = prefer_unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
         tally.keep_printed(cluster.number, std::mem::take(&mut cluster.printed));
         let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
         outcome.map(|()| true).map_err(fault)
@@ -743,6 +734,9 @@ impl CheckedLaunch<'_> {
             Cause::Plain(kind) => kind,
             Cause::Race { offset, first, is_write } => {
                 FaultKind::Race { offset, first: self.racing(first, warps), is_write }
+            }
+            Cause::TensorMemoryRace { lane, column, first, is_write } => {
+                FaultKind::TensorMemoryRace { lane, column, first: self.racing(first, warps), is_write }
             }
             Cause::MissingProxyFence { offset, write } => {
                 FaultKind::MissingProxyFence { offset, write: self.racing(write, warps) }

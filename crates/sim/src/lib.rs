@@ -31,6 +31,7 @@ mod barrier;
 mod block;
 mod call;
 mod cluster_accesses;
+mod cluster_launches;
 mod context;
 mod counters;
 mod decode;
@@ -46,6 +47,7 @@ mod report;
 mod residency;
 mod target;
 mod tensor;
+mod unwritten;
 mod warp;
 mod watch;
 

@@ -108,6 +108,7 @@ fn fingerprint(cluster: &Cluster<'_>) -> u64 {
     }
     for block in &cluster.blocks {
         block.shared.bytes().hash(&mut hasher);
+        block.tensor.cells().hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -43,6 +43,11 @@ use super::operand::{
 use super::operand_form::{InstructionForm, Operand, OperandForm};
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
+use super::tensor_memory::{
+    ClusterDimension, CollectorUse, Condition, DestinationVector, LaneMulticast, LeftOperand,
+    RepetitionCount, ScaleVectorSize, ScaledDotKind, SourceVector, TensorDotKind, TensorMemoryCopyShape,
+    TensorMemoryShape,
+};
 use super::types::{ScalarType, StateSpace};
 
 macro_rules! modifier_type {
@@ -649,6 +654,81 @@ instructions! {
     WgmmaWaitGroup wgmma_wait_group "wgmma.wait_group.sync.aligned" [] (n: Source);
     /// Requests or releases registers, for the four warps of a warpgroup.
     Setmaxnreg setmaxnreg "setmaxnreg" [change: RegisterCountChange, ty: ScalarType] (count: Source);
+
+    // Tensor memory.
+
+    /// Allocates columns of tensor memory, and writes their address to shared memory. Waits until
+    /// enough columns are free.
+    Tcgen05Alloc tcgen05_alloc "tcgen05.alloc" [group: CtaGroup, sync_aligned = ".sync.aligned", space: Option<StateSpace>,
+        ty: ScalarType]
+        (destination: Address, columns: Source);
+    /// Frees columns of tensor memory.
+    Tcgen05Dealloc tcgen05_dealloc "tcgen05.dealloc" [group: CtaGroup, sync_aligned = ".sync.aligned", ty: ScalarType]
+        (address: Source, columns: Source);
+    /// Ends the right of the block to allocate tensor memory.
+    Tcgen05RelinquishAllocPermit tcgen05_relinquish_alloc_permit "tcgen05.relinquish_alloc_permit"
+        [group: CtaGroup, sync_aligned = ".sync.aligned"] ();
+    /// Loads from tensor memory, asynchronously. `split` is the distance of the second address of
+    /// `.16x32bx2`. With `pack`, a register gets the low halves of two columns.
+    Tcgen05Ld tcgen05_ld "tcgen05.ld.sync.aligned"
+        [shape: TensorMemoryShape, count: RepetitionCount, pack = ".pack::16b", ty: ScalarType]
+        (d: DestinationVector, address: Address, split: Option<Source>);
+    /// Stores to tensor memory, asynchronously. With `unpack`, the halves of a register go to two
+    /// columns.
+    Tcgen05St tcgen05_st "tcgen05.st.sync.aligned"
+        [shape: TensorMemoryShape, count: RepetitionCount, unpack = ".unpack::16b", ty: ScalarType]
+        (address: Address, split: Option<Source>, a: SourceVector);
+    /// Waits for the loads of the thread from tensor memory.
+    Tcgen05WaitLd tcgen05_wait_ld "tcgen05.wait::ld.sync.aligned" [] ();
+    /// Waits for the stores of the thread to tensor memory.
+    Tcgen05WaitSt tcgen05_wait_st "tcgen05.wait::st.sync.aligned" [] ();
+    /// d = a * b + d, asynchronously, on a matrix d in tensor memory; d = a * b if the condition
+    /// `accumulate` is false. `layout` describes types and shapes of the matrices. With `scale_d`,
+    /// d is first divided by that power of two. `disabled_lanes` is a mask of the lanes of d that
+    /// stay unchanged.
+    Tcgen05Mma tcgen05_mma "tcgen05.mma" [group: CtaGroup, kind: TensorDotKind, shift_a = ".ashift",
+        collector: Option<CollectorUse>]
+        (d: Address, a: LeftOperand, b: Source, layout: Source, disabled_lanes: Option<SourceVector>,
+         accumulate: Condition, scale_d: Option<Source>);
+    /// Same as `tcgen05.mma`, with scale factors for blocks of elements of a and b.
+    Tcgen05MmaScaled tcgen05_mma_scaled "tcgen05.mma" [group: CtaGroup, kind: ScaledDotKind, block_scale = ".block_scale",
+        vector_size: Option<ScaleVectorSize>, collector: Option<CollectorUse>]
+        (d: Address, a: LeftOperand, b: Source, layout: Source, scales_a: Address, scales_b: Address,
+         accumulate: Condition);
+    /// Makes a barrier track the completion of the asynchronous `tcgen05` instructions of the
+    /// thread: it gets one arrival after them. `mask` selects the blocks of a multicast.
+    Tcgen05Commit tcgen05_commit "tcgen05.commit" [group: CtaGroup, arrive_one = ".mbarrier::arrive::one",
+        space: Option<StateSpace>, multicast = ".multicast::cluster", ty: ScalarType]
+        (mbarrier: Address, mask: Option<Source>);
+    /// Copies a matrix from shared to tensor memory, asynchronously.
+    Tcgen05Cp tcgen05_cp "tcgen05.cp" [group: CtaGroup, shape: TensorMemoryCopyShape, multicast: Option<LaneMulticast>,
+        format: Option<MatrixFormat>]
+        (destination: Address, source: Source);
+    /// Shifts rows of tensor memory down by one lane, asynchronously.
+    Tcgen05Shift tcgen05_shift "tcgen05.shift" [group: CtaGroup, down = ".down"] (address: Address);
+    /// Orders earlier asynchronous `tcgen05` instructions before a later synchronization.
+    Tcgen05FenceBefore tcgen05_fence_before "tcgen05.fence::before_thread_sync" [] ();
+    /// Orders later asynchronous `tcgen05` instructions after an earlier synchronization.
+    Tcgen05FenceAfter tcgen05_fence_after "tcgen05.fence::after_thread_sync" [] ();
+
+    // Clusters that have not begun.
+
+    /// Requests the cancellation of a cluster's launch; the response goes to shared memory.
+    ClusterTryCancel cluster_try_cancel "clusterlaunchcontrol.try_cancel.async" [space: Option<StateSpace>,
+        completion: Completion, multicast = ".multicast::cluster::all", ty: ScalarType]
+        (response: Address, mbarrier: Address);
+    /// d = true if the response says that a cluster was canceled.
+    ClusterIsCanceled cluster_is_canceled "clusterlaunchcontrol.query_cancel.is_canceled" [ty: ScalarType,
+        response_ty: ScalarType]
+        (d: RegisterId, response: Source);
+    /// d = the index of the first block of the canceled cluster.
+    ClusterFirstBlock cluster_first_block "clusterlaunchcontrol.query_cancel.get_first_ctaid" [vector: VectorWidth,
+        ty: ScalarType, response_ty: ScalarType]
+        (d: Destinations, response: Source);
+    /// d = one dimension of the index of the first block of the canceled cluster.
+    ClusterFirstBlockDimension cluster_first_block_dimension "clusterlaunchcontrol.query_cancel"
+        [dimension: ClusterDimension, ty: ScalarType, response_ty: ScalarType]
+        (d: RegisterId, response: Source);
 
     // Control.
 

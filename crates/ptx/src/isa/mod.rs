@@ -28,9 +28,9 @@
 //! instructions. Sections of debug information (`.section`) are kept verbatim.
 //!
 //! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`] that names
-//! the feature, with line and column. Among others, the parser does not support `tcgen05`, sparse
-//! dots, textures and surfaces, the video instructions, vector registers, and parameters in
-//! registers.
+//! the feature, with line and column. Among others, the parser does not support sparse dots,
+//! `tcgen05.mma.ws`, textures and surfaces, the video instructions, vector registers, and
+//! parameters in registers.
 
 mod check;
 mod instruction;
@@ -41,6 +41,7 @@ mod operand_form;
 mod parse;
 mod print;
 mod special;
+mod tensor_memory;
 mod types;
 
 pub use check::{Misuse, check};
@@ -59,4 +60,9 @@ pub use operand::*;
 pub use parse::{ParseError, ParseErrorKind, parse};
 pub use print::print;
 pub use special::SpecialRegister;
+pub use tensor_memory::{
+    ClusterDimension, CollectorUse, Condition, DestinationVector, LaneMulticast, LeftOperand,
+    RepetitionCount, ScaleVectorSize, ScaledDotKind, SourceVector, TensorDotKind, TensorMemoryCopyShape,
+    TensorMemoryShape,
+};
 pub use types::{ScalarType, StateSpace};

@@ -101,7 +101,9 @@ impl<'a> Opcode<'a> {
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
         // If modifiers may be in any order, a modifier may precede the later words of a mnemonic.
         // The names with these prefixes have two words, and no modifier is between them.
-        let has_two = ["cp.", "bar.", "barrier.", "mbarrier."].iter().any(|name| mnemonic.starts_with(name));
+        let has_two = ["cp.", "bar.", "barrier.", "mbarrier.", "tcgen05.", "clusterlaunchcontrol."]
+            .iter()
+            .any(|name| mnemonic.starts_with(name));
         let mut dots = mnemonic.match_indices('.').map(|(at, _)| at);
         let end = dots.next();
         let is_name = |at: usize| has_two && word(&mnemonic[at..]) != ".sync";
@@ -648,11 +650,12 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The thread blocks whose shared memory may contain the barrier of a copy.
+    /// The thread blocks that take part in an instruction. For a copy of a tensor: those whose
+    /// shared memory may contain the barrier.
     pub enum CtaGroup {
-        /// Only the block to which the copy writes.
+        /// Only this block; the block to which the copy writes.
         One = ".cta_group::1",
-        /// The block to which the copy writes, or the other block of its pair.
+        /// This block and the other block of its pair.
         Two = ".cta_group::2",
     }
     /// The field of a tensor map.

@@ -19,7 +19,7 @@ use crate::registers::{Slot, lanes_of};
 pub(super) const BARRIER_BYTES: usize = 8;
 
 /// The address of a barrier: the block's rank and the offset in its shared memory.
-pub(super) type BarrierAddress = (usize, u64);
+pub(crate) type BarrierAddress = (usize, u64);
 
 /// `mbarrier.init`.
 pub(crate) struct Init {
@@ -121,6 +121,11 @@ pub(super) fn complete(
         ));
     }
     with_barrier(context, place, |barrier| barrier.complete(bytes, &copy.clock))
+}
+
+/// Arrives once at a barrier on behalf of asynchronous operations that are complete at this clock.
+pub(crate) fn arrive_once(context: &mut Context<'_>, place: BarrierAddress, clock: &Clock) -> Outcome {
+    with_barrier(context, place, |barrier| barrier.arrive(1, true, clock)).map(|_| ())
 }
 
 /// `mbarrier.expect_tx` and `mbarrier.complete_tx`.

@@ -8,6 +8,7 @@
 
 pub(crate) mod barriers;
 pub(crate) mod bulk;
+pub(crate) mod cluster_launches;
 pub(crate) mod copies;
 pub(crate) mod device_tensor_maps;
 pub(crate) mod fences;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::Clock;
-use crate::tensor::{Convoy, PendingWgmmas, WARPGROUP_WARPS};
+use crate::tensor::{Convoy, PendingTensorMemory, PendingWgmmas, WARPGROUP_WARPS};
 use groups::Groups;
 use mbarrier::Mbarrier;
 pub(crate) use pointer::Pointer;
@@ -37,7 +38,7 @@ const BARRIER_CHANNELS: usize = 16;
 /// detector. All channels but those of [`Channel::BulkWrites`] complete their operations in the
 /// order in which the operations began.
 pub(crate) fn channels(warps: usize) -> usize {
-    4 * warps + BARRIER_CHANNELS
+    7 * warps + BARRIER_CHANNELS
 }
 
 /// The channel of an asynchronous operation: see [`channels`]. Warps are indices in the block.
@@ -51,6 +52,12 @@ pub(crate) enum Channel {
     BulkWrites(usize),
     /// The `wgmma` groups of a warp.
     Wgmma(usize),
+    /// The loads of a warp from tensor memory.
+    TensorLoads(usize),
+    /// The stores of a warp to tensor memory.
+    TensorStores(usize),
+    /// The dots and copies in tensor memory that a warp issues, which the ISA keeps in order.
+    TensorDots(usize),
     /// The copies that complete at the barrier at this offset in shared memory.
     Barrier(u64),
 }
@@ -60,10 +67,13 @@ impl Channel {
     fn index(self) -> usize {
         match self {
             Self::Barrier(offset) => (offset / 8) as usize % BARRIER_CHANNELS,
-            Self::Copies(warp) => BARRIER_CHANNELS + 4 * warp,
-            Self::BulkReads(warp) => BARRIER_CHANNELS + 4 * warp + 1,
-            Self::Wgmma(warp) => BARRIER_CHANNELS + 4 * warp + 2,
-            Self::BulkWrites(warp) => BARRIER_CHANNELS + 4 * warp + 3,
+            Self::Copies(warp) => BARRIER_CHANNELS + 7 * warp,
+            Self::BulkReads(warp) => BARRIER_CHANNELS + 7 * warp + 1,
+            Self::Wgmma(warp) => BARRIER_CHANNELS + 7 * warp + 2,
+            Self::BulkWrites(warp) => BARRIER_CHANNELS + 7 * warp + 3,
+            Self::TensorLoads(warp) => BARRIER_CHANNELS + 7 * warp + 4,
+            Self::TensorStores(warp) => BARRIER_CHANNELS + 7 * warp + 5,
+            Self::TensorDots(warp) => BARRIER_CHANNELS + 7 * warp + 6,
         }
     }
 }
@@ -102,6 +112,7 @@ struct WarpState {
     bulk_reads: Groups<Clock>,
     bulk_writes: Groups<Clock>,
     wgmmas: PendingWgmmas,
+    tensor_memory: PendingTensorMemory,
     /// The number of consecutive failed tests of barriers.
     failed_tests: u32,
     /// The phase that each barrier was in when the warp last found the tested phase complete.
@@ -124,6 +135,11 @@ impl AsyncState {
     /// Returns the `wgmma`s of a warp that are in flight.
     pub fn wgmmas(&mut self, warp: usize) -> &mut PendingWgmmas {
         &mut self.warps[warp].wgmmas
+    }
+
+    /// Returns the asynchronous instructions of a warp on tensor memory.
+    pub fn tensor_memory(&mut self, warp: usize) -> &mut PendingTensorMemory {
+        &mut self.warps[warp].tensor_memory
     }
 
     /// Returns the convoy of a warpgroup.

@@ -551,6 +551,80 @@ impl isa::InstructionVisitor for Decoder<'_> {
         self.decode_setmaxnreg(i)
     }
 
+    fn tcgen05_alloc(&mut self, i: &isa::Tcgen05Alloc) -> Decoded {
+        self.decode_tcgen05_alloc(i)
+    }
+
+    fn tcgen05_dealloc(&mut self, i: &isa::Tcgen05Dealloc) -> Decoded {
+        self.decode_tcgen05_dealloc(i)
+    }
+
+    fn tcgen05_relinquish_alloc_permit(&mut self, _: &isa::Tcgen05RelinquishAllocPermit) -> Decoded {
+        Ok(self.decode_tcgen05_relinquish())
+    }
+
+    fn tcgen05_ld(&mut self, i: &isa::Tcgen05Ld) -> Decoded {
+        self.decode_tcgen05_ld(i)
+    }
+
+    fn tcgen05_st(&mut self, i: &isa::Tcgen05St) -> Decoded {
+        self.decode_tcgen05_st(i)
+    }
+
+    fn tcgen05_wait_ld(&mut self, _: &isa::Tcgen05WaitLd) -> Decoded {
+        Ok(self.decode_tcgen05_wait(true))
+    }
+
+    fn tcgen05_wait_st(&mut self, _: &isa::Tcgen05WaitSt) -> Decoded {
+        Ok(self.decode_tcgen05_wait(false))
+    }
+
+    fn tcgen05_mma(&mut self, i: &isa::Tcgen05Mma) -> Decoded {
+        self.decode_tcgen05_mma(i)
+    }
+
+    fn tcgen05_mma_scaled(&mut self, i: &isa::Tcgen05MmaScaled) -> Decoded {
+        self.decode_tcgen05_mma_scaled(i)
+    }
+
+    fn tcgen05_commit(&mut self, i: &isa::Tcgen05Commit) -> Decoded {
+        self.decode_tcgen05_commit(i)
+    }
+
+    fn tcgen05_cp(&mut self, i: &isa::Tcgen05Cp) -> Decoded {
+        self.decode_tcgen05_cp(i)
+    }
+
+    fn tcgen05_shift(&mut self, i: &isa::Tcgen05Shift) -> Decoded {
+        self.decode_tcgen05_shift(i)
+    }
+
+    fn tcgen05_fence_before(&mut self, _: &isa::Tcgen05FenceBefore) -> Decoded {
+        self.class = Class::Fence;
+        Ok(Action::Nothing)
+    }
+
+    fn tcgen05_fence_after(&mut self, _: &isa::Tcgen05FenceAfter) -> Decoded {
+        self.class = Class::Fence;
+        Ok(Action::Nothing)
+    }
+
+    fn cluster_try_cancel(&mut self, i: &isa::ClusterTryCancel) -> Decoded {
+        self.decode_cluster_try_cancel(i)
+    }
+
+    fn cluster_is_canceled(&mut self, i: &isa::ClusterIsCanceled) -> Decoded {
+        self.decode_cluster_is_canceled(i)
+    }
+
+    fn cluster_first_block(&mut self, i: &isa::ClusterFirstBlock) -> Decoded {
+        self.decode_cluster_first_block(i)
+    }
+
+    fn cluster_first_block_dimension(&mut self, i: &isa::ClusterFirstBlockDimension) -> Decoded {
+        self.decode_cluster_first_block_dimension(i)
+    }
+
     fn bra(&mut self, i: &isa::Bra) -> Decoded {
         Ok(self.jump(i.target))
     }

@@ -25,6 +25,7 @@ mod memory;
 mod moves;
 mod operands;
 mod tensor;
+mod tensor_memory;
 mod uninitialized_registers;
 mod warp;
 mod wmma;

@@ -203,10 +203,11 @@ fn unsupported(instruction: &Instruction) -> Decoded {
     Err(FaultKind::Unsupported(format!("`{}`", instruction.opcode())))
 }
 
-/// The registers of the `wgmma` instructions of a kernel, and the accesses of other instructions to
-/// these registers. The simulator checks such accesses while a `wgmma` is in flight.
+/// The registers of the `wgmma` instructions of a kernel and the results of its `tcgen05.ld`
+/// instructions, and the accesses of other instructions to these registers. The simulator checks
+/// such accesses while such an instruction is in flight.
 pub(super) struct WgmmaRegisters {
-    /// True if the module has a `wgmma`.
+    /// True if the module has a `wgmma` or a `tcgen05.ld`.
     is_needed: bool,
     accumulators: FxHashSet<Slot>,
     /// Accesses of all other instructions, by step.
@@ -216,10 +217,16 @@ pub(super) struct WgmmaRegisters {
 impl WgmmaRegisters {
     pub fn new(module: &Module) -> Self {
         let bodies = module.functions.values().filter_map(|function| function.body.as_ref());
-        let is_product = |statement: &Statement| {
-            matches!(&statement.kind, StatementKind::Instruction { instruction: Instruction::Wgmma(_), .. })
+        let is_asynchronous = |statement: &Statement| {
+            matches!(
+                &statement.kind,
+                StatementKind::Instruction {
+                    instruction: Instruction::Wgmma(_) | Instruction::Tcgen05Ld(_),
+                    ..
+                }
+            )
         };
-        let is_needed = bodies.flatten().any(is_product);
+        let is_needed = bodies.flatten().any(is_asynchronous);
         Self { is_needed, accumulators: FxHashSet::default(), accesses: Vec::new() }
     }
 
@@ -286,6 +293,10 @@ impl Decoder<'_> {
         registers.sort_by_key(|(_, is_write)| *is_write);
         for (register, is_write) in registers {
             let slot = self.register(register);
+            if is_write && matches!(instruction, Instruction::Tcgen05Ld(_)) {
+                self.wgmma_registers.accumulators.insert(slot);
+                continue;
+            }
             if matches!(instruction, Instruction::Wgmma(_)) {
                 if is_write || fragment.contains(&Source::Register(register)) {
                     self.wgmma_registers.accumulators.insert(slot);

@@ -107,6 +107,19 @@ impl fmt::Display for FaultKind {
                 first.location,
                 first.instruction
             ),
+            Self::TensorMemoryRace { lane, column, first, is_write } => write!(
+                f,
+                "race: {} tensor memory at lane {lane}, column {column}, which {} {} without synchronization in \
+                 between, at {}: {}",
+                does(*is_write),
+                first.agent,
+                if first.is_write { "wrote" } else { "read" },
+                first.location,
+                first.instruction
+            ),
+            Self::UnwrittenTensorMemory { lane, column } => {
+                write!(f, "reads uninitialized tensor memory at lane {lane}, column {column}")
+            }
             Self::GlobalRace { address, first, block, is_write, .. } => write!(
                 f,
                 "race: {} global memory at {address:#x}, which {} of block {block:?} {} without synchronization in \

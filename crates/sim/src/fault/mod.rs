@@ -165,6 +165,24 @@ pub enum FaultKind {
         /// True if the second access is a write. The fault names the instruction of this access.
         is_write: bool,
     },
+    /// Two unordered accesses to the same cell of tensor memory, at least one of them a write.
+    TensorMemoryRace {
+        /// The lane of the first cell with a race.
+        lane: u32,
+        /// The column of that cell.
+        column: u32,
+        /// The access that came first in this run.
+        first: RacingAccess,
+        /// True if the second access is a write. The fault names the instruction of this access.
+        is_write: bool,
+    },
+    /// A read of uninitialized tensor memory.
+    UnwrittenTensorMemory {
+        /// The lane of the first uninitialized cell of the access.
+        lane: u32,
+        /// The column of that cell.
+        column: u32,
+    },
     /// Two unordered accesses to the same byte of global memory, at least one of them a write. The
     /// launch continues after this finding.
     GlobalRace {
@@ -262,6 +280,8 @@ pub(crate) enum Cause {
     Plain(FaultKind),
     /// [`FaultKind::Race`].
     Race { offset: u32, first: Record, is_write: bool },
+    /// [`FaultKind::TensorMemoryRace`].
+    TensorMemoryRace { lane: u32, column: u32, first: Record, is_write: bool },
     /// [`FaultKind::MissingProxyFence`].
     MissingProxyFence { offset: u32, write: Record },
     /// [`FaultKind::EndedBlock`].

@@ -4,6 +4,7 @@
 //! - [`region`]: global memory, which is host memory that the caller lends for the launch;
 //! - [`shared`]: the shared memory of a block, with checks for uninitialized bytes and for races
 //!   between warps;
+//! - [`tensor`]: the tensor memory of a block, with the same checks;
 //! - [`local`]: the local memory of a warp's threads, with checks for uninitialized bytes;
 //! - [`variables`]: the memory of a module's variables;
 //! - [`lanes`]: races between the lanes of a warp;
@@ -19,6 +20,7 @@ pub mod local;
 pub mod region;
 pub mod shadow;
 pub mod shared;
+pub mod tensor;
 pub mod variables;
 
 pub use clock::{Agent, Clock};
@@ -26,6 +28,7 @@ pub use local::Local;
 pub use region::Global;
 pub use shadow::Proxy;
 pub use shared::Shared;
+pub use tensor::TensorMemory;
 pub use tilewright_base::memory::Region;
 
 /// The first generic address of the shared memory of the warp's own block.

@@ -88,6 +88,11 @@ impl Shadow {
         self.unwritten
     }
 
+    /// Forgets the accesses to bytes, which are uninitialized again.
+    pub fn forget(&mut self, bytes: std::ops::Range<usize>) {
+        self.cells[bytes].fill(Cell::default());
+    }
+
     /// Interns a record. The lanes of an instruction share a record. The lanes of an atomic
     /// instruction alternate between two records, one for its read and one for its write, so the
     /// new record is compared with the last two.

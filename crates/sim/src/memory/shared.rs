@@ -26,7 +26,8 @@ impl<'a> Accessor<'a> {
         Self { agent, instruction, proxy: Proxy::Generic, is_atomic }
     }
 
-    fn record(&self, is_write: bool) -> Record {
+    /// Returns the access as the shadow records it.
+    pub fn record(&self, is_write: bool) -> Record {
         Record {
             agent: self.agent.index as u32,
             step: self.agent.step(),

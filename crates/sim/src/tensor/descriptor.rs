@@ -14,7 +14,8 @@
 //! - K-major: rows come in groups of 8. Each row begins `line` bytes after the previous one, each
 //!   group `stride` bytes after the previous one. Without a swizzle, the two chunks of a row are
 //!   `leading` bytes apart; with a swizzle they are adjacent.
-//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent.
+//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent; 4 lines
+//!   with the swizzle of pairs of chunks, which only `tcgen05` has.
 //!   Without a swizzle, the next line along m is `stride` bytes away and the next 8 k are `leading`
 //!   bytes away; with a swizzle, the next line along m is `leading` bytes away and the next 8 k are
 //!   `stride` bytes away.
@@ -69,7 +70,8 @@ impl Descriptor {
     pub fn address(&self, major: Major, across: u32, chunk: u32) -> u32 {
         let line = self.swizzle.line_bytes();
         let none = self.swizzle == Swizzle::None;
-        let (group, row) = (across / 8, across % 8);
+        let lines = if self.swizzle == Swizzle::Bytes128Pairs { 4 } else { 8 };
+        let (group, row) = (across / lines, across % lines);
         let offset = match major {
             Major::K => {
                 let apart = if none { self.leading } else { 16 };
@@ -86,8 +88,9 @@ impl Descriptor {
     }
 
     /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
-    /// range of rows must begin and end at multiples of the elements of a chunk. `read` returns the
-    /// chunk at an address.
+    /// range of rows must begin at a multiple of the elements of a chunk. `in_chunk` is the
+    /// number of elements of a chunk, which begin at its first bit. `read` returns the chunk at an
+    /// address.
     ///
     /// # Errors
     /// The error of `read`.
@@ -95,13 +98,12 @@ impl Descriptor {
         &self,
         rows: Range<usize>,
         depth: usize,
-        element: Element,
+        (element, in_chunk): (Element, usize),
         major: Major,
         decode: impl Fn(Element, u64) -> T,
         mut read: impl FnMut(u32) -> Result<u128, E>,
     ) -> Result<Matrix<T>, E> {
         let mut matrix = Matrix::new(rows.len(), depth);
-        let in_chunk = (128 / element.bits()) as usize;
         let (contiguous, across) =
             if major == Major::K { (0..depth, rows.clone()) } else { (rows.clone(), 0..depth) };
         for index in across {
@@ -110,6 +112,9 @@ impl Descriptor {
                 for place in 0..in_chunk {
                     let along = chunk * in_chunk + place;
                     let (row, k) = if major == Major::K { (index, along) } else { (along, index) };
+                    if !rows.contains(&row) || k >= depth {
+                        continue;
+                    }
                     matrix[(row - rows.start, k)] =
                         decode(element, (bits >> (place as u32 * element.bits())) as u64);
                 }

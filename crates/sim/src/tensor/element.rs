@@ -19,6 +19,12 @@ pub enum Element {
     E4m3,
     /// 5 exponent and 2 mantissa bits: the upper half of a binary16.
     E5m2,
+    /// 2 exponent and 3 mantissa bits, neither infinities nor NaN.
+    E2m3,
+    /// 3 exponent and 2 mantissa bits, neither infinities nor NaN.
+    E3m2,
+    /// 2 exponent bits and 1 mantissa bit, neither infinities nor NaN.
+    E2m1,
     /// 32-bit integers, of accumulators only.
     S32,
     /// 8-bit signed integers.
@@ -41,7 +47,8 @@ impl Element {
             Self::F32 | Self::Tf32 | Self::S32 => 32,
             Self::F16 | Self::Bf16 => 16,
             Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => 8,
-            Self::S4 | Self::U4 => 4,
+            Self::E2m3 | Self::E3m2 => 6,
+            Self::E2m1 | Self::S4 | Self::U4 => 4,
             Self::B1 => 1,
         }
     }
@@ -50,7 +57,16 @@ impl Element {
     pub fn is_integer(self) -> bool {
         match self {
             Self::S32 | Self::S8 | Self::U8 | Self::S4 | Self::U4 | Self::B1 => true,
-            Self::F64 | Self::F32 | Self::Tf32 | Self::F16 | Self::Bf16 | Self::E4m3 | Self::E5m2 => false,
+            Self::F64
+            | Self::F32
+            | Self::Tf32
+            | Self::F16
+            | Self::Bf16
+            | Self::E4m3
+            | Self::E5m2
+            | Self::E2m3
+            | Self::E3m2
+            | Self::E2m1 => false,
         }
     }
 
@@ -64,6 +80,9 @@ impl Element {
             Self::Bf16 => bf16::from_bits(bits as u16).into(),
             Self::E4m3 => e4m3(bits as u8),
             Self::E5m2 => f16::from_bits(u16::from(bits as u8) << 8).into(),
+            Self::E2m3 => tiny(bits, 2, 3),
+            Self::E3m2 => tiny(bits, 3, 2),
+            Self::E2m1 => tiny(bits, 2, 1),
             Self::S32 | Self::S8 | Self::U8 | Self::S4 | Self::U4 | Self::B1 => self.integer(bits) as f64,
         }
     }
@@ -77,9 +96,16 @@ impl Element {
             Self::S4 => (((bits as i8) << 4) >> 4).into(),
             Self::U4 => (bits & 0xf) as i64,
             Self::B1 => (bits & 1) as i64,
-            Self::F64 | Self::F32 | Self::Tf32 | Self::F16 | Self::Bf16 | Self::E4m3 | Self::E5m2 => {
-                bits as i64
-            }
+            Self::F64
+            | Self::F32
+            | Self::Tf32
+            | Self::F16
+            | Self::Bf16
+            | Self::E4m3
+            | Self::E5m2
+            | Self::E2m3
+            | Self::E3m2
+            | Self::E2m1 => bits as i64,
         }
     }
 
@@ -95,7 +121,17 @@ impl Element {
             Self::F16 => f16::from_f64(value).to_bits().into(),
             Self::Bf16 => bf16::from_f64(value).to_bits().into(),
             Self::S32 => u64::from(value as i32 as u32),
-            Self::Tf32 | Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 | Self::S4 | Self::U4 | Self::B1 => {
+            Self::Tf32
+            | Self::E4m3
+            | Self::E5m2
+            | Self::E2m3
+            | Self::E3m2
+            | Self::E2m1
+            | Self::S8
+            | Self::U8
+            | Self::S4
+            | Self::U4
+            | Self::B1 => {
                 unreachable!("{self:?} is not the format of an accumulator")
             }
         }
@@ -109,6 +145,18 @@ fn e4m3(bits: u8) -> f64 {
         (0xf, 7) => f64::NAN,
         (0, _) => mantissa / 8.0 * 2f64.powi(-6),
         _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
+    }
+}
+
+/// Returns the value of a format without infinities and NaN, with a sign and these numbers of bits.
+fn tiny(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
+    let field = |low: u32, width: u32| bits >> low & ((1 << width) - 1);
+    let sign = if field(exponent_bits + mantissa_bits, 1) == 0 { 1.0 } else { -1.0 };
+    let offset = (1 << (exponent_bits - 1)) - 1;
+    let fraction = field(0, mantissa_bits) as f64 / f64::from(1 << mantissa_bits);
+    sign * match field(mantissa_bits, exponent_bits) as i32 {
+        0 => fraction * 2f64.powi(1 - offset),
+        exponent => (1.0 + fraction) * 2f64.powi(exponent - offset),
     }
 }
 
@@ -129,6 +177,14 @@ mod tests {
             (Element::E5m2, 0x01, 2f64.powi(-16)),
             (Element::E5m2, 0xbc, -1.0),
             (Element::E5m2, 0x7c, f64::INFINITY),
+            // OCP microscaling formats.
+            (Element::E2m3, 0x1f, 7.5),
+            (Element::E2m3, 0x21, -0.125),
+            (Element::E3m2, 0x1f, 28.0),
+            (Element::E3m2, 0x01, 0.0625),
+            (Element::E2m1, 0x7, 6.0),
+            (Element::E2m1, 0x9, -0.5),
+            (Element::E2m1, 0xf2, 1.0),
             (Element::Tf32, 0x3f80_1fff, 1.0),
             (Element::S4, 0x8, -8.0),
             (Element::U4, 0xf8, 8.0),

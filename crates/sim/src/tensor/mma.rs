@@ -31,7 +31,7 @@ impl Mma {
     /// Returns whether the ISA has a dense `mma` of this shape and these formats. `m8n8k4` of f16
     /// is a [`super::QuadMma`].
     pub fn exists(&self) -> bool {
-        use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let shape = (self.m, self.n, self.k);
         let formats = match (self.a, self.b) {
             (F64, F64) => matches!(shape, (8, 8, 4) | (16, 8, 4 | 8 | 16)),
@@ -48,7 +48,7 @@ impl Mma {
             Tf32 | Bf16 => self.c == F32 && self.d == F32,
             F16 | E4m3 | E5m2 => matches!((self.c, self.d), (F32, F32) | (F16, F16)),
             S8 | U8 | S4 | U4 | B1 => self.c == S32 && self.d == S32,
-            F32 | S32 => false,
+            F32 | S32 | E2m3 | E3m2 | E2m1 => false,
         };
         formats && accumulators
     }

@@ -1,5 +1,6 @@
-//! The tensor cores: matrix multiplications of a warp (`mma.sync`, `wmma`) and of a warpgroup
-//! (`wgmma`), and the instructions that move their matrices between memory and registers.
+//! The tensor cores: matrix multiplications of a warp (`mma.sync`, `wmma`), of a warpgroup (`wgmma`)
+//! and in tensor memory (`tcgen05`), and the instructions that move their matrices between memory
+//! and registers.
 //!
 //! The code is written from the PTX ISA document, as functions of registers and of memory reads;
 //! `execute` connects them to the executor.
@@ -8,11 +9,16 @@ mod descriptor;
 mod element;
 mod execute;
 mod fragment;
+mod instruction_descriptor;
 mod ldmatrix;
 mod mma;
 mod multiply;
+mod pending_tensor_memory;
 mod quad;
+mod register_access;
 mod swizzle;
+mod tensor_dot;
+mod tensor_moves;
 mod warpgroup;
 mod wgmma;
 mod wmma;
@@ -22,13 +28,20 @@ pub(crate) use element::Element;
 pub(crate) use execute::{LoadMatrices, MmaStep, QuadMmaStep, StoreMatrices, TransposeMatrix};
 use fragment::Matrix;
 pub(crate) use fragment::{Fragment, MatrixRole};
+pub(crate) use instruction_descriptor::TensorKind;
 pub(crate) use mma::Mma;
 pub(crate) use multiply::IntegerProduct;
+pub(crate) use pending_tensor_memory::PendingTensorMemory;
 pub(crate) use quad::QuadMma;
+pub(crate) use register_access::WgmmaRegisterAccess;
 pub use swizzle::Swizzle;
+pub(crate) use tensor_dot::{DotCondition, TensorDotStep, TensorLeftOperand};
+pub(crate) use tensor_moves::{
+    TensorAddress, TensorAllocate, TensorCommitStep, TensorCopyStep, TensorFragment, TensorFree,
+    TensorLoadStep, TensorRelinquish, TensorStoreStep, TensorWaitStep,
+};
 pub(crate) use warpgroup::{
-    Convoy, LeftOperand, PendingWgmmas, WgmmaCommitStep, WgmmaFenceStep, WgmmaRegisterAccess, WgmmaStep,
-    WgmmaWaitStep,
+    Convoy, LeftOperand, PendingWgmmas, WgmmaCommitStep, WgmmaFenceStep, WgmmaStep, WgmmaWaitStep,
 };
 pub(crate) use wgmma::{WARPS as WARPGROUP_WARPS, Wgmma};
 pub(crate) use wmma::{WmmaFragment, WmmaLoad, WmmaMemory, WmmaMultiply, WmmaStore};

@@ -17,6 +17,8 @@ pub enum Swizzle {
     Bytes64,
     /// Lines of eight chunks: bits 4 to 6 are XOR-ed with bits 7 to 9.
     Bytes128,
+    /// Lines of four pairs of chunks: bits 5 and 6 are XOR-ed with bits 7 and 8.
+    Bytes128Pairs,
 }
 
 impl Swizzle {
@@ -26,15 +28,18 @@ impl Swizzle {
             Self::None => 16,
             Self::Bytes32 => 32,
             Self::Bytes64 => 64,
-            Self::Bytes128 => 128,
+            Self::Bytes128 | Self::Bytes128Pairs => 128,
         }
     }
 
     /// Returns the swizzled address, for a pattern that begins at address `origin` (a multiple of
     /// 128).
     pub fn apply(self, address: u32, origin: u32) -> u32 {
-        let mask = self.line_bytes() - 16;
-        address ^ (address.wrapping_sub(origin) >> 3 & mask)
+        let (shift, mask) = match self {
+            Self::Bytes128Pairs => (2, 0x60),
+            Self::None | Self::Bytes32 | Self::Bytes64 | Self::Bytes128 => (3, self.line_bytes() - 16),
+        };
+        address ^ (address.wrapping_sub(origin) >> shift & mask)
     }
 }
 
@@ -54,6 +59,8 @@ mod tests {
                 assert_eq!(place(Swizzle::Bytes64), (chunk ^ (row % 4)) * 16 + 5);
                 assert_eq!(place(Swizzle::Bytes32), (chunk ^ (row % 2)) * 16 + 5);
                 assert_eq!(place(Swizzle::None), chunk * 16 + 5);
+                let pair = chunk / 2 ^ (row % 4);
+                assert_eq!(place(Swizzle::Bytes128Pairs), pair * 32 + chunk % 2 * 16 + 5);
             }
         }
     }

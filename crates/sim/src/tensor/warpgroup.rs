@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::descriptor::{Descriptor, Major};
 use super::execute::{read_registers, whole_warp};
+use super::register_access::WgmmaRegisterAccess;
 use super::wgmma::{Values, WARP_ROWS, WARPS, Wgmma};
 use super::{Element, Matrix};
 use crate::asynchronous::Channel;
@@ -45,18 +46,6 @@ struct Use {
     columns: usize,
     /// The index of the last `wgmma` that accumulates in the register.
     last: u64,
-}
-
-/// An access of another instruction to a register of a `wgmma`, or to a copy of one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WgmmaRegisterAccess {
-    /// Reads the register.
-    Read(Slot),
-    /// Writes the register. If `unfences` is true, the next `wgmma` needs another `wgmma.fence`.
-    Write { slot: Slot, unfences: bool },
-    /// Copies the register. Compilers copy accumulators in flight and rely on `ptxas` to remove the
-    /// copies; such a copy must not be read before the wait either.
-    Copy { from: Slot, to: Slot },
 }
 
 /// The `wgmma`s of one warp.
@@ -344,12 +333,12 @@ fn from_memory(
         bytes_read += chunk.len() as u64;
         Outcome::Ok(u128::from_le_bytes(chunk))
     };
+    let format = (element, (128 / element.bits()) as usize);
     let values = if element.is_integer() {
-        let matrix: Matrix<i64> =
-            descriptor.read(rows, depth, element, major, Element::integer, &mut read)?;
+        let matrix: Matrix<i64> = descriptor.read(rows, depth, format, major, Element::integer, &mut read)?;
         Values::Integers(matrix)
     } else {
-        Values::Floats(descriptor.read(rows, depth, element, major, Element::value, &mut read)?)
+        Values::Floats(descriptor.read(rows, depth, format, major, Element::value, &mut read)?)
     };
     context.counters.bytes_read += bytes_read;
     Ok(values)

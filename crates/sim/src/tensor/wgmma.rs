@@ -54,13 +54,17 @@ impl Wgmma {
 
     /// Returns whether the ISA has a dense `wgmma.mma_async` of this width and these formats.
     pub fn exists(&self) -> bool {
-        use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let multiple = |of: usize| self.n.is_multiple_of(of) && (of..=256).contains(&self.n);
         match (self.a, self.b) {
             (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => multiple(8) && matches!(self.d, F16 | F32),
             (Bf16, Bf16) | (Tf32, Tf32) => multiple(8) && self.d == F32,
             (S8 | U8, S8 | U8) | (B1, B1) => (multiple(16) || matches!(self.n, 8 | 24)) && self.d == S32,
-            (F64 | F32 | Tf32 | F16 | Bf16 | E4m3 | E5m2 | S32 | S8 | U8 | S4 | U4 | B1, _) => false,
+            (
+                F64 | F32 | Tf32 | F16 | Bf16 | E4m3 | E5m2 | E2m3 | E3m2 | E2m1 | S32 | S8 | U8 | S4 | U4
+                | B1,
+                _,
+            ) => false,
         }
     }
 

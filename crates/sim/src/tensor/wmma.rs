@@ -31,7 +31,7 @@ impl WmmaFragment {
     /// Returns the fragment of an operand in a multiplication of this shape; `None` if the ISA has
     /// none of this format.
     pub fn new(operand: MatrixRole, (m, n, k): Shape, element: Element) -> Option<Self> {
-        use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let (rows, columns) = match operand {
             MatrixRole::A => (m, k),
             MatrixRole::B => (k, n),
@@ -48,7 +48,7 @@ impl WmmaFragment {
             B1 => is_factor && (m, n, k) == (8, 8, 128),
             F32 => !is_factor && is_large && matches!(k, 8 | 16),
             S32 => !is_factor && (is_large && k == 16 || (m, n) == (8, 8) && matches!(k, 32 | 128)),
-            E4m3 | E5m2 => false,
+            E4m3 | E5m2 | E2m3 | E3m2 | E2m1 => false,
         };
         let packed = (32 / element.bits()).max(1) as usize;
         // f16 operands A and B have eight registers in every shape.

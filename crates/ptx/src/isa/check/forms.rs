@@ -31,6 +31,12 @@ pub(super) const SETS: &[(&str, &str)] = &[
     ("counted", ".mbarrier::complete_tx::bytes"),
     ("rank", ".1d|.2d|.3d|.4d|.5d"),
     ("half16", "f16|f16x2|bf16|bf16x2"),
+    ("group", ".cta_group::1|.cta_group::2"),
+    ("x32", ".x1|.x2|.x4|.x8|.x16|.x32"),
+    ("x64", ".x1|.x2|.x4|.x8|.x16|.x32|.x64"),
+    ("x128", ".x1|.x2|.x4|.x8|.x16|.x32|.x64|.x128"),
+    ("narrowing", ".b6x16_p32|.b4x16_p64"),
+    ("collector", ".collector::a::fill|.collector::a::use|.collector::a::lastuse|.collector::a::discard"),
 ];
 
 /// Integer arithmetic (9.7.1, 9.7.2).
@@ -579,9 +585,71 @@ const WARPGROUPS: &[&str] = &[
     "wgmma.wait_group.sync.aligned : imm @ 90a 8.0",
 ];
 
+/// Tensor memory (9.7.16).
+const TENSOR_MEMORY: &[&str] = &[
+    "tcgen05.alloc <$group> .sync .aligned [.shared::cta] .b32 : u32(32|64|128|256|512) @ 10xa 8.6",
+    "tcgen05.dealloc <$group> .sync .aligned .b32 : u32 u32(32|64|128|256|512) @ 10xa 8.6",
+    "tcgen05.relinquish_alloc_permit <$group> .sync .aligned : @ 10xa 8.6",
+    "tcgen05.ld.sync.aligned <.32x32b|.16x64b> <$x128> [.pack::16b] .b32 : b32*t - @ 10xa 8.6",
+    "tcgen05.ld.sync.aligned .16x128b <$x64> [.pack::16b] .b32 : b32*t - @ 10xa 8.6",
+    "tcgen05.ld.sync.aligned .16x256b <$x32> [.pack::16b] .b32 : b32*t - @ 10xa 8.6",
+    "tcgen05.ld.sync.aligned .16x32bx2 <$x128> [.pack::16b] .b32 : b32*t imm @ 10xa 8.6",
+    "tcgen05.st.sync.aligned <.32x32b|.16x64b> <$x128> [.unpack::16b] .b32 : - b32*t @ 10xa 8.6",
+    "tcgen05.st.sync.aligned .16x128b <$x64> [.unpack::16b] .b32 : - b32*t @ 10xa 8.6",
+    "tcgen05.st.sync.aligned .16x256b <$x32> [.unpack::16b] .b32 : - b32*t @ 10xa 8.6",
+    "tcgen05.st.sync.aligned .16x32bx2 <$x128> [.unpack::16b] .b32 : imm b32*t @ 10xa 8.6",
+    "tcgen05.wait::ld.sync.aligned : @ 10xa 8.6",
+    "tcgen05.wait::st.sync.aligned : @ 10xa 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32|.kind::f8f6f4|.kind::i8> [$collector] : u64 u64 u32 b32*l? pred - @ 10xa 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32|.kind::f8f6f4|.kind::i8> [$collector] : u64 u32 b32*l? pred - @ 10xa 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32|.kind::f8f6f4|.kind::i8> .ashift [.collector::a::lastuse|.collector::a::discard] : u64 u32 b32*l? pred - @ 10xa 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32> [$collector] : u64 u64 u32 b32*l? pred imm(0..15) @ 100f 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32> [$collector] : u64 u32 b32*l? pred imm(0..15) @ 100f 8.6",
+    "tcgen05.mma <$group> <.kind::f16|.kind::tf32> .ashift [.collector::a::lastuse|.collector::a::discard] : u64 u32 b32*l? pred imm(0..15) @ 100f 8.6",
+    "tcgen05.mma <$group> .kind::mxf8f6f4 .block_scale [.scale_vec::1X|.block32] [$collector] : u64 u64 u32 pred @ 10xa 8.6",
+    "tcgen05.mma <$group> .kind::mxf8f6f4 .block_scale [.scale_vec::1X|.block32] [$collector] : u64 u32 pred @ 10xa 8.6",
+    "tcgen05.mma <$group> .kind::mxf4 .block_scale [.scale_vec::2X|.block32] [$collector] : u64 u64 u32 pred @ 10xa 8.6",
+    "tcgen05.mma <$group> .kind::mxf4 .block_scale [.scale_vec::2X|.block32] [$collector] : u64 u32 pred @ 10xa 8.6",
+    "tcgen05.mma <$group> .kind::mxf4nvf4 .block_scale <.scale_vec::2X|.scale_vec::4X|.block16|.block32> [$collector] : u64 u64 u32 pred @ 10xa 8.6",
+    "tcgen05.mma <$group> .kind::mxf4nvf4 .block_scale <.scale_vec::2X|.scale_vec::4X|.block16|.block32> [$collector] : u64 u32 pred @ 10xa 8.6",
+    "tcgen05.commit <$group> .mbarrier::arrive::one [.shared::cluster] .b64 : - @ 10xa 8.6",
+    "tcgen05.commit <$group> .mbarrier::arrive::one [.shared::cluster] .multicast::cluster .b64 : u16(0..65535) @ 10xa 8.6",
+    "tcgen05.cp <$group> <.128x256b|.4x256b|.128x128b> : u64 @ 10xa 8.6",
+    "tcgen05.cp <$group> <.128x256b|.4x256b|.128x128b> .b8x16 <$narrowing> : u64 @ 10xa 8.6",
+    "tcgen05.cp <$group> .64x128b <.warpx2::02_13|.warpx2::01_23> : u64 @ 10xa 8.6",
+    "tcgen05.cp <$group> .64x128b <.warpx2::02_13|.warpx2::01_23> .b8x16 <$narrowing> : u64 @ 10xa 8.6",
+    "tcgen05.cp <$group> .32x128b .warpx4 : u64 @ 10xa 8.6",
+    "tcgen05.cp <$group> .32x128b .warpx4 .b8x16 <$narrowing> : u64 @ 10xa 8.6",
+    "tcgen05.shift <$group> .down : @ 10xo 8.6",
+    "tcgen05.fence::before_thread_sync : @ 10xa 8.6",
+    "tcgen05.fence::after_thread_sync : @ 10xa 8.6",
+];
+
+/// Cancellation of clusters that have not begun (9.7.13.17).
+const CLUSTER_LAUNCHES: &[&str] = &[
+    "clusterlaunchcontrol.try_cancel.async [.shared::cta] .mbarrier::complete_tx::bytes .b128 : @ 100 8.6",
+    "clusterlaunchcontrol.try_cancel.async [.shared::cta] .mbarrier::complete_tx::bytes .multicast::cluster::all .b128 : @ 100a+ 8.6",
+    "clusterlaunchcontrol.query_cancel.is_canceled .pred .b128 : pred b128 @ 100 8.6",
+    "clusterlaunchcontrol.query_cancel.get_first_ctaid .v4 .b32 .b128 : b32*4 b128 @ 100 8.6",
+    "clusterlaunchcontrol.query_cancel <.get_first_ctaid::x|.get_first_ctaid::y|.get_first_ctaid::z> .b32 .b128 : b32 b128 @ 100 8.6",
+];
+
 /// All rows, by section.
 pub(super) const FORMS: &[&[&str]] = &[
-    INTEGERS, FLOATS, BITS, MOVES, MEMORY, ATOMICS, COPIES, BARRIERS, WARPS, MATRICES, FRAGMENTS, WARPGROUPS,
+    INTEGERS,
+    FLOATS,
+    BITS,
+    MOVES,
+    MEMORY,
+    ATOMICS,
+    COPIES,
+    BARRIERS,
+    WARPS,
+    MATRICES,
+    FRAGMENTS,
+    WARPGROUPS,
+    TENSOR_MEMORY,
+    CLUSTER_LAUNCHES,
 ];
 
 /// Requirements of single words of an opcode. An item has the beginning of the names of its
@@ -618,6 +686,12 @@ pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("barrier.cluster", ".release", "90 8.0"),
     ("barrier.cluster", ".relaxed", "90 8.0"),
     ("barrier.cluster", ".acquire", "90 8.0"),
+    ("tcgen05.mma", ".kind::i8", "10xi 8.6"),
+    ("tcgen05.mma", ".scale_vec::1X", "10xo 8.6"),
+    ("tcgen05.mma", ".scale_vec::2X", "10xo 8.6"),
+    ("tcgen05.mma", ".scale_vec::4X", "10xo 8.6"),
+    ("tcgen05.mma", ".block16", "10xa 8.8"),
+    ("tcgen05.mma", ".block32", "10xa 8.8"),
 ];
 
 /// Requirements of special registers. An item has the beginning of their names, and the minimum

@@ -7,6 +7,7 @@ mod forms;
 mod operand_types;
 mod pattern;
 mod target;
+mod tensor_memory;
 
 use std::fmt;
 
@@ -14,8 +15,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::operand_types::{is_integer, takes, takes_constant, twice};
-use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, Second, TABLE};
+use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, Second, TABLE, vector};
 use self::target::Head;
+use self::tensor_memory::agree_on_group;
 use super::instruction::Instruction;
 use super::modifier::TensorDimension;
 use super::module::{Function, Module, RegisterId, Statement, StatementKind};
@@ -83,8 +85,10 @@ pub fn check(module: &Module) -> Result<(), Misuse> {
     })?;
     let mut checker = Checker { module, head, forms: FxHashMap::default() };
     for function in module.functions.values() {
+        let mut group = None;
         for statement in function.body.iter().flatten() {
             checker.statement(function, statement)?;
+            agree_on_group(statement, &mut group)?;
         }
     }
     Ok(())
@@ -225,14 +229,6 @@ fn word_at(opcode: &str, at: usize) -> &str {
     rest[1..].find('.').map_or(rest, |end| &rest[..=end])
 }
 
-/// Returns the number of elements that an opcode moves at once.
-fn vector(opcode: &str) -> usize {
-    [(".v2", 2), (".v4", 4), (".v8", 8)]
-        .into_iter()
-        .find(|(word, _)| opcode.contains(word))
-        .map_or(1, |(_, n)| n)
-}
-
 /// Returns a constant as messages show it.
 fn text_of(constant: Immediate) -> String {
     match constant {
@@ -302,6 +298,10 @@ impl Operands<'_> {
             };
             result = found.map_err(|finding| (number, finding));
         });
+        if result.is_ok() && expected.next().is_some() {
+            let message = format!("`{}` lacks an operand", self.opcode);
+            return Err((number, (self.opcode.to_owned(), message)));
+        }
         if result.is_ok() && has_policy != self.opcode.contains(".L2::cache_hint") {
             let message = format!("`{}` lacks its cache policy", self.opcode);
             return Err((number, (self.opcode.to_owned(), message)));
@@ -482,6 +482,9 @@ impl Operands<'_> {
     /// `mov`, including its typed registers, are all integers or all floating-point numbers.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
+        if self.begins(&["tcgen05."]) {
+            return self.elements_agree(all);
+        }
         if !is_fragment && !self.opcode.starts_with("mov.") {
             return Ok(());
         }
@@ -528,12 +531,7 @@ impl Operands<'_> {
     }
 
     fn count(&self, found: usize, expected: Count, bound: &Bound) -> Result<(), Finding> {
-        let expected = match expected {
-            Count::One | Count::Parts => 1,
-            Count::List(count) => count,
-            Count::Vector => vector(self.opcode),
-            Count::Columns(divisor) => bound.columns / divisor,
-        };
+        let expected = expected.resolve(self.opcode, bound);
         if found == expected {
             return Ok(());
         }
@@ -650,6 +648,9 @@ impl Operands<'_> {
 
     /// Checks the address with this index in the instruction.
     fn address(&self, address: Address, number: usize) -> Result<(), Finding> {
+        if self.is_in_tensor_memory() {
+            return self.tensor_memory_address(address);
+        }
         let register = match address.base {
             AddressBase::Register(register) => &self.function.registers[register],
             AddressBase::Absolute if !self.opcode.contains(".local") => {

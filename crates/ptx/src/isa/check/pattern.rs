@@ -23,7 +23,8 @@
 //! - `+`: registers may be wider than the type;
 //! - `#`: several registers may hold the parts of the value;
 //! - `*2`: a list of two; `*v`: one element for each element of the vector; `*n/4`: one for every
-//!   four columns;
+//!   four columns; `*t`: the registers of a load or store of tensor memory; `*l`: the words of a
+//!   mask of the lanes of a `.cta_group`;
 //! - `(…)`: the allowed constants;
 //! - `!`: special registers may be read;
 //! - `?`: the operand is optional;
@@ -33,10 +34,13 @@
 //! The need is the minimum capability of the target and the minimum version of the language. `90`
 //! means all targets from `sm_90` on; `90a`, only the specific targets (with the suffix `a` or `f`)
 //! of capability 90; `90a+`, all specific targets from capability 90 on; `10xa`, the specific
-//! targets of capability 100 to 119; `100f`, those of the family of `sm_100`; `100fa`, those of
+//! targets of capability 100 to 119; `10xo`, those of one architecture (`a`) of this capability;
+//! `10xi`, the latter that have dots of integers of 8 bits; `100f`, those of the family of `sm_100`; `100fa`, those of
 //! this family with the suffix `a`.
 
 use super::forms::{FORMS, SETS};
+use crate::isa::modifier::CtaGroup;
+use crate::isa::tensor_memory::{RepetitionCount, TensorMemoryShape};
 use crate::isa::types::ScalarType;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
@@ -117,6 +121,10 @@ pub(super) enum Count {
     Vector,
     /// The number of columns of the shape, divided by this number.
     Columns(usize),
+    /// The number of registers of a load or store of tensor memory.
+    TensorMemory,
+    /// The number of words of a mask of lanes.
+    LaneMask,
 }
 
 /// The allowed constants.
@@ -145,6 +153,10 @@ pub(super) enum NeedKind {
     Specific,
     /// The specific targets (`a`, `f`) of capability 100 to 119.
     DataCenter,
+    /// The targets of one architecture (`a`) of capability 100 to 119.
+    ArchitectureOfDataCenter,
+    /// The targets `sm_100a`, `sm_101a` and `sm_110a`.
+    IntegerDots,
     /// The specific targets (`a`, `f`) of the family of `sm_100`.
     Family,
     /// The targets of one architecture (`a`) of the family of `sm_100`.
@@ -167,6 +179,8 @@ impl Need {
         let (major, minor) = version.trim().split_once('.')?;
         let (digits, kind) = match target {
             "10xa" => ("100", NeedKind::DataCenter),
+            "10xo" => ("100", NeedKind::ArchitectureOfDataCenter),
+            "10xi" => ("100", NeedKind::IntegerDots),
             "100f" => ("100", NeedKind::Family),
             "100fa" => ("100", NeedKind::ArchitectureOfFamily),
             _ => match (target.strip_suffix("a+"), target.strip_suffix('a')) {
@@ -248,6 +262,8 @@ impl Expected {
             rest = before;
             count = match number {
                 "v" => Count::Vector,
+                "t" => Count::TensorMemory,
+                "l" => Count::LaneMask,
                 _ => match number.strip_prefix("n/") {
                     Some(divisor) => Count::Columns(divisor.parse().ok()?),
                     None => Count::List(number.parse().ok()?),
@@ -269,6 +285,40 @@ impl Expected {
         };
         Some(Self { kind, count, wider, special, optional, droppable, second, values })
     }
+}
+
+impl Count {
+    /// Returns the number of registers of an operand of an instruction with this opcode.
+    pub(super) fn resolve(self, opcode: &str, bound: &Bound) -> usize {
+        match self {
+            Self::One | Self::Parts => 1,
+            Self::List(count) => count,
+            Self::Vector => vector(opcode),
+            Self::Columns(divisor) => bound.columns / divisor,
+            Self::TensorMemory => {
+                let shape = TensorMemoryShape::ALL.iter().find(|shape| has_word(opcode, shape.text()));
+                let count = RepetitionCount::ALL.iter().find(|count| has_word(opcode, count.text()));
+                shape.map_or(0, |shape| shape.registers()) * count.map_or(0, |count| count.count())
+            }
+            Self::LaneMask => 4 << usize::from(has_word(opcode, CtaGroup::Two.text())),
+        }
+    }
+}
+
+/// Returns the number of elements that an opcode moves at once.
+pub(super) fn vector(opcode: &str) -> usize {
+    [(".v2", 2), (".v4", 4), (".v8", 8)]
+        .into_iter()
+        .find(|(word, _)| opcode.contains(word))
+        .map_or(1, |(_, n)| n)
+}
+
+/// Returns whether an opcode has a word, given with its dot.
+pub(super) fn has_word(opcode: &str, word: &str) -> bool {
+    opcode.match_indices(word).any(|(at, _)| {
+        let rest = &opcode[at + word.len()..];
+        rest.is_empty() || rest.starts_with('.')
+    })
 }
 
 impl Values {

@@ -84,6 +84,10 @@ impl Head {
                 NeedKind::This => self.is_specific && self.capability == need.capability,
                 NeedKind::Specific => self.is_specific,
                 NeedKind::DataCenter => self.is_specific && self.capability < 120,
+                NeedKind::ArchitectureOfDataCenter => self.is_one_architecture && self.capability < 120,
+                NeedKind::IntegerDots => {
+                    self.is_one_architecture && [100, 101, 110].contains(&self.capability)
+                }
                 NeedKind::Family => self.is_specific && self.is_of_family_100(),
                 NeedKind::ArchitectureOfFamily => self.is_one_architecture && self.is_of_family_100(),
             };
@@ -91,9 +95,10 @@ impl Head {
             let wanted = match need.kind {
                 NeedKind::All => format!("sm_{} or newer", need.capability),
                 NeedKind::This => format!("sm_{}a", need.capability),
+                NeedKind::IntegerDots => "sm_100a or sm_110a".to_owned(),
                 NeedKind::Family => "sm_100f or another target of its family".to_owned(),
                 NeedKind::ArchitectureOfFamily => "sm_100a, sm_103a or sm_107a".to_owned(),
-                NeedKind::Specific | NeedKind::DataCenter => {
+                NeedKind::Specific | NeedKind::DataCenter | NeedKind::ArchitectureOfDataCenter => {
                     format!("sm_{}a or another target for one architecture from there on", need.capability)
                 }
             };

@@ -25,10 +25,10 @@ fn cute(mut coordinate: u32, digits: &[(u32, u32)]) -> u32 {
     offset
 }
 
-/// `Swizzle<bits, 4, 3>` of `CuTe` on byte addresses.
-fn cute_swizzle(bits: u32, address: u32) -> u32 {
+/// `Swizzle<bits, base, 7 - base>` of `CuTe` on byte addresses.
+fn cute_swizzle((bits, base): (u32, u32), address: u32) -> u32 {
     let source = address >> 7 & ((1 << bits) - 1);
-    address ^ source << 4
+    address ^ source << base
 }
 
 /// Returns the byte offset of element (row, k) by the table "canonical layouts" of the ISA. The
@@ -48,6 +48,9 @@ fn canonical(
         (Major::K, Swizzle::None) => cute(row, &[(8, t), (MANY, sbo)]) + cute(k, &[(t, 1), (MANY, lbo)]),
         (Major::K, _) => cute(row, &[(8, wide * t), (MANY, sbo)]) + cute(k, &[(t, 1), (MANY, t)]),
         (Major::Mn, Swizzle::None) => cute(row, &[(t, 1), (MANY, sbo)]) + cute(k, &[(8, t), (MANY, lbo)]),
+        (Major::Mn, Swizzle::Bytes128Pairs) => {
+            cute(row, &[(t, 1), (wide, t), (MANY, lbo)]) + cute(k, &[(4, wide * t), (MANY, sbo)])
+        }
         (Major::Mn, _) => {
             cute(row, &[(t, 1), (wide, t), (MANY, lbo)]) + cute(k, &[(8, wide * t), (MANY, sbo)])
         }
@@ -55,8 +58,14 @@ fn canonical(
     elements * bytes
 }
 
-const SWIZZLES: [(Swizzle, u32); 4] =
-    [(Swizzle::None, 0), (Swizzle::Bytes32, 1), (Swizzle::Bytes64, 2), (Swizzle::Bytes128, 3)];
+/// The swizzles, each with its bits and its base in `CuTe`.
+const SWIZZLES: [(Swizzle, (u32, u32)); 5] = [
+    (Swizzle::None, (0, 4)),
+    (Swizzle::Bytes32, (1, 4)),
+    (Swizzle::Bytes64, (2, 4)),
+    (Swizzle::Bytes128, (3, 4)),
+    (Swizzle::Bytes128Pairs, (2, 5)),
+];
 
 #[test]
 fn every_layout_is_the_canonical_one() {
@@ -64,6 +73,9 @@ fn every_layout_is_the_canonical_one() {
     for bits in BITS {
         for (swizzle, log) in SWIZZLES {
             for major in [Major::K, Major::Mn] {
+                if (major, swizzle) == (Major::K, Swizzle::Bytes128Pairs) {
+                    continue;
+                }
                 let descriptor = Descriptor { start, leading, stride, base_offset: 0, swizzle };
                 let (rows, depth) = (32_usize, 256 / bits as usize);
                 let mut memory = vec![0u8; 1 << 17];
@@ -85,7 +97,14 @@ fn every_layout_is_the_canonical_one() {
                     Ok::<_, ()>(u128::from_le_bytes(memory[at..at + 16].try_into().unwrap()))
                 };
                 let got = descriptor
-                    .read(0..rows, depth, element(bits), major, |_, bits| bits & mask, read)
+                    .read(
+                        0..rows,
+                        depth,
+                        (element(bits), 128 / bits as usize),
+                        major,
+                        |_, bits| bits & mask,
+                        read,
+                    )
                     .unwrap();
                 assert!(got == expected, "{major:?} {swizzle:?} {bits} bits");
             }
@@ -113,7 +132,8 @@ fn a_tile_that_a_tensor_copy_places_is_found() {
             let at = address as usize;
             Ok::<_, ()>(u128::from_le_bytes(memory[at..at + 16].try_into().unwrap()))
         };
-        let tile = descriptor.read(0..64, 32, Element::U8, Major::K, |_, bits| bits as u8, read).unwrap();
+        let tile =
+            descriptor.read(0..64, 32, (Element::U8, 16), Major::K, |_, bits| bits as u8, read).unwrap();
         for row in 0..64 {
             for k in 0..32 {
                 assert_eq!(tile[(row, k)], (row * 7 + step * 32 + k) as u8, "row {row}, k {k}, step {step}");

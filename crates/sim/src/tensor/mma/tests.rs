@@ -2,7 +2,7 @@
 //! values that every format represents exactly.
 
 use super::*;
-use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
 
 /// Returns every dense `mma` of the ISA with one accumulator format: (m, n, k), A, B, C, D.
 fn all() -> Vec<Mma> {
@@ -50,6 +50,9 @@ fn encode(element: Element, value: i64) -> u64 {
         Bf16 => narrow(8, 7),
         E4m3 => narrow(4, 3),
         E5m2 => narrow(5, 2),
+        E2m3 => narrow(2, 3),
+        E3m2 => narrow(3, 2),
+        E2m1 => narrow(2, 1),
         S32 | S8 | U8 | S4 | U4 | B1 => value as u64,
     }
 }
@@ -63,7 +66,7 @@ fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i6
             U8 | U4 => noise.rem_euclid(16),
             S8 | S4 => noise.rem_euclid(16) - 8,
             B1 => noise & 1,
-            F64 | F32 | Tf32 | F16 | Bf16 | E4m3 | E5m2 | S32 => noise.rem_euclid(7) - 3,
+            F64 | F32 | Tf32 | F16 | Bf16 | E4m3 | E5m2 | E2m3 | E3m2 | E2m1 | S32 => noise.rem_euclid(7) - 3,
         };
     }
     matrix

@@ -1,0 +1,28 @@
+//! The clusters of a grid that have not begun, which the threads of the host and the running clusters
+//! take.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The clusters of a grid that have not begun.
+#[derive(Debug)]
+pub(crate) struct ClusterLaunches {
+    /// The index of the next cluster to begin; at least `count` if all have begun.
+    pub next: AtomicU64,
+    /// The number of clusters.
+    pub count: u64,
+    /// The number of clusters along each axis.
+    pub grid: [u32; 3],
+    /// Blocks of a cluster along each axis.
+    pub cluster: [u32; 3],
+}
+
+impl ClusterLaunches {
+    /// Takes a cluster that has not begun. Returns the index of its first block.
+    pub fn cancel(&self) -> Option<[u32; 3]> {
+        let take = |next| (next < self.count).then_some(next + 1);
+        let number = self.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;
+        let (x, y) = (u64::from(self.grid[0]), u64::from(self.grid[1]));
+        let position = [number % x, number / x % y, number / x / y];
+        Some(std::array::from_fn(|axis| position[axis] as u32 * self.cluster[axis]))
+    }
+}
