@@ -311,6 +311,20 @@ def test_verify_finds_code_that_another_compiler_made(project: Project) -> None:
     assert ptx.exists()
 
 
+@pytest.mark.parametrize("value", ["many", "-1", "4294967360"])
+def test_verify_refuses_an_option_that_no_launch_can_set(project: Project, value: str) -> None:
+    project.write_lock("--target", "sm_90")
+    lock = project.content()
+    entry = next(entry for entry in lock["entries"] if entry["launches"]["kernel"] == "scale")
+    assert entry["launches"]["options"]["maxnreg"] == "None"
+    entry["launches"]["options"]["maxnreg"] = value
+    project.lock.write_text(json.dumps(lock))
+    verified = project.command("lock", "verify", project.lock)
+    assert verified.code == 1
+    assert "error[TW0120]: the lock's entry for scale(" in verified.err
+    assert "has no valid options" in verified.err
+
+
 def test_verify_finds_a_choice_without_a_kernel(project: Project) -> None:
     project.write_lock()
     verified = project.command("lock", "verify", project.lock)
@@ -357,6 +371,36 @@ def test_locks_are_compared_and_merged(project: Project) -> None:
     assert refused.code == 1
     assert "has other code or another choice for tuned" in refused.err
     assert "help: write both locks with one version of tilewright, and with the same choices" in refused.err
+
+
+def test_the_digest_of_a_lock_is_that_of_its_code(project: Project) -> None:
+    project.write_lock()
+    copy = project.folder / "copy.lock"
+    packed = project.folder / "packed.tar"
+    lock = project.content()
+    lock["choices"][0]["timings"] = {}
+    copy.write_text(json.dumps(lock))
+    shutil.copytree(project.artifacts, copy.with_suffix(".artifacts"))
+    assert project.command("lock", "pack", project.lock, "-o", packed).code == 0
+
+    def digests() -> list[str]:
+        done = project.command("lock", "digest", project.lock, copy, packed)
+        assert done.code == 0, done.err
+        lines = [line.split("  ") for line in done.out.splitlines()]
+        assert [path for _, path in lines] == [str(project.lock), str(copy), str(packed)]
+        return [digest for digest, _ in lines]
+
+    first, *others = digests()
+    assert others == [first, first]
+    lock["choices"][0]["config"]["BLOCK"] = "4096"
+    copy.write_text(json.dumps(lock))
+    changed = digests()
+    assert changed[0] == changed[2] == first != changed[1]
+    damaged = next(project.artifacts.glob("*.opt"))
+    damaged.write_bytes(damaged.read_bytes() + b" ")
+    refused = project.command("lock", "digest", project.lock)
+    assert (refused.code, refused.out) == (1, "")
+    assert "is damaged" in refused.err
 
 
 def test_a_packed_lock_is_one_file(project: Project, without_compiler: dict[str, str]) -> None:

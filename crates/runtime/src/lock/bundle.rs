@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{Job, Stage, parse_stored, restore};
-use tilewright_frontend::{Argument, Constant, FunctionRef, HostValue, Lowered, Request};
+use tilewright_frontend::{Argument, FunctionRef, HostValue, Lowered, Request};
 use tilewright_ir::{Dtype, Element};
 use tilewright_lock::{Artifacts, Entry, LockFile, Parameter};
 
 use super::active::{sources, stored, unusable};
-use super::request::{WITHOUT, codegen};
+use super::request::{WITHOUT, codegen, constant};
 use crate::options::OptionId;
 use crate::signature::{self, Annotation, Signature};
 use crate::{Device, Error, Handle, Options, Value, parse_dtype};
@@ -122,7 +122,6 @@ impl Bundle {
     fn restore(&self, entry: &Entry, device: Device) -> Result<Handle, Error> {
         let target = device.target()?;
         let options = options(entry)?;
-        let codegen = codegen(&entry.launches.options).ok_or_else(|| invalid(entry, "options"))?;
         let described = entry.launch.parameters.iter().map(argument).collect::<Option<Vec<_>>>();
         let arguments = described.ok_or_else(|| invalid(entry, "parameters"))?;
         let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
@@ -145,6 +144,7 @@ impl Bundle {
         let module = parse_stored(Stage::Ir, &stored.ir, &sources)?;
         let compiled = restore(&job, None, Lowered { module, is_shareable: false }, stored)?;
         Ok(Handle::new(compiled, (device, 0), Arc::new(signature), arguments, options))
+        let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid(entry, "options"))?;
     }
 }
 
@@ -153,12 +153,7 @@ fn options(entry: &Entry) -> Result<Options, Error> {
     let mut options = Options::default();
     for (name, value) in &entry.launches.options {
         let Some(option) = OptionId::parse(name) else { continue };
-        let value = match value.as_str() {
-            "true" => Constant::Bool(true),
-            "false" => Constant::Bool(false),
-            "None" => Constant::None,
-            number => Constant::Int(number.parse().map_err(|_| invalid(entry, "options"))?),
-        };
+        let value = constant(value).ok_or_else(|| invalid(entry, "options"))?;
         options.set(option, &value)?;
     }
     Ok(options)
