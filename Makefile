@@ -208,9 +208,9 @@ fuzz: ## Each fuzz target for a minute, or for FUZZ_SECONDS
 	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 cargo test --package tilewright-fuzz -- --test-threads=1
 
 .PHONY: test-features
-test-features: ## The crate tilewright with one device at a time
-	for device in cpu cuda sim; do \
-	  cargo test --package tilewright --no-default-features --features $$device --test features || exit; done
+test-features: ## The crate tilewright with one device at a time, and without the parser of Python
+	for features in cpu,python-syntax cuda,python-syntax sim,python-syntax,sanitize cpu,include-kernels; do \
+	  cargo test --package tilewright --no-default-features --features $$features --test features || exit; done
 
 .PHONY: nightly
 nightly: ## What runs each night: each fuzz target for ten minutes, and malformed inputs of all forms that no night has had

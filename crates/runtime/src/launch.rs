@@ -53,6 +53,7 @@ impl Handle {
             }
             let checks = sanitize::active();
             if !checks.is_empty() {
+                sanitize::require_feature()?;
                 return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
             }
             return self.run_program(program, grid, (arguments, foreign), interrupt, observer);

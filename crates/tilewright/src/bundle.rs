@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 
-use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
+use crate::launch::launch;
+use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 
 /// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
 /// Launches need neither their source nor Python. The first launch of a kernel on the CPU compiles
@@ -154,7 +155,7 @@ impl Bundle {
         let of_tensors = || named.iter().find_map(|(_, value)| value.gpu()).unwrap_or(Device::Cpu);
         let device = stream.map(Stream::device).or(self.device).unwrap_or_else(of_tensors);
         let (handle, values) = self.bundle.find(kernel, device, &named)?;
-        module::launch(&handle, stream, grid, &values)
+        launch(&handle, stream, grid, &values)
     }
 }
 

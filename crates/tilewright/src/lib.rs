@@ -43,17 +43,24 @@
 mod arguments;
 mod buffer;
 mod bundle;
+mod launch;
+#[cfg(feature = "python-syntax")]
 mod lock;
+#[cfg(feature = "python-syntax")]
 mod module;
 mod stream;
+#[cfg(feature = "python-syntax")]
 mod tuner;
 
 pub use arguments::{Arguments, Element, IntoArgument, IntoGrid, ReadTensor, WriteTensor};
 pub use buffer::{Buffer, BufferSlice, BufferSliceMut};
 pub use bundle::{Bundle, EmbeddedBundle, KernelLaunch};
+#[cfg(feature = "python-syntax")]
 pub use lock::record_lock;
+#[cfg(feature = "python-syntax")]
 pub use module::{Kernel, Module};
 pub use stream::{Event, Stream};
+#[cfg(feature = "python-syntax")]
 pub use tuner::{Config, Tuner};
 
 pub use half::{bf16, f16};
