@@ -571,7 +571,8 @@ AFTER_PREPARATION = """
 import pathlib, time
 
 def is_preparing():
-    return any(task.joinpath("comm").read_text() == "tilewright-lock\\n" for task in pathlib.Path("/proc/self/task").iterdir())
+    names = [task.joinpath("comm").read_text() for task in pathlib.Path("/proc/self/task").iterdir()]
+    return "tilewright-lock\\n" in names
 
 while is_preparing():
     time.sleep(0.01)
@@ -579,7 +580,9 @@ while is_preparing():
 """Waits for the thread that prepares the kernels of a lock. The thread begins with the first kernel of the program."""
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list the threads of a process")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system does not list the threads of a process"
+)
 def test_the_kernels_of_a_lock_are_prepared_before_their_launch(
     project: Project, without_compiler: dict[str, str]
 ) -> None:
