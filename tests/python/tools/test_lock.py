@@ -567,17 +567,15 @@ def test_an_option_of_the_program_is_not_warned_of(project: Project, words: list
     assert done.out == f"{words[start:]}\n"
 
 
-AFTER_PREPARATION = """
-import pathlib, time
+def waiting(program: str) -> str:
+    """Returns a program that first waits for the thread which prepares the kernels of a lock.
 
-def is_preparing():
-    names = [task.joinpath("comm").read_text() for task in pathlib.Path("/proc/self/task").iterdir()]
-    return "tilewright-lock\\n" in names
-
-while is_preparing():
-    time.sleep(0.01)
-"""
-"""Waits for the thread that prepares the kernels of a lock. The thread begins with the first kernel of the program."""
+    The thread begins with the first kernel, which is in the module ``helpers``.
+    """
+    first, main = "from helpers import scaled\n", 'if __name__ == "__main__":\n'
+    tasks = "import os, time\nothers = set(os.listdir('/proc/self/task'))\n"
+    wait = "while set(os.listdir('/proc/self/task')) - others:\n    time.sleep(0.01)\n"
+    return program.replace(first, tasks + first).replace(main, wait + main)
 
 
 @pytest.mark.skipif(
@@ -590,8 +588,7 @@ def test_the_kernels_of_a_lock_are_prepared_before_their_launch(
     # A launch of a kernel that is not prepared would read its artifacts.
     gone = f"import shutil\nshutil.rmtree({str(project.artifacts)!r})\n"
     main = 'if __name__ == "__main__":\n'
-    text = project.program.read_text()
-    project.program.write_text(text.replace(main, f"{AFTER_PREPARATION}{gone}{main}"))
+    project.program.write_text(waiting(PROGRAM).replace(main, gone + main))
     saved = project.folder / "saved"
     shutil.copytree(project.artifacts, saved)
     locked = project.run_locked(64, env=without_compiler)
@@ -613,12 +610,12 @@ def test_a_process_with_a_lock_may_fork(project: Project) -> None:
     assert (locked.code, locked.out.count("tuned")) == (0, 2), locked.err
 
 
-@pytest.mark.parametrize("wait", ["", AFTER_PREPARATION])
-def test_faults_in_locked_kernels_name_their_line(project: Project, wait: str) -> None:
-    if wait and not Path("/proc/self/task").exists():
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_faults_in_locked_kernels_name_their_line(project: Project, is_prepared: bool) -> None:
+    if is_prepared and not Path("/proc/self/task").exists():
         pytest.skip("the system does not list the threads of a process")
     text = PROGRAM.replace("mask=i < n) + BLOCK, mask=i < n)", "mask=i < n) + BLOCK)")
-    text = text.replace('if __name__ == "__main__":\n', f'{wait}if __name__ == "__main__":\n')
+    text = waiting(text) if is_prepared else text
     project.program.write_text(text.replace("def main(block, n=1000)", "def main(block, n=1024)"))
     project.write_lock("--target", "cpu")
     project.program.write_text(
