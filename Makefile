@@ -124,6 +124,10 @@ bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch a
 bench-cpu: $(VENV)/.bench-tools $(VENV)/.extension ## Time many kernels on the CPU beside torch; ARGS are passed on
 	$(BIN)/python benches/cpu_rows.py $(ARGS)
 
+.PHONY: lock-digest
+lock-digest: $(VENV)/.test-tools $(VENV)/.extension ## Print the digest of a lock of the examples, which is the same on each machine
+	@$(BIN)/python benches/locked_examples.py --digest
+
 # Each warning is an error: a broken link or anchor, or a page without a link from an index page. The cache is outside of
 # the site.
 .PHONY: site
@@ -208,9 +212,9 @@ fuzz: ## Each fuzz target for a minute, or for FUZZ_SECONDS
 	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 cargo test --package tilewright-fuzz -- --test-threads=1
 
 .PHONY: test-features
-test-features: ## The crate tilewright with one device at a time
-	for device in cpu cuda sim; do \
-	  cargo test --package tilewright --no-default-features --features $$device --test features || exit; done
+test-features: ## The crate tilewright with one device at a time, and without the parser of Python
+	for features in cpu,python-syntax cuda,python-syntax sim,python-syntax,sanitize cpu,include-kernels; do \
+	  cargo test --package tilewright --no-default-features --features $$features --test features || exit; done
 
 .PHONY: nightly
 nightly: ## What runs each night: each fuzz target for ten minutes, and malformed inputs of all forms that no night has had

@@ -21,7 +21,7 @@ from tilewright.errors import TritonError
 DEFAULT = "tilewright.lock"
 """The path of the lock, unless an option names another."""
 
-COMMANDS_OF_FILES = ("list", "verify", "diff", "merge", "pack")
+COMMANDS_OF_FILES = ("list", "verify", "diff", "digest", "merge", "pack")
 """The commands that run no program, which are in Rust."""
 
 _DESCRIPTION = """\
@@ -35,6 +35,7 @@ Options come before the program: the words after it are the program's own argume
     tilewright lock list LOCK              the kernels and choices
     tilewright lock verify LOCK            check artifacts and choices, compile each kernel anew, compare the code
     tilewright lock diff LOCK LOCK         the differences; the exit code is 1 if there are any
+    tilewright lock digest LOCK...         equal locks have equal digests, on every machine
     tilewright lock merge LOCK... -o LOCK  one lock of several
     tilewright lock pack LOCK -o FILE      the lock and its artifacts as one file"""
 

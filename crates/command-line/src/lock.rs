@@ -33,6 +33,13 @@ enum Command {
         /// The second lock
         after: PathBuf,
     },
+    /// Print a digest of each lock, after a check of its artifacts: equal locks have equal digests on
+    /// every machine; the timings of choices do not count
+    Digest {
+        /// The locks
+        #[arg(required = true)]
+        locks: Vec<PathBuf>,
+    },
     /// Merge locks into a new one, with their artifacts
     Merge {
         /// The locks
@@ -54,7 +61,7 @@ enum Command {
 
 /// The words after `tilewright lock` that select a command of this module. Any other word there is
 /// an option, or the program whose lock is to be written.
-const COMMANDS: [&str; 5] = ["list", "verify", "diff", "merge", "pack"];
+const COMMANDS: [&str; 6] = ["list", "verify", "diff", "digest", "merge", "pack"];
 
 pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
     let words = arguments.words();
@@ -66,6 +73,7 @@ pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
         Ok(Command::List { lock }) => list(&lock),
         Ok(Command::Verify { lock }) => verify_lock(&lock),
         Ok(Command::Diff { before, after }) => diff(&before, &after),
+        Ok(Command::Digest { locks }) => digest(&locks),
         Ok(Command::Merge { locks, output }) => merge(&locks, &output),
         Ok(Command::Pack { lock, output }) => pack_lock(&lock, &output),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage(&error))),
@@ -145,6 +153,17 @@ fn diff(before: &Path, after: &Path) -> Result<(), Failure> {
     }
     output::print(&text)?;
     if found.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+fn digest(paths: &[PathBuf]) -> Result<(), Failure> {
+    for path in paths {
+        let (lock, artifacts) = open(path).map_err(Error::from)?;
+        for (kind, hash) in lock.entries.iter().flat_map(Entry::artifacts) {
+            artifacts.read(hash, kind).map_err(|error| Failure::Io(error.to_string()))?;
+        }
+        output::print(&format!("{}  {}\n", lock.digest(), path.display()))?;
+    }
+    Ok(())
 }
 
 fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {

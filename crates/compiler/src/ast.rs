@@ -1,41 +1,12 @@
-//! Reads the syntax of a kernel's source: its signature, which messages about launches show, and
-//! its syntax tree as text.
+//! Reads the signatures of the functions of a source.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
 use ruff_python_ast::{AnyParameterRef, Decorator, Expr, ModModule, Parameter, Stmt, StmtFunctionDef};
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange};
-use tilewright_frontend::{FunctionSource, dump_ast};
+use tilewright_frontend::FunctionSource;
 
-/// The signature of a function in the source.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FunctionSyntax {
-    /// The name.
-    pub name: String,
-    /// The range of bytes of the name in the source.
-    pub name_range: (u32, u32),
-    /// The offset in bytes of the first decorator, or of the `def` if there is none.
-    pub offset: u32,
-    /// The text of each decorator, without the `@`.
-    pub decorators: Vec<String>,
-    /// The parameters, in order, without `**kwargs`.
-    pub parameters: Vec<ParameterSyntax>,
-}
-
-/// A parameter in the source.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ParameterSyntax {
-    /// The name.
-    pub name: String,
-    /// The range of bytes of the whole parameter, with annotation and default.
-    pub range: (u32, u32),
-    /// The source text of the annotation; if it is a string literal, the content of the string.
-    pub annotation: Option<String>,
-    /// The source text of the default.
-    pub default: Option<String>,
-    /// True if it is `*args`.
-    pub is_variadic: bool,
-}
+use crate::syntax::{FunctionSyntax, ParameterSyntax};
 
 /// Returns the signature of every function of a module, including nested functions. `text` is the
 /// source of the module.
@@ -66,18 +37,10 @@ fn functions(text: &str) -> Vec<FunctionSyntax> {
     })
 }
 
-/// Returns the signature of the function that `source` describes: the first function with the name
-/// `source.name` whose name begins at or after `source.offset`. Returns `None` if there is none, or
-/// if the text is not valid Python.
-pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
+/// Returns the function that `source` describes; see [`function_syntax`](crate::function_syntax).
+pub(crate) fn find_function(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)
-}
-
-/// Returns the syntax tree of a function as text, with one line for each node: its kind, position
-/// and source. The text is empty if the source is unknown or has a syntax error.
-pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
-    source.and_then(|source| dump_ast(&source.file, Some(&source.name)).ok()).unwrap_or_default()
 }
 
 fn function(text: &str, definition: &StmtFunctionDef) -> FunctionSyntax {

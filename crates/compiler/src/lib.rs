@@ -11,6 +11,7 @@
 //! [`Stage`] lists the representations that can be printed. This crate needs no Python and has no
 //! state: the runtime caches compiled kernels.
 
+#[cfg(feature = "python-syntax")]
 mod ast;
 mod compiled;
 mod explain;
@@ -18,13 +19,17 @@ mod explain;
 mod gpu_text;
 mod inline_asm;
 mod occupancy;
+#[cfg(feature = "python-syntax")]
 mod operation;
 mod stage;
 mod stored;
+mod syntax;
 mod target;
 mod variants;
 
-pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
+#[cfg(feature = "python-syntax")]
+pub use ast::functions_of;
+pub use syntax::{FunctionSyntax, ParameterSyntax, function_syntax, syntax_tree};
 pub use tilewright_gpu_ir::Tuning;
 pub use tilewright_gpu_ir::{
     LaunchInteger, LaunchTerm, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
@@ -39,10 +44,12 @@ pub use explain::{SourceText, StageText, layouts_of_ir};
 #[cfg(feature = "gpu")]
 pub use gpu_text::compile_gpu_text;
 pub use occupancy::{Multiprocessor, Occupancy, against_spills};
+#[cfg(feature = "python-syntax")]
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use stored::{
-    StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore, restore_variant,
+    PreparedKernel, StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore,
+    restore_prepared, restore_variant,
 };
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};
@@ -154,8 +161,16 @@ pub fn compile(
 ///
 /// # Errors
 /// Returns the errors of the kernel.
+#[cfg(feature = "python-syntax")]
 pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
+}
+
+/// Refuses to lower a kernel.
+#[cfg(not(feature = "python-syntax"))]
+pub fn lower(_: &Job, _: &mut dyn Host) -> Result<Lowered, CompileError> {
+    let (diagnostics, sources) = (vec![*without_feature("python-syntax")], SourceMap::default());
+    Err(CompileError::Kernel(Box::new(Failure { diagnostics, sources })))
 }
 
 /// Reads the IR of a kernel from text that another process printed at stage `ir`. This needs no

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tilewright_base::{Diagnostic, SourceFile, SourceMap};
 
+#[cfg(feature = "python-syntax")]
 use crate::parse::Tree;
 use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::{Fields, Tuple};
@@ -135,6 +136,7 @@ pub enum Member {
 }
 
 /// A file that has been parsed.
+#[cfg(feature = "python-syntax")]
 #[derive(Clone)]
 pub struct ParsedModule(pub(crate) Arc<Tree>);
 
@@ -144,6 +146,7 @@ pub trait Host {
     fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
 
     /// Returns the syntax tree of a file, if the host has parsed it.
+    #[cfg(feature = "python-syntax")]
     fn parsed(&mut self, _file: &Arc<SourceFile>) -> Option<ParsedModule> {
         None
     }

@@ -7,17 +7,27 @@
 //! define; `parse.rs` parses source; `lower/` lowers the syntax trees; `semantic/` has the rules of
 //! the language, generic over the builder.
 
+// The lowering uses most functions of the values.
+#![cfg_attr(not(feature = "python-syntax"), allow(dead_code, reason = "the lowering is left out"))]
+
+#[cfg(feature = "python-syntax")]
 mod constexpr;
 mod descriptor;
+#[cfg(feature = "python-syntax")]
 mod dump;
+#[cfg(feature = "python-syntax")]
 mod format;
 mod host;
+#[cfg(feature = "python-syntax")]
 mod lower;
+#[cfg(feature = "python-syntax")]
 mod parse;
 mod reference;
 mod repr;
+#[cfg(feature = "python-syntax")]
 pub mod semantic;
 mod shared_memory;
+#[cfg(feature = "python-syntax")]
 mod source_host;
 mod suggest;
 mod tuple;
@@ -25,22 +35,29 @@ mod types;
 mod value;
 
 pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
+#[cfg(feature = "python-syntax")]
 pub use dump::dump_ast;
+#[cfg(feature = "python-syntax")]
+pub use host::ParsedModule;
 pub use host::{
-    Aggregate, CallError, FieldKind, FunctionSource, Host, HostValue, Member, NamedTuple, ParsedModule,
-    RunTime,
+    Aggregate, CallError, FieldKind, FunctionSource, Host, HostValue, Member, NamedTuple, RunTime,
 };
-pub use lower::function::operand_of_argument;
-pub use lower::operation::{LoweredOperation, Operation, lower_operation};
-pub use lower::relocate::{Site, relocate};
-pub use lower::template::from_host as operand_of;
-pub use lower::template::{
-    hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,
+#[cfg(feature = "python-syntax")]
+pub use lower::{
+    function::operand_of_argument,
+    lower, lower_kernel,
+    operation::{LoweredOperation, Operation, lower_operation},
+    relocate::{Site, relocate},
+    template::{
+        from_host as operand_of, hash_with, map as map_operand, name_parts, same as same_operand,
+        whole as tuple_operand,
+    },
 };
-pub use lower::{Lowered, lower, lower_kernel};
 pub use reference::{FunctionRef, MemberFunction, ObjectRef};
+#[cfg(feature = "python-syntax")]
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use shared_memory::{SharedForm, SharedMemory};
+#[cfg(feature = "python-syntax")]
 pub use source_host::SourceHost;
 pub use suggest::suggest;
 pub use tuple::{Fields, Tuple, accessor};
@@ -48,7 +65,7 @@ pub use types::LanguageType;
 pub use value::{Constant, Operand, Range};
 
 use tilewright_base::{Diagnostic, SourceMap};
-use tilewright_ir::Dtype;
+use tilewright_ir::{Dtype, Module};
 
 /// A kernel, and the arguments and options to compile it for.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,6 +76,17 @@ pub struct Request {
     pub arguments: Vec<Argument>,
     /// The options that the frontend reads.
     pub options: Options,
+}
+
+/// A lowered kernel, and whether other compilations can share it.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The IR.
+    pub module: Module,
+    /// True if lowering neither read the number of warps nor printed text. A compilation for
+    /// another number of warps can then reuse the module. If lowering prints, it must run for each
+    /// compilation, so that the user sees the text.
+    pub is_shareable: bool,
 }
 
 /// The compile-time description of an argument.

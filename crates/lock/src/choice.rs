@@ -50,18 +50,36 @@ impl Choice {
     }
 }
 
-/// Returns whether two texts may denote the same value. Numbers are compared by value, and other
-/// texts without regard to case, because an option spells a bool `true`, and Python spells it
-/// `True`. A text that is not a literal denotes a type or an object, which may have any value.
+/// Returns whether two texts may denote the same value. A text that is not a literal denotes a type
+/// or an object, which may have any value.
 fn may_be_equal(one: &str, other: &str) -> bool {
-    let number = |text: &str| text.parse::<f64>().ok();
-    let is_literal = |text: &str| {
-        let is_name =
-            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") || text == "None";
-        is_name || text.starts_with(['\'', '"']) || number(text).is_some()
-    };
-    let is_same_number = || number(one).is_some_and(|value| number(other) == Some(value));
-    one.eq_ignore_ascii_case(other) || is_same_number() || !is_literal(one) || !is_literal(other)
+    match (Literal::parse(one), Literal::parse(other)) {
+        // Equal texts may be NaN.
+        (Some(first), Some(second)) => one == other || first == second,
+        _ => true,
+    }
+}
+
+/// A literal of an argument or option, as Python or as an entry of a lock spells it.
+#[derive(PartialEq)]
+enum Literal<'a> {
+    None,
+    Bool(bool),
+    Number(f64),
+    /// A string with its quotes.
+    Text(&'a str),
+}
+
+impl<'a> Literal<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        Some(match text {
+            "None" => Self::None,
+            "true" | "True" => Self::Bool(true),
+            "false" | "False" => Self::Bool(false),
+            _ if text.starts_with(['\'', '"']) => Self::Text(text),
+            _ => Self::Number(text.parse().ok()?),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +127,7 @@ mod tests {
             [("BLOCK", "32")],
             [("EPS", "0.1")],
             [("MODE", "'slow'")],
+            [("MODE", "'FAST'")],
             [("ON", "False")],
             [("num_warps", "8")],
             [("maxnreg", "64")],

@@ -86,13 +86,14 @@ impl LockFile {
     /// See [`LockError`].
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, LockError> {
         let malformed = |error: serde_json::Error| LockError::Malformed(path.to_owned(), error.to_string());
+        let parsed = match serde_json::from_str::<Self>(text) {
+            Ok(lock) if lock.format == FORMAT => return Ok(lock),
+            parsed => parsed,
+        };
+        // A lock of another format may lack fields, so its version explains the error.
         let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
-            Some(format) if format == u64::from(FORMAT) => {
-                // Parses the text again instead of converting the value, because only errors of
-                // parsing have a line and a column.
-                serde_json::from_str(text).map_err(malformed)
-            }
+            Some(format) if format == u64::from(FORMAT) => parsed.map_err(malformed),
             Some(format) => Err(LockError::OtherFormat(path.to_owned(), format)),
             None => Err(LockError::Malformed(path.to_owned(), "it has no \"format\"".to_owned())),
         }
@@ -105,6 +106,16 @@ impl LockFile {
     /// [`write_file`] writes in place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
+    }
+
+    /// Returns the hash of the lock's text without the timings of the choices. The text names each
+    /// artifact by its hash, so locks with equal digests launch the same code.
+    pub fn digest(&self) -> String {
+        let mut lock = self.clone();
+        for choice in &mut lock.choices {
+            choice.timings.clear();
+        }
+        Artifacts::hash(lock.to_text().as_bytes())
     }
 
     /// Returns the text of the lock: sorted, so that equal locks have equal bytes.

@@ -119,6 +119,9 @@ fn simulate(
     launch.dynamic_shared_bytes = code.shared_bytes;
     launch.cluster = [if is_paired { PAIR } else { *cluster }, 1, 1];
     let checks = sanitize::active();
+    if !checks.is_empty() {
+        sanitize::require_feature()?;
+    }
     let watch = (!checks.is_empty())
         .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));
     launch.watch = watch.as_ref();

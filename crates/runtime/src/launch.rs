@@ -53,6 +53,7 @@ impl Handle {
             }
             let checks = sanitize::active();
             if !checks.is_empty() {
+                sanitize::require_feature()?;
                 return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
             }
             return self.run_program(program, grid, (arguments, foreign), interrupt, observer);
@@ -82,6 +83,7 @@ impl Handle {
 
     /// As [`launch`](Self::launch), but runs `program`: other CPU code that was compiled from the
     /// same kernel. Tests use it to run the IR before optimization.
+    #[doc(hidden)]
     pub fn launch_program(
         &self,
         program: &Program,

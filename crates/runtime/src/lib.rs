@@ -39,6 +39,7 @@ mod gpu;
 mod gpu_times;
 mod grid;
 mod handle;
+#[cfg(feature = "python-syntax")]
 pub mod interpret;
 mod kernel;
 mod key;
@@ -52,6 +53,7 @@ mod profile;
 mod reports;
 mod sanitize;
 mod signature;
+#[cfg(feature = "python-syntax")]
 mod source;
 mod specialize;
 mod tensor_maps;
@@ -83,6 +85,7 @@ pub use sanitize::{
     sanitizer_reports, with_checks,
 };
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
+#[cfg(feature = "python-syntax")]
 pub use source::SourceModule;
 pub use threads::{num_threads, set_num_threads};
 pub use trace::{TraceRequest, layouts_of_launch};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tilewright_base::output::take_printed;
-use tilewright_base::{Code, Color, SourceMap, Span};
+use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
 use tilewright_compiler::cpu_program_for_sanitizer;
 use tilewright_cpu::memory::{load_run, store_run};
 use tilewright_cpu::{Finding, Interrupt, Launch, SanitizedProgram};
@@ -80,6 +80,18 @@ static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(crate) fn active() -> Checks {
     checks::cached().unwrap_or_else(read)
+}
+
+/// Fails if a feature of the crate `tilewright` leaves the sanitizer out.
+pub(crate) fn require_feature() -> Result<(), Error> {
+    if cfg!(feature = "sanitize") {
+        return Ok(());
+    }
+    let message = "the launch has checks of the sanitizer, which this program does not have";
+    Err(Diagnostic::new(Code::NotOnThisDevice, message)
+        .note("this program was built without the feature `sanitize` of tilewright")
+        .hint("add `\"sanitize\"` to the features of tilewright in Cargo.toml")
+        .into())
 }
 
 #[cold]

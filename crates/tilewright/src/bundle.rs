@@ -7,11 +7,13 @@ use std::sync::{Arc, OnceLock};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 
-use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
+use crate::launch::launch;
+use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 
 /// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
 /// Launches need neither their source nor Python. The first launch of a kernel on the CPU compiles
 /// its machine code. On a GPU, the driver assembles its PTX, unless the lock has its cubin.
+/// [`prepare`](Self::prepare) does this work earlier.
 ///
 /// ```
 /// use tilewright::{Bundle, Code, Device, Stream, args};
@@ -41,6 +43,10 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 ///
 /// let misspelled = bundle.launch("scael", 4, args![]).unwrap_err();
 /// assert_eq!(misspelled.code(), Some(Code::NotLocked));
+///
+/// // A server makes the code of all kernels before the first request.
+/// bundle.prepare(Device::Cpu)?;
+/// assert_eq!(bundle.prepare(Device::Sim(100)).unwrap_err().code(), Some(Code::NotLocked));
 /// # std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 /// # Ok(())
 /// # }
@@ -107,6 +113,15 @@ impl Bundle {
         Ok(Self { bundle, device: Device::selected()? })
     }
 
+    /// Restores all kernels for a device, and makes the machine code of a CPU, or loads the code on
+    /// a GPU. Otherwise, the first launch of each kernel does that.
+    ///
+    /// # Errors
+    /// If the lock has no kernel for the device, or if its code cannot be read or loaded.
+    pub fn prepare(&self, device: Device) -> Result<(), Error> {
+        self.bundle.prepare(device)
+    }
+
     /// Returns the same kernels for launches on `device`.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
@@ -154,7 +169,7 @@ impl Bundle {
         let of_tensors = || named.iter().find_map(|(_, value)| value.gpu()).unwrap_or(Device::Cpu);
         let device = stream.map(Stream::device).or(self.device).unwrap_or_else(of_tensors);
         let (handle, values) = self.bundle.find(kernel, device, &named)?;
-        module::launch(&handle, stream, grid, &values)
+        launch(&handle, stream, grid, &values)
     }
 }
 

@@ -7,11 +7,11 @@ use tilewright_base::{Code, Diagnostic, SourceFile};
 use tilewright_frontend::Constant;
 use tilewright_runtime as runtime;
 use tilewright_runtime::{
-    ArgumentSource, Check, Checks, Device, Error, Handle, Interrupt, OptionId, Options, Signature,
-    SourceModule, Value,
+    ArgumentSource, Check, Checks, Device, Error, Handle, OptionId, Options, Signature, SourceModule, Value,
 };
 
 use crate::arguments::to_constant;
+use crate::launch::launch;
 use crate::{Arguments, IntoGrid, Stream};
 
 /// The text of a Python module that defines kernels. The module's imports of `triton` or
@@ -446,38 +446,6 @@ pub(crate) struct Call<'m> {
     pub(crate) options: Options,
     is_warmup: bool,
     checks: Checks,
-}
-
-/// Launches compiled code on a stream; on the default stream of its device if there is none.
-pub(crate) fn launch(
-    handle: &Handle,
-    stream: Option<&Stream>,
-    grid: runtime::Grid,
-    values: &[Value<'_>],
-) -> Result<(), Error> {
-    if !runtime::IS_OPTIMIZED && !matches!(handle.device(), Device::Cuda(_)) {
-        warn_of_slow_launches();
-    }
-    match stream {
-        None => handle.launch(grid, values, Interrupt::Never),
-        Some(stream) => {
-            stream.check(handle.device())?;
-            handle.launch_on(stream.handle(), grid, values, &[], Interrupt::Never)
-        }
-    }
-}
-
-/// Prints a warning that Cargo did not optimize this library, once in a process.
-#[cold]
-fn warn_of_slow_launches() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        eprintln!(
-            "tilewright: launches on the CPU and in the simulator are many times slower than they could be, because \
-             Cargo compiles tilewright without optimization; add these lines to the Cargo.toml of the workspace:\n\
-             [profile.dev.package.\"*\"]\nopt-level = 3"
-        );
-    });
 }
 
 /// Runs a launch with these checks of the sanitizer. Returns an error if the sanitizer has a

@@ -12,7 +12,8 @@ use tilewright_runtime::lock::{self, Choice};
 use tilewright_runtime::{Device, DeviceBuffer, Error, Grid, Handle, Region, Value};
 
 use crate::arguments::GpuMemory;
-use crate::module::{self, Call};
+use crate::launch::launch;
+use crate::module::Call;
 use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 
 /// A configuration of a kernel: values of its `tl.constexpr` parameters, and options.
@@ -277,7 +278,7 @@ impl Tuner {
         };
         let config = &self.configs[choice];
         let Call { values, options, .. } = self.call(config, arguments)?;
-        module::launch(&*self.kernel.handle(&values, &options)?, stream, grid(config)?, &values)
+        launch(&*self.kernel.handle(&values, &options)?, stream, grid(config)?, &values)
     }
 
     /// Binds the arguments of a launch with a configuration.
@@ -381,7 +382,7 @@ impl Tuner {
             let handle: &Handle = &*self.kernel.handle(&values, &options)?;
             memory.restore(stream)?;
             let start = stream.record()?;
-            module::launch(handle, Some(stream), grid(config)?, &values)?;
+            launch(handle, Some(stream), grid(config)?, &values)?;
             start.duration_until(&stream.record()?)
         };
         let timings = measure_in_turn(self.configs.len(), run);

@@ -311,6 +311,20 @@ def test_verify_finds_code_that_another_compiler_made(project: Project) -> None:
     assert ptx.exists()
 
 
+@pytest.mark.parametrize("value", ["many", "-1", "4294967360"])
+def test_verify_refuses_an_option_that_no_launch_can_set(project: Project, value: str) -> None:
+    project.write_lock("--target", "sm_90")
+    lock = project.content()
+    entry = next(entry for entry in lock["entries"] if entry["launches"]["kernel"] == "scale")
+    assert entry["launches"]["options"]["maxnreg"] == "None"
+    entry["launches"]["options"]["maxnreg"] = value
+    project.lock.write_text(json.dumps(lock))
+    verified = project.command("lock", "verify", project.lock)
+    assert verified.code == 1
+    assert "error[TW0120]: the lock's entry for scale(" in verified.err
+    assert "has no valid options" in verified.err
+
+
 def test_verify_finds_a_choice_without_a_kernel(project: Project) -> None:
     project.write_lock()
     verified = project.command("lock", "verify", project.lock)
@@ -357,6 +371,36 @@ def test_locks_are_compared_and_merged(project: Project) -> None:
     assert refused.code == 1
     assert "has other code or another choice for tuned" in refused.err
     assert "help: write both locks with one version of tilewright, and with the same choices" in refused.err
+
+
+def test_the_digest_of_a_lock_is_that_of_its_code(project: Project) -> None:
+    project.write_lock()
+    copy = project.folder / "copy.lock"
+    packed = project.folder / "packed.tar"
+    lock = project.content()
+    lock["choices"][0]["timings"] = {}
+    copy.write_text(json.dumps(lock))
+    shutil.copytree(project.artifacts, copy.with_suffix(".artifacts"))
+    assert project.command("lock", "pack", project.lock, "-o", packed).code == 0
+
+    def digests() -> list[str]:
+        done = project.command("lock", "digest", project.lock, copy, packed)
+        assert done.code == 0, done.err
+        lines = [line.split("  ") for line in done.out.splitlines()]
+        assert [path for _, path in lines] == [str(project.lock), str(copy), str(packed)]
+        return [digest for digest, _ in lines]
+
+    first, *others = digests()
+    assert others == [first, first]
+    lock["choices"][0]["config"]["BLOCK"] = "4096"
+    copy.write_text(json.dumps(lock))
+    changed = digests()
+    assert changed[0] == changed[2] == first != changed[1]
+    damaged = next(project.artifacts.glob("*.opt"))
+    damaged.write_bytes(damaged.read_bytes() + b" ")
+    refused = project.command("lock", "digest", project.lock)
+    assert (refused.code, refused.out) == (1, "")
+    assert "is damaged" in refused.err
 
 
 def test_a_packed_lock_is_one_file(project: Project, without_compiler: dict[str, str]) -> None:
@@ -523,8 +567,55 @@ def test_an_option_of_the_program_is_not_warned_of(project: Project, words: list
     assert done.out == f"{words[start:]}\n"
 
 
-def test_faults_in_locked_kernels_name_their_line(project: Project) -> None:
+def waiting(program: str) -> str:
+    """Returns a program that first waits for the thread which prepares the kernels of a lock.
+
+    The thread begins with the first kernel, which is in the module ``helpers``.
+    """
+    first, main = "from helpers import scaled\n", 'if __name__ == "__main__":\n'
+    tasks = "import os, time\nothers = set(os.listdir('/proc/self/task'))\n"
+    wait = "while set(os.listdir('/proc/self/task')) - others:\n    time.sleep(0.01)\n"
+    return program.replace(first, tasks + first).replace(main, wait + main)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system does not list the threads of a process"
+)
+def test_the_kernels_of_a_lock_are_prepared_before_their_launch(
+    project: Project, without_compiler: dict[str, str]
+) -> None:
+    project.write_lock("--target", "cpu")
+    # A launch of a kernel that is not prepared would read its artifacts.
+    gone = f"import shutil\nshutil.rmtree({str(project.artifacts)!r})\n"
+    main = 'if __name__ == "__main__":\n'
+    project.program.write_text(waiting(PROGRAM).replace(main, gone + main))
+    saved = project.folder / "saved"
+    shutil.copytree(project.artifacts, saved)
+    locked = project.run_locked(64, env=without_compiler)
+    assert locked.code == 0, locked.err
+    shutil.copytree(saved, project.artifacts)
+    elsewhere = project.run_locked(64, env={**without_compiler, "TILEWRIGHT_DEVICE": "sim:sm_90"})
+    assert "sm_90a here, cpu in the lock" in elsewhere.err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_process_with_a_lock_may_fork(project: Project) -> None:
+    project.write_lock("--target", "cpu")
+    main = 'if __name__ == "__main__":\n'
+    text = project.program.read_text()
+    fork = "    import os\n    child = os.fork()\n"
+    wait = "    if child:\n        assert os.waitpid(child, 0)[1] == 0\n"
+    project.program.write_text(text.replace(main, main + fork) + wait)
+    locked = project.run_locked(64)
+    assert (locked.code, locked.out.count("tuned")) == (0, 2), locked.err
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_faults_in_locked_kernels_name_their_line(project: Project, is_prepared: bool) -> None:
+    if is_prepared and not Path("/proc/self/task").exists():
+        pytest.skip("the system does not list the threads of a process")
     text = PROGRAM.replace("mask=i < n) + BLOCK, mask=i < n)", "mask=i < n) + BLOCK)")
+    text = waiting(text) if is_prepared else text
     project.program.write_text(text.replace("def main(block, n=1000)", "def main(block, n=1024)"))
     project.write_lock("--target", "cpu")
     project.program.write_text(

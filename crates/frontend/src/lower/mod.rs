@@ -47,7 +47,7 @@ use tilewright_base::Code;
 use tilewright_ir::Module;
 
 use crate::host::Host;
-use crate::{Failure, Request};
+use crate::{Failure, Lowered, Request};
 use lowerer::Session;
 
 /// Lowers a kernel and all functions that it calls to IR. The kernel is the entry of the module.
@@ -55,17 +55,6 @@ use lowerer::Session;
 /// If the user interrupts the lowering, the failure has one diagnostic with the code `Interrupted`.
 pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failure>> {
     lower_kernel(request, host).map(|lowered| lowered.module)
-}
-
-/// A lowered kernel, and whether other compilations can share it.
-#[derive(Debug)]
-pub struct Lowered {
-    /// The IR.
-    pub module: Module,
-    /// True if lowering neither read the number of warps nor printed text. A compilation for
-    /// another number of warps can then reuse the module. If lowering prints, it must run for each
-    /// compilation, so that the user sees the text.
-    pub is_shareable: bool,
 }
 
 /// Lowers a kernel like [`lower`], and also returns whether compilations for other numbers of warps

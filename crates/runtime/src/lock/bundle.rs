@@ -1,17 +1,18 @@
 //! Finds and restores the kernels of a lock, for programs that have neither the source nor Python.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{Job, Stage, parse_stored, restore};
-use tilewright_frontend::{Argument, Constant, FunctionRef, HostValue, Lowered, Request};
+use tilewright_frontend::{Argument, FunctionRef, HostValue, Lowered, Request};
 use tilewright_ir::{Dtype, Element};
 use tilewright_lock::{Artifacts, Entry, LockFile, Parameter};
 
 use super::active::{sources, stored, unusable};
-use super::request::{WITHOUT, codegen};
+use super::request::{WITHOUT, codegen, constant};
 use crate::options::OptionId;
 use crate::signature::{self, Annotation, Signature};
 use crate::{Device, Error, Handle, Options, Value, parse_dtype};
@@ -108,6 +109,29 @@ impl Bundle {
         Ok((handle, ordered.collect()))
     }
 
+    /// Restores all kernels for a device, and makes or loads their code, so that no launch waits for
+    /// that.
+    ///
+    /// # Errors
+    /// If the lock has no kernel for the device, or if an artifact cannot be read or loaded.
+    pub fn prepare(&self, device: Device) -> Result<(), Error> {
+        let target = device.target()?.to_string();
+        let mut is_missing = true;
+        for (index, entry) in self.file.entries.iter().enumerate() {
+            if entry.launches.target == target && !entry.launches.options.contains_key(WITHOUT) {
+                self.handle(index, device)?.prepare()?;
+                is_missing = false;
+            }
+        }
+        if is_missing {
+            let targets = self.file.entries.iter().map(|entry| entry.launches.target.clone());
+            let targets: BTreeSet<String> = targets.collect();
+            let note = format!("it has kernels for {}", Vec::from_iter(targets).join(", "));
+            return Err(missing(format!("the lock has no kernel for {target}"), vec![note]));
+        }
+        Ok(())
+    }
+
     fn handle(&self, index: usize, device: Device) -> Result<Arc<Handle>, Error> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = handles.get(&(index, device)) {
@@ -121,8 +145,8 @@ impl Bundle {
     /// Restores the kernel of an entry. Its parameters are the run-time arguments.
     fn restore(&self, entry: &Entry, device: Device) -> Result<Handle, Error> {
         let target = device.target()?;
+        let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid(entry, "options"))?;
         let options = options(entry)?;
-        let codegen = codegen(&entry.launches.options).ok_or_else(|| invalid(entry, "options"))?;
         let described = entry.launch.parameters.iter().map(argument).collect::<Option<Vec<_>>>();
         let arguments = described.ok_or_else(|| invalid(entry, "parameters"))?;
         let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
@@ -153,12 +177,7 @@ fn options(entry: &Entry) -> Result<Options, Error> {
     let mut options = Options::default();
     for (name, value) in &entry.launches.options {
         let Some(option) = OptionId::parse(name) else { continue };
-        let value = match value.as_str() {
-            "true" => Constant::Bool(true),
-            "false" => Constant::Bool(false),
-            "None" => Constant::None,
-            number => Constant::Int(number.parse().map_err(|_| invalid(entry, "options"))?),
-        };
+        let value = constant(value).ok_or_else(|| invalid(entry, "options"))?;
         options.set(option, &value)?;
     }
     Ok(options)

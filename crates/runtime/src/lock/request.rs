@@ -7,11 +7,12 @@ use tilewright_compiler::{
     CodegenOptions, CompiledKernel, GpuCode, Job, LaunchInteger, LaunchTerm, Target, TensorMapPlan,
     TensorMapVariant,
 };
-use tilewright_frontend::{Argument, HostValue, ObjectRef};
+use tilewright_frontend::{Argument, Constant, HostValue, ObjectRef};
 use tilewright_ir::Element;
 use tilewright_lock::{Launch, Parameter, Request, TensorMap};
 
 use crate::ParameterType;
+use crate::options::OptionId;
 
 /// A kernel with the arguments, the target and the options of its compilation.
 #[derive(Debug)]
@@ -95,20 +96,39 @@ impl Compilation {
 /// no tensor maps.
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
-/// Returns the options of code generation in an entry; the defaults if the entry has no options,
-/// `None` if an option except `maxnreg` is missing or invalid.
-pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptions> {
-    if options.is_empty() {
-        return Some(CodegenOptions::default());
+/// Returns the options of code generation in an entry for a target: on the CPU the defaults; on a
+/// GPU `None` if an option is missing or has a value that no launch can set.
+pub(crate) fn codegen(options: &BTreeMap<String, String>, target: Target) -> Option<CodegenOptions> {
+    if target == Target::Cpu {
+        return options.is_empty().then(CodegenOptions::default);
     }
-    let number = |name: &str| options.get(name)?.parse::<u32>().ok();
+    let value = |option: OptionId| {
+        let value = constant(options.get(option.info().name)?)?;
+        option.info().kind.takes(&value).then_some(value)
+    };
+    let number =
+        |option| if let Constant::Int(value) = value(option)? { value.try_into().ok() } else { None };
+    let switch = |option| if let Constant::Bool(value) = value(option)? { Some(value) } else { None };
     Some(CodegenOptions {
-        num_warps: number("num_warps")?,
-        num_stages: number("num_stages")?,
-        num_ctas: number("num_ctas")?,
-        max_registers: number("maxnreg"),
-        contraction: options.get("enable_fp_fusion")?.parse().ok()?,
+        num_warps: number(OptionId::NumWarps)?,
+        num_stages: number(OptionId::NumStages)?,
+        num_ctas: number(OptionId::NumCtas)?,
+        max_registers: match value(OptionId::Maxnreg)? {
+            Constant::None => None,
+            _ => Some(number(OptionId::Maxnreg)?),
+        },
+        contraction: switch(OptionId::EnableFpFusion)?,
         tensor_maps: options.get("tensor_maps")?.parse().ok()?,
+    })
+}
+
+/// Returns the value of an option from its text in an entry; `None` if the text is no value.
+pub(crate) fn constant(text: &str) -> Option<Constant> {
+    Some(match text {
+        "true" => Constant::Bool(true),
+        "false" => Constant::Bool(false),
+        "None" => Constant::None,
+        number => Constant::Int(number.parse().ok()?),
     })
 }
 
@@ -216,4 +236,54 @@ fn add_parameters(name: String, argument: &Argument, parameters: &mut Vec<Parame
     let offset = end.next_multiple_of(bytes);
     let ty = ParameterType::of(argument).name();
     parameters.push(Parameter { name, ty, offset, bytes, divisibility });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_an_entry_are_those_that_a_launch_can_set() {
+        let valid = [
+            ("num_warps", "8"),
+            ("num_stages", "2"),
+            ("num_ctas", "1"),
+            ("maxnreg", "None"),
+            ("enable_fp_fusion", "true"),
+            ("tensor_maps", "false"),
+        ];
+        let target = Target::parse("sm_90a").unwrap();
+        let read = |options: &BTreeMap<String, String>| codegen(options, target);
+        let valid: BTreeMap<String, String> =
+            valid.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let options = read(&valid).unwrap();
+        assert_eq!((options.num_warps, options.max_registers), (8, None));
+        let with = |name: &str, value: &str| {
+            let mut options = valid.clone();
+            options.insert(name.to_owned(), value.to_owned());
+            read(&options)
+        };
+        assert_eq!(with("maxnreg", "64").unwrap().max_registers, Some(64));
+        for (name, value) in [
+            ("maxnreg", "many"),
+            ("maxnreg", ""),
+            ("maxnreg", "-1"),
+            ("maxnreg", "1025"),
+            ("maxnreg", "4294967360"),
+            ("maxnreg", "true"),
+            ("num_warps", "3"),
+            ("num_warps", "None"),
+            ("enable_fp_fusion", "1"),
+            ("tensor_maps", "yes"),
+        ] {
+            assert!(with(name, value).is_none(), "{name}: {value}");
+        }
+        for name in valid.keys() {
+            let mut options = valid.clone();
+            options.remove(name);
+            assert!(read(&options).is_none(), "{name}");
+        }
+        assert!(codegen(&valid, Target::Cpu).is_none());
+        assert_eq!(codegen(&BTreeMap::new(), Target::Cpu), Some(CodegenOptions::default()));
+    }
 }

@@ -67,7 +67,7 @@ fn difference(
         Diagnostic::new(Code::InvalidLock, message).into()
     };
     let target = Target::parse(&entry.launches.target).ok_or_else(|| invalid("target"))?;
-    let codegen = codegen(&entry.launches.options).ok_or_else(|| invalid("options"))?;
+    let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid("options"))?;
     let module = parse_stored(Stage::Ir, &locked.ir, sources)?;
     if ir_digest(&module) != entry.launches.ir {
         return Ok(Some("ir"));

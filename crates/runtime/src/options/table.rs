@@ -227,7 +227,7 @@ impl OptionId {
 
 impl OptionKind {
     /// Returns whether an option of this kind accepts `value`.
-    pub(super) fn takes(self, value: &Constant) -> bool {
+    pub(crate) fn takes(self, value: &Constant) -> bool {
         let number = match value {
             Constant::Int(number) => Some(*number),
             _ => None,
