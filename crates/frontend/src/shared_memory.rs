@@ -3,7 +3,16 @@
 
 use std::sync::Arc;
 
-use tilewright_ir::{SharedTiles, Type};
+use tilewright_ir::{Shape, SharedTiles, Type};
+
+/// A part of a matrix whose elements are not contiguous in shared memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Window {
+    /// The coordinates of the first element.
+    pub start: [u32; 2],
+    /// The extents.
+    pub shape: Shape,
+}
 
 /// The compile-time properties of shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -14,12 +23,15 @@ pub struct SharedForm {
     pub count: Option<u32>,
     /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
+    /// The part of the tile that the memory is for; `None` for the whole tile. The axes are those of
+    /// the tile, not of its transpose.
+    pub window: Option<Window>,
 }
 
 impl SharedForm {
     /// Returns the extents, with the number of tiles of an array first.
     pub fn shape(&self) -> Vec<u32> {
-        let mut tile = self.tiles.shape.to_vec();
+        let mut tile = self.window.as_ref().map_or(&self.tiles.shape, |window| &window.shape).to_vec();
         if self.is_transposed {
             tile.reverse();
         }
@@ -41,8 +53,15 @@ pub struct SharedMemory<T> {
 impl<T> SharedMemory<T> {
     /// Returns a noun for messages.
     pub fn describe(&self) -> String {
-        let SharedForm { tiles, count, .. } = &*self.form;
+        let SharedForm { tiles, count, window, .. } = &*self.form;
         let tile = Type::tile(tiles.dtype, tiles.shape.clone());
+        if let Some(Window { start, shape }) = window {
+            let part = Type::tile(tiles.dtype, shape.clone());
+            return format!(
+                "shared memory for the part {part} from {start:?} on of a tile {tile} with {}",
+                tiles.layout
+            );
+        }
         match count {
             Some(count) => format!("shared memory for {count} tiles {tile} with {}", tiles.layout),
             None => format!("shared memory for a tile {tile} with {}", tiles.layout),

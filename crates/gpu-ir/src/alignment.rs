@@ -21,7 +21,7 @@ use tilewright_layout::Layout;
 
 use super::{Function, GpuOp, Layouts, Op, TENSOR_MAP_BYTES, Type};
 use crate::analysis::dataflow::Check;
-use crate::analysis::slots::SlotAnalysis;
+use crate::analysis::slots::{BaseOffset, SlotAnalysis, SlotIndex};
 use crate::box_layout::BoxLayout;
 use crate::layout_rules::element_bits;
 use crate::target::ACCESS_BYTES;
@@ -72,26 +72,49 @@ pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     let mut found = Ok(());
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        let Op::Gpu(GpuOp::Alloc { offset }) = data.op else { return };
         if found.is_err() {
             return;
         }
+        for value in &data.operands {
+            let Some(need) = of_operand(layouts, function, inst, *value) else { continue };
+            let Some(distance) = misaligned_slots(analysis, *value, need) else { continue };
+            let text = analysis.root(*value).unwrap_or(*value);
+            analysis.blame(inst);
+            found = Err(format!(
+                "{} needs {} at a multiple of {need} bytes, and its slots are {distance} bytes apart",
+                data.op.name(),
+                analysis.text(text)
+            ));
+            return;
+        }
+        let Op::Gpu(GpuOp::Alloc { offset }) = data.op else { return };
         let (need, by) = needs[inst];
-        let memory = data.results[0];
-        let apart = match function.ty(memory) {
-            Type::Buffer(buffer) | Type::Ring(buffer) if buffer.slots > 1 => buffer.slot_bytes(),
-            _ => 0,
-        };
-        let wrong = match offset.0.filter(|offset| !offset.is_multiple_of(need)) {
-            Some(offset) => format!("it is placed at byte {offset}"),
-            None if !apart.is_multiple_of(need) => format!("its slots are {apart} bytes apart"),
-            None => return,
-        };
+        let Some(offset) = offset.0.filter(|offset| !offset.is_multiple_of(need)) else { return };
         let user = by.map_or("alloc", |by| function.insts[by].op.name());
-        found =
-            Err(format!("{user} needs {} at a multiple of {need} bytes, and {wrong}", analysis.text(memory)));
+        analysis.blame(by.unwrap_or(inst));
+        found = Err(format!(
+            "{user} needs {} at a multiple of {need} bytes, and it is placed at byte {offset}",
+            analysis.text(data.results[0])
+        ));
     });
     found
+}
+
+/// Returns the distance between the slots of an allocation or view, one of which an operand is, if
+/// this slot may begin at no multiple of `need` bytes.
+fn misaligned_slots(analysis: &SlotAnalysis<'_>, operand: Value, need: u32) -> Option<u32> {
+    let root = analysis.root(operand)?;
+    let (Type::Buffer(buffer) | Type::Ring(buffer)) = analysis.function.ty(root) else { return None };
+    let distance = buffer.slot_bytes();
+    if buffer.slots == 1 || distance.is_multiple_of(need) {
+        return None;
+    }
+    let index = match analysis.slot(operand)?.index {
+        SlotIndex::At(BaseOffset { base: None, offset }) => Some(offset),
+        SlotIndex::At(_) | SlotIndex::Lost => None,
+    };
+    let is_multiple = index.is_some_and(|index| (index * i64::from(distance)) % i64::from(need) == 0);
+    (!is_multiple).then_some(distance)
 }
 
 /// Returns the alignment that accesses by threads need.

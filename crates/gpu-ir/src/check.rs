@@ -60,7 +60,9 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::CommitGroup {}
         | GpuOp::WaitGroup { .. }
         | GpuOp::MbarrierInit { .. }
+        | GpuOp::MbarrierInvalidate {}
         | GpuOp::MbarrierExpect { .. }
+        | GpuOp::MbarrierArriveTimes { .. }
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveCopies {}
         | GpuOp::MbarrierTrackCopies {}
@@ -503,7 +505,9 @@ impl<'a> Checker<'a> {
             GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. } => self.wgmma_wait(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
+            | GpuOp::MbarrierInvalidate {}
             | GpuOp::MbarrierExpect { .. }
+            | GpuOp::MbarrierArriveTimes { .. }
             | GpuOp::MbarrierArrive {}
             | GpuOp::MbarrierArriveCopies {}
             | GpuOp::MbarrierTrackCopies {} => self.barriers(0),
@@ -699,11 +703,11 @@ impl<'a> Checker<'a> {
             }
             tiles.push(tile);
         }
-        let [a, b, acc]: [ir::Type; 3] = tiles.into_inner().expect("there are three");
+        let [mut a, mut b, acc]: [ir::Type; 3] = tiles.into_inner().expect("there are three");
+        self.narrow([&mut a, &mut b], &acc)?;
         let op = ir::Op::Dot { precision: ir::InputPrecision::default(), max_imprecise_acc: 0 };
         let operands = [a, b, acc];
-        let input = RuleInput { operands: &operands, regions: &[] };
-        op.result_types(&input).map_err(|error| error.message)?;
+        op.result_types(&RuleInput { operands: &operands, regions: &[] }).map_err(|error| error.message)?;
         Ok(operands)
     }
 

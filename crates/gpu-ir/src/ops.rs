@@ -85,7 +85,7 @@ define_ops! {
     /// in `alignment.rs`).
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
     /// Ends the lifetime of a buffer, a ring or `mbarrier`s. If the memory has `mbarrier`s, one
-    /// thread invalidates them. A `barrier` must then precede the `dealloc`, so that no other
+    /// thread invalidates all of them. A `barrier` must then precede the `dealloc`, so that no other
     /// thread still waits for them, and another `barrier` must precede the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
     /// Returns slot `index` of a buffer. The index (int32) must be less than the number of slots.
@@ -120,6 +120,11 @@ define_ops! {
     /// between the initialization and that `barrier`, because the copies use the asynchronous
     /// proxy.
     MbarrierInit mbarrier_init (barriers) [slot] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
+    /// Ends the use of the `mbarrier` of a slot, by one of the threads that run the op: the slot may
+    /// then be initialized again. No thread may still wait for the `mbarrier`.
+    MbarrierInvalidate mbarrier_invalidate (barriers, slot) [] {} regions 0 Write Barrier Never WritesShared None;
+    /// Arrives `arrivals` times at the `mbarrier` of a slot, by one of the threads that run the op.
+    MbarrierArriveTimes mbarrier_arrive_times (barriers, slot) [] {arrivals: u32} regions 0 Write Barrier Never ReadsShared None;
     /// Arrives at the `mbarrier` of a slot, by one of the threads that run the op, and adds `bytes`
     /// to the bytes that the phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never ReadsShared None;
@@ -203,10 +208,11 @@ define_ops! {
     /// that of the instruction. For 8-bit floats with a `max_imprecise_acc` other than 0, the
     /// threads wait after every `max_imprecise_acc` products along K and add the partial result to
     /// an fp32 accumulator. `after` is a tile of 32-bit elements; the dot starts after it is
-    /// computed.
+    /// computed. A `window` that is not empty states the parts of operands in shared memory, after
+    /// the transpose: the first row and column of A, those of B, and the extent along K.
     Wgmma wgmma (a, b, acc) [after]
-        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
-        regions 0 Write Dot Never ReadsOperands StartsDot;
+        {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool,
+         window: IntList} regions 0 Write Dot Never ReadsOperands StartsDot;
     /// Returns a tile as the accumulator of dots in flight. No dot has started yet.
     WgmmaInit wgmma_init (acc) [] {} regions 0 Write Barrier Never None None;
     /// Waits for a dot in flight, until at most `pending` later groups are in flight, and returns
@@ -272,6 +278,14 @@ define_ops! {
     Take take (ring) [] {} regions 0 Write Barrier Never None None;
     /// Makes a slot empty again (CUTLASS: `consumer_release`).
     Release release (slot) [] {} regions 0 Write Barrier Never None None;
+}
+
+/// The attributes that the text form omits if they have these values.
+const DEFAULTS: [(&str, &str); 2] = [("equal_registers", "0"), ("window", "[]")];
+
+/// Returns the text of an attribute that the text form omits.
+fn default_of(name: &str) -> Option<&'static str> {
+    DEFAULTS.iter().find(|(own, _)| *own == name).map(|(_, text)| *text)
 }
 
 /// The op of an instruction.
@@ -366,13 +380,12 @@ impl Operation for Op {
             }
             Self::Gpu(op) => op.print_attributes(|name, text| attributes.push((name, text.to_owned()))),
         }
-        attributes.retain(|(name, text)| *name != "equal_registers" || text != "0");
+        attributes.retain(|(name, text)| !DEFAULTS.iter().any(|default| *default == (*name, text.as_str())));
         attributes
     }
 
     fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>> {
-        let attributes: &AttributeText<'_> =
-            &|name| attributes(name).or((name == "equal_registers").then_some("0"));
+        let attributes: &AttributeText<'_> = &|name| attributes(name).or_else(|| default_of(name));
         if let Some(function) = ElementwiseFn::parse(name) {
             let bits = attributes("equal_registers").and_then(|text| text.parse().ok());
             let op = |equal_registers| GpuOp::Elementwise { function, equal_registers }.into();

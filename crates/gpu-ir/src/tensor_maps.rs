@@ -7,7 +7,8 @@
 //! `p0` is the pointer to the tensor, `p6` the integer argument with index 6. Strides and the
 //! offset from the pointer are in elements. Extents, strides and box are in the order of the
 //! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
-//! copies fill. The swizzle of the box is in bytes. `nonnegative [p3, p4]` may precede the box: no
+//! copies fill. The swizzle of the box is in bytes; `, nan`
+//! follows if loads fill the elements outside of the tensor with NaN. `nonnegative [p3, p4]` may precede the box: no
 //! map can be made if one of these arguments is negative. `, written` ends the line if copies write
 //! the tensor.
 
@@ -118,6 +119,8 @@ pub struct TensorMapBox {
     pub extents: SmallVec<[u32; 5]>,
     /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
+    /// True if loads fill the elements outside of the tensor with NaN, else with zeros.
+    pub fills_nan: bool,
     /// True if copies write the tensor. They write whole chunks of 16 bytes, so the rows of the
     /// tensor have to end at the end of a chunk.
     pub is_written: bool,
@@ -235,11 +238,16 @@ impl TensorMapBox {
             Some(swizzle) => (swizzle, true),
             None => (swizzle, false),
         };
+        let (swizzle, fills_nan) = match swizzle.strip_suffix(", nan") {
+            Some(swizzle) => (swizzle, true),
+            None => (swizzle, false),
+        };
         let swizzle: u32 = swizzle.parse().ok()?;
         let modes = [SwizzleMode::None, SwizzleMode::Bytes32, SwizzleMode::Bytes64, SwizzleMode::Bytes128];
         Some(Self {
             extents: extents.split(", ").map(|extent| extent.parse().ok()).collect::<Option<_>>()?,
             swizzle: modes.into_iter().find(|mode| mode.row_bytes().unwrap_or(0) == swizzle)?,
+            fills_nan,
             is_written,
         })
     }
@@ -259,9 +267,10 @@ impl fmt::Display for TensorMapPlan {
         f.write_str("box ")?;
         match copied {
             None => f.write_str("?"),
-            Some(TensorMapBox { extents, swizzle, is_written }) => {
+            Some(TensorMapBox { extents, swizzle, fills_nan, is_written }) => {
+                let nan = if *fills_nan { ", nan" } else { "" };
                 let written = if *is_written { ", written" } else { "" };
-                write!(f, "{extents:?}, swizzle {}{written}", swizzle.row_bytes().unwrap_or(0))
+                write!(f, "{extents:?}, swizzle {}{nan}{written}", swizzle.row_bytes().unwrap_or(0))
             }
         }
     }

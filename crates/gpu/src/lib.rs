@@ -147,11 +147,42 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
             Some(inst) => tile::legality::at(kernel, inst, code, message),
             None => Diagnostic::new(code, message),
         };
-        Box::new(diagnostic.note("the compiler adds no waits, fences or phases to a Gluon kernel"))
+        let diagnostic = diagnostic.note("the compiler adds no waits, fences or phases to a Gluon kernel");
+        Box::new(match names_in_gluon(&diagnostic.message) {
+            Some(names) => diagnostic.note(names),
+            None => diagnostic,
+        })
     })?;
     // No rule over several instructions is violated, so a single op is illegal, such as a dot that
     // no instruction computes.
     Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, error.message)))
+}
+
+/// Says how Gluon calls the ops of the GPU dialect that a message names.
+fn names_in_gluon(message: &str) -> Option<String> {
+    const NAMES: &[(&str, &str)] = &[
+        ("fence_proxy", "fence_async_shared()"),
+        ("local_load", "smem.load(…)"),
+        ("local_store", "smem.store(…)"),
+        ("mbarrier_arrive_times", "mbarrier.arrive(…)"),
+        ("mbarrier_expect", "mbarrier.expect(…)"),
+        ("mbarrier_init", "mbarrier.init(…)"),
+        ("mbarrier_invalidate", "mbarrier.invalidate(…)"),
+        ("mbarrier_wait", "mbarrier.wait(…)"),
+        ("tensor_load", "tma.async_load(…)"),
+        ("tensor_store", "tma.async_store(…)"),
+        ("tensor_store_wait", "tma.store_wait(…)"),
+        ("wait_group", "async_copy.wait_group(…)"),
+        ("wgmma", "warpgroup_mma(…)"),
+        ("wgmma_wait", "warpgroup_mma_wait(…)"),
+    ];
+    let words: Vec<&str> = message.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let found: Vec<String> = NAMES
+        .iter()
+        .filter(|(op, _)| words.contains(op))
+        .map(|(op, name)| format!("{op} is `{name}`"))
+        .collect();
+    (!found.is_empty()).then(|| format!("in Gluon, {}", found.join(", ")))
 }
 
 /// Verifies a program after a pass, in builds with debug assertions.

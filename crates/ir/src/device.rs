@@ -80,7 +80,8 @@ device_functions! {
     Store "store" {tiles: SharedTiles};
     /// `(memory, slot, pointers)` or `(memory, slot, pointers, mask)`: starts copies from global
     /// memory by `cp.async`, and writes zeros where the mask is false.
-    CopyAsync "copy_async" {tiles: SharedTiles};
+    /// With `keeps_in_l1`, copies of 16 bytes go through L1, too.
+    CopyAsync "copy_async" {tiles: SharedTiles, keeps_in_l1: bool};
     /// `()`: makes a group of the copies since the last group.
     CommitGroup "commit_group" {};
     /// `()`: waits until at most `pending` groups are in flight.
@@ -105,13 +106,15 @@ device_functions! {
     /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
     /// starts a copy of a box of a tensor. The copied bytes arrive at the `mbarrier` in slot
     /// `barrier` of the allocation `barriers`. The tensor has one extent and one coordinate for
-    /// each axis of the tile, and one stride for each axis but the last.
-    TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
+    /// each axis of the tile, and one stride for each axis but the last. Elements outside of the
+    /// tensor are NaN with `fills_nan`, else zero.
+    TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool};
     /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
     /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
     TensorStore "tensor_store" {tiles: SharedTiles};
-    /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory.
-    TensorStoreWait "tensor_store_wait" {pending: u32};
+    /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory or,
+    /// with `complete`, still write the tensors.
+    TensorStoreWait "tensor_store_wait" {pending: u32, complete: bool};
     /// `()`: orders earlier accesses of threads to shared memory before later ones of the
     /// asynchronous proxy.
     FenceProxy "fence_proxy" {};
@@ -124,8 +127,9 @@ device_functions! {
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
     /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. If
     /// `transposed_a` is true, A is the transpose of its tile in memory; likewise `transposed_b`
-    /// for B.
-    Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32};
+    /// for B. A `window` that is not empty states the parts of the tiles in memory, after the
+    /// transpose: the first row and column of A, those of B, and the extent along K.
+    Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32, window: Vec<u32>};
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
     /// These dots may still add to the accumulator.
     WgmmaWait "wgmma_wait" {pending: u32};
@@ -145,6 +149,16 @@ impl Field for u32 {
     }
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
+    }
+}
+
+impl Field for Vec<u32> {
+    fn print(&self) -> String {
+        format!("{self:?}")
+    }
+    fn read(text: &str) -> Option<Self> {
+        let items = text.strip_prefix('[')?.strip_suffix(']')?;
+        items.split(", ").filter(|item| !item.is_empty()).map(|item| item.parse().ok()).collect()
     }
 }
 
@@ -184,13 +198,16 @@ impl Field for SharedTiles {
     }
 }
 
-/// Returns the type of an accumulator while dots add to it.
-fn in_flight(ty: &Type) -> Type {
-    if let Some(StatedLayout::InFlight { .. }) = ty.layout.as_deref() {
-        return ty.clone();
+impl Type {
+    /// Returns the type of an accumulator while dots add to it.
+    #[must_use]
+    pub fn in_flight(&self) -> Self {
+        if let Some(StatedLayout::InFlight { .. }) = self.layout.as_deref() {
+            return self.clone();
+        }
+        let accumulator = self.layout.clone();
+        self.with_layout(accumulator.map(|accumulator| Arc::new(StatedLayout::InFlight { accumulator })))
     }
-    let accumulator = ty.layout.clone();
-    ty.with_layout(accumulator.map(|accumulator| Arc::new(StatedLayout::InFlight { accumulator })))
 }
 
 /// Returns the type of an accumulator in flight after the wait for its dots.
@@ -259,7 +276,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         }
         DeviceFn::Allocate { .. } | DeviceFn::View { .. } => vec![Type::scalar(Dtype::I32)],
         DeviceFn::Mma {} | DeviceFn::DotFma {} => input.operands.get(2).cloned().into_iter().collect(),
-        DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
+        DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![input.operands[0].in_flight()],
         DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
         DeviceFn::KeepAlive {}
         | DeviceFn::Store { .. }
@@ -293,7 +310,7 @@ mod tests {
   %3 = set_layout %2 {layout = "BlockedLayout([1], [32], [2], [0])"} : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
   %4 = ptr_add %3, %1 : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
   %5 = constant {value = 1:int32} : int32
-  device %a, %5, %4 {function = "copy_async; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+  device %a, %5, %4 {function = "copy_async; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; false"}
   %6 = device %a {function = "view; 1 int32[8, 16]<SharedLinearLayout([[0, 1], [0, 2], [0, 4], [0, 8], [1, 0], [2, 0], [4, 0]])>"} : int32
   device {function = "commit_group"}
   device {function = "wait_group; 0"}

@@ -21,9 +21,18 @@ pub(crate) fn layout_text(number: ObjectRef) -> Option<String> {
 /// that makes the layout object. `element_bits` only matters for an `NVMMASharedLayout`, which is
 /// refused if it is for another element width.
 fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
-    let of_buffer = |_| text.parse::<StatedBuffer>()?.linear(shape, element_bits);
-    let found = text.parse::<StatedLayout>().and_then(|layout| layout.linear(shape)).or_else(of_buffer);
+    let found = match (text.parse::<StatedLayout>(), text.parse::<StatedBuffer>()) {
+        (Ok(layout), _) => layout.linear(shape),
+        (_, Ok(buffer)) => buffer.linear(shape, element_bits),
+        // Each class has an error about its own parts; that of another class says nothing.
+        (Err(of_tile), Err(of_buffer)) => Err(if is_buffer(text) { of_buffer } else { of_tile }),
+    };
     found.map_err(PyValueError::new_err)
+}
+
+/// Returns whether the text form is that of a layout of shared memory.
+fn is_buffer(text: &str) -> bool {
+    text.split_once('(').is_some_and(|(class, _)| class.contains("Shared"))
 }
 
 /// For each hardware index, its name, and the coordinates that each of its bits contributes.

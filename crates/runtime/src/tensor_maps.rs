@@ -240,6 +240,7 @@ struct Tensor {
     strides: SmallVec<[u64; MAX_AXES]>,
     block: SmallVec<[u32; MAX_AXES]>,
     swizzle: SwizzleMode,
+    fills_nan: bool,
 }
 
 impl Tensor {
@@ -288,6 +289,7 @@ impl Tensor {
             strides: order().skip(1).map(stride).collect::<Result<_, _>>()?,
             block: order().map(|axis| copied.extents[axis]).collect(),
             swizzle: copied.swizzle,
+            fills_nan: copied.fills_nan,
         })
     }
 
@@ -321,7 +323,7 @@ impl Tensor {
                 SwizzleMode::Bytes64 => sim::Swizzle::Bytes64,
                 SwizzleMode::Bytes128 => sim::Swizzle::Bytes128,
             },
-            fill: sim::OutOfBoundsFill::Zero,
+            fill: if self.fills_nan { sim::OutOfBoundsFill::Nan } else { sim::OutOfBoundsFill::Zero },
         };
         map.encode().ok()
     }
@@ -355,7 +357,7 @@ impl Tensor {
                 SwizzleMode::Bytes64 => TensorMapSwizzle::Bytes64,
                 SwizzleMode::Bytes128 => TensorMapSwizzle::Bytes128,
             },
-            fill: TensorMapFill::Zero,
+            fill: if self.fills_nan { TensorMapFill::Nan } else { TensorMapFill::Zero },
             ..TensorMapSource::default()
         };
         match cuda::TensorMap::encode(context, &source) {

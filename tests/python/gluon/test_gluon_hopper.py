@@ -285,3 +285,92 @@ def test_a_worker_makes_no_descriptors(device):
     with pytest.raises(tilewright.TritonError, match="a worker copies by a descriptor") as raised:
         worker_with_own_descriptor[(1,)](x, gl.NVMMASharedLayout(128, 16, 2))
     assert raised.value.code == "TW0024"
+
+
+@gluon.jit
+def copies_rows(
+    x_ptr, out_ptr, rows, HOW: gl.constexpr, PADDING: gl.constexpr, shared: gl.constexpr, layout: gl.constexpr
+):
+    """Copies a block of 8 rows of a tensor, whose number of rows is a cast of an argument."""
+    if HOW == "float":
+        rows = rows.to(gl.int32)
+    elif HOW == "narrow":
+        rows = rows.to(gl.int8).to(gl.int32)
+    elif HOW == "computed":
+        rows = rows - gl.program_id(0)
+    source = tma.make_tensor_descriptor(x_ptr, [rows, 16], [16, 1], [8, 16], shared, padding_option=PADDING)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(source.dtype, source.block_shape, source.layout)
+    mbarrier.expect(bar, source.nbytes_per_cta)
+    tma.async_load(source, [0, 0], bar, memory)
+    mbarrier.wait(bar, 0)
+    i = gl.arange(0, 8, layout=gl.SliceLayout(1, layout))[:, None] * 16
+    gl.store(out_ptr + i + gl.arange(0, 16, layout=gl.SliceLayout(0, layout))[None, :], memory.load(layout))
+
+
+@pytest.mark.parametrize("padding", ["zero", "nan"])
+@pytest.mark.parametrize(
+    ("rows", "how"), [(5, "none"), (5.75, "float"), (256 + 5, "narrow"), (5, "computed"), (0, "computed")]
+)
+def test_rows_of_a_descriptor_are_a_cast(device, rows, how, padding):
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(8)).to(device)
+    out = torch.zeros_like(x)
+    layout = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
+    copies_rows[(1,)](x, out, rows, how, padding, gl.NVMMASharedLayout(64, 32, 2), layout)
+    expected = x.clone()
+    expected[5 if rows else 0 :] = 0 if padding == "zero" else float("nan")
+    torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@gluon.jit
+def copies_to_a_column(x_desc, layout: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(x_desc.dtype, [64, 1], layout)
+    tma.async_load(x_desc, [0, 0], bar, memory)
+
+
+def test_a_row_is_not_copied_to_a_column(device):
+    x = torch.zeros(64, 64, device=device, dtype=torch.float16)
+    layout = gl.NVMMASharedLayout(0, 16, 2)
+    with pytest.raises(tilewright.CompilationError, match="do not fit shared memory") as raised:
+        copies_to_a_column[(1,)](TensorDescriptor.from_tensor(x, [1, 64], layout), layout)
+    assert raised.value.code == "TW0005"
+
+
+@gluon.jit
+def matmul_by_columns(
+    a_ptr, b_ptr, out_ptr, shared: gl.constexpr, SWAPPED: gl.constexpr, wgmma: gl.constexpr
+):
+    """Multiplies in four steps along K, each with slices of both operands."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    i = gl.arange(0, 64, layout=gl.SliceLayout(1, layout))[:, None] * 64
+    offsets = i + gl.arange(0, 64, layout=gl.SliceLayout(0, layout))[None, :]
+    a = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(a_ptr + offsets))
+    b = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(b_ptr + offsets))
+    fence_async_shared()
+    acc = gl.zeros([64, 32], gl.float32, wgmma)
+    for part in gl.static_range(4):
+        left = a.slice(16 * part, 16, dim=1)
+        if SWAPPED:
+            right = b.slice(32, 32).permute((1, 0)).slice(16 * part, 16)
+        else:
+            right = b.slice(16 * part, 16).slice(32, 32, dim=1)
+        gl.static_assert(right.shape[0] == 16)
+        acc = warpgroup_mma(left, right, acc)
+    acc = gl.convert_layout(acc, layout)
+    i = gl.arange(0, 64, layout=gl.SliceLayout(1, layout))[:, None] * 32
+    gl.store(out_ptr + i + gl.arange(0, 32, layout=gl.SliceLayout(0, layout))[None, :], acc)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("width", [128, 64, 32])
+def test_dots_of_slices_of_columns(device, width, swapped):
+    generator = torch.Generator().manual_seed(9)
+    a, b = (torch.randint(-4, 5, (64, 64), generator=generator).half().to(device) for _ in range(2))
+    out = torch.zeros(64, 32, device=device)
+    wgmma = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 32, 16])
+    matmul_by_columns[(1,)](a, b, out, gl.NVMMASharedLayout(width, 16, 2), swapped, wgmma)
+    right = b[32:].T if swapped else b[:, 32:]
+    assert torch.equal(out, a.float() @ right.float())

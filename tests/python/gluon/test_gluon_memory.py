@@ -274,11 +274,36 @@ def test_mistakes_have_codes(device, case, expected):
 @gluon.jit
 def chosen_at_run_time(x_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
     memory = gl.allocate_shared_memory(gl.float32, [512], shared)
-    other = gl.allocate_shared_memory(gl.float32, [512], shared)
-    for _ in range(n):
-        memory.store(gl.zeros([512], gl.float32, layout))
-        memory, other = other, memory
+    if n > 0:
+        memory = gl.allocate_shared_memory(gl.float32, [512], shared)
+    memory.store(gl.zeros([512], gl.float32, layout))
     gl.store(x_ptr + gl.arange(0, 512, layout=layout), memory.load(layout))
+
+
+@gluon.jit
+def swaps(x_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
+    """Stores to two buffers in turn, each of which is a tile of an array."""
+    offsets = gl.arange(0, 512, layout=layout)
+    memory = gl.allocate_shared_memory(gl.float32, [2, 512], shared).index(0)
+    other = gl.allocate_shared_memory(gl.float32, [2, 512], shared).index(1)
+    memory.store(gl.load(x_ptr + offsets))
+    other.store(gl.load(x_ptr + 512 + offsets))
+    for turn in range(n):
+        memory.store(memory.load(layout) + turn)
+        memory, other = other, memory
+    gl.store(x_ptr + offsets, memory.load(layout))
+    gl.store(x_ptr + 512 + offsets, other.load(layout))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4, 5])
+def test_a_loop_swaps_buffers(device, turns):
+    x = torch.randn(2, 512, generator=torch.Generator().manual_seed(12)).to(device)
+    buffers = [*x.clone()]
+    swaps[(1,)](x, turns, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
+    for turn in range(turns):
+        buffers[0] += turn
+        buffers.reverse()
+    assert torch.equal(x, torch.stack(buffers))
 
 
 def test_allocations_are_known_at_compile_time(device):

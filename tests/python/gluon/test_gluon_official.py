@@ -16,6 +16,7 @@ from conftest import ROOT
 from gluon_programs import gluon_kernel
 from reference_examples import Example
 from reference_pages import GLUON
+from test_gluon_programs import RUNS, source_of
 
 OLDER = ("async_copy_global_to_shared", "async_copy_shared_to_global", "_reinterpret")
 """The names that the official package no longer has."""
@@ -62,7 +63,8 @@ for path in json.load(sys.stdin):
         if hasattr(program, "main"):
             program.main()
         else:
-            launch(program.kernel, torch.zeros(128), matrix, matrix)
+            names = [each.name for each in program.kernel.params]
+            launch(program.kernel, *[torch.zeros(128) if name.endswith("_ptr") else matrix for name in names])
     except Exception as error:
         wrong[path] = str(error)[-500:]
 print("\\n" + json.dumps([len(done), wrong]))
@@ -109,6 +111,7 @@ def test_the_official_package_compiles_the_programs(tmp_path):
         if is_current(each)
     }
     programs |= {path.stem: path.read_text() for path in sorted((ROOT / "examples").glob("*_gluon_*.py"))}
+    programs |= {f"program_{number}": source_of(body) for number, (_, body) in enumerate(RUNS.values())}
     count, wrong = compile_officially(programs, tmp_path)
     assert wrong == {}
     # Two entries of the reference may show one program.

@@ -51,6 +51,11 @@ def slices(
     [
         (gl.NVMMASharedLayout(128, 16, 2), 0, 8),
         (gl.NVMMASharedLayout(32, 16, 2), 1, 4),
+        # Loads of slices that are not contiguous.
+        (gl.NVMMASharedLayout(128, 16, 2), 1, 2),
+        (gl.NVMMASharedLayout(128, 16, 2), 1, 16),
+        (gl.NVMMASharedLayout(128, 16, 2), 0, 32),
+        (gl.SwizzledSharedLayout(8, 1, 8, [1, 0]), 1, 8),
         (gl.NVMMASharedLayout(128, 16, 2, transposed=True), 1, 4),
         (gl.SwizzledSharedLayout(8, 1, 8, [1, 0]), 0, 4),
         (gl.SwizzledSharedLayout(1, 1, 1, [0, 1]), 1, 64),
@@ -63,10 +68,16 @@ def test_slices(device, shared, dim, parts):
     assert torch.equal(out, torch.cat(x.split(64 // parts, dim)[::-1], dim))
 
 
+@gluon.jit
+def stores_to_columns(x_ptr, shared: gl.constexpr, layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
+    memory.slice(32, 32, dim=1).store(gl.load(x_ptr + offsets_of(64, 32, 64, layout)))
+
+
 def test_a_slice_with_gaps_is_refused(device):
     x = torch.empty(64, 64, device=device, dtype=torch.float16)
     with pytest.raises(tilewright.CompilationError, match="not contiguous in shared memory") as raised:
-        slices[(1,)](x, x, gl.NVMMASharedLayout(128, 16, 2), BLOCKED, 1, 2)
+        stores_to_columns[(1,)](x, gl.NVMMASharedLayout(128, 16, 2), BLOCKED)
     assert raised.value.code == "TW0028"
 
 
@@ -145,6 +156,68 @@ def test_reinterprets(device):
     reinterprets[(1,)](x, out, BLOCKED, flat, shared)
     assert torch.equal(out[:2048].cpu(), halves)
     assert torch.equal(out[2048:].cpu(), torch.full((512,), 0x01010101).half())
+
+
+TRANSPOSED = gl.NVMMASharedLayout(128, 16, 2, transposed=True)
+
+
+@gluon.jit
+def reinterprets_a_transpose(x_ptr, out_ptr, shared: gl.constexpr, other: gl.constexpr, layout: gl.constexpr):
+    memory = gl.allocate_shared_memory(
+        gl.float16, [32, 64], shared, gl.load(x_ptr + offsets_of(32, 64, 64, layout))
+    )
+    turned = memory.permute((1, 0))
+    gl.static_assert(turned.layout == other)
+    halves = turned.reinterpret(gl.int16)
+    gl.static_assert(halves.shape[0] == 64)
+    gl.store(out_ptr + offsets_of(64, 32, 32, layout), halves.load(layout))
+
+
+@pytest.mark.parametrize(
+    ("shared", "other"),
+    [
+        (gl.NVMMASharedLayout(128, 16, 2), TRANSPOSED),
+        (TRANSPOSED, gl.NVMMASharedLayout(128, 16, 2)),
+        (gl.SwizzledSharedLayout(8, 1, 4, [1, 0]), gl.SwizzledSharedLayout(8, 1, 4, [0, 1])),
+    ],
+)
+def test_a_transpose_is_reinterpreted(device, shared, other):
+    if shared == TRANSPOSED:
+        shared, other = (gl.NVMMASharedLayout(64, 16, 2, transposed=each) for each in (True, False))
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(8)).half().to(device)
+    out = torch.empty(64, 32, dtype=torch.int16, device=device)
+    reinterprets_a_transpose[(1,)](x, out, shared, other, BLOCKED)
+    assert torch.equal(out, x.T.contiguous().view(torch.int16))
+
+
+@gluon.jit
+def copies_to_few_rows(x_desc, out_ptr, layout: gl.constexpr, SLOT: gl.constexpr):
+    """Copies four rows to a slot of a view; the swizzle repeats after eight rows."""
+    memory = gl.allocate_shared_memory(gl.float16, [16, 64], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    slots = memory.reinterpret(gl.float16, [4, 4, 64], x_desc.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, x_desc.nbytes_per_cta)
+    tma.async_load(x_desc, [0, 0], bar, slots.index(SLOT))
+    mbarrier.wait(bar, 0)
+    gl.store(out_ptr + offsets_of(4, 64, 64, layout), slots.index(SLOT).load(layout))
+    mbarrier.invalidate(bar)
+
+
+@pytest.mark.parametrize("slot", [0, 1, 2])
+def test_copies_to_views_that_are_smaller_than_the_swizzle(device, slot):
+    if tilewright.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(9)).half().to(device)
+    out = torch.empty_like(x)
+    descriptor = TensorDescriptor.from_tensor(x, [4, 64], gl.NVMMASharedLayout(128, 16, 2))
+    if slot == 1:
+        with pytest.raises(tilewright.CompilationError, match="its slots are 512 bytes apart") as raised:
+            copies_to_few_rows[(1,)](descriptor, out, BLOCKED, slot)
+        assert raised.value.code == "TW0029"
+    else:
+        copies_to_few_rows[(1,)](descriptor, out, BLOCKED, slot)
+        assert torch.equal(out, x)
 
 
 @gluon.jit

@@ -366,6 +366,81 @@ def test_the_warps_of_a_worker_exchange_elements_by_memory_of_the_kernel(device)
 
 
 @gluon.jit
+def stores_item(out_ptr, layout: gl.constexpr):
+    one = gl.arange(0, 1, layout=layout) + 7
+    gl.store(out_ptr, one.item() + gl.max(gl.arange(0, 64, layout=layout), axis=0))
+
+
+@gluon.jit
+def takes_an_item(out_ptr, layout: gl.constexpr):
+    gl.warp_specialize([(takes, (0,)), (stores_item, (out_ptr, layout))], [1])
+
+
+def test_a_worker_of_one_warp_has_an_item(device):
+    out = torch.zeros(1, device=device, dtype=torch.int32)
+    takes_an_item[(1,)](out, gl.BlockedLayout([1], [32], [1], [0]))
+    assert out.item() == 70
+
+
+@gluon.jit
+def arrives(bars):
+    for slot in range(2):
+        mbarrier.arrive(bars.index(slot))
+
+
+@gluon.jit
+def waits(out_ptr, bars, own):
+    for slot in range(2):
+        mbarrier.wait(bars.index(slot), 0)
+        mbarrier.arrive(own.index(slot))
+        mbarrier.wait(own.index(slot), 0)
+    gl.store(out_ptr, 1)
+
+
+@gluon.jit
+def initializes_in_a_loop(out_ptr, ENDS: gl.constexpr):
+    """Initializes in one loop the mbarriers of a worker, and those that only the default partition has."""
+    bars, own = mbarrier.allocate_mbarrier(batch=2), mbarrier.allocate_mbarrier(batch=2)
+    for slot in range(2):
+        mbarrier.init(own.index(slot), count=1)
+        mbarrier.init(bars.index(slot), count=1)
+    if ENDS:
+        mbarrier.invalidate(bars.index(0))
+        mbarrier.init(bars.index(0), count=1)
+    gl.warp_specialize([(waits, (out_ptr, bars, own)), (arrives, (bars,))], [1])
+
+
+def test_a_loop_initializes_the_mbarriers_of_a_worker_and_others(device):
+    out = torch.zeros(1, device=device, dtype=torch.int32)
+    initializes_in_a_loop[(1,)](out, False)
+    assert out.item() == 1
+
+
+def test_an_mbarrier_of_a_worker_does_not_end_before(device):
+    out = torch.zeros(1, device=device, dtype=torch.int32)
+    with pytest.raises(tilewright.CompilationError, match="ends before `warp_specialize`") as raised:
+        initializes_in_a_loop[(1,)](out, True)
+    assert raised.value.code == "TW0030"
+
+
+@gluon.jit
+def requests_registers(WARPS: gl.constexpr, REGISTERS: gl.constexpr):
+    gl.warp_specialize([(takes, (0,)), (takes, (0,))], [WARPS], [REGISTERS])
+
+
+def test_registers_that_a_worker_cannot_have(device):
+    with pytest.raises(tilewright.CompilationError, match="take 512 of the") as raised:
+        requests_registers[(1,)](8, 256)
+    assert raised.value.code == "TW0030"
+
+
+@pytest.mark.parametrize("own", [1, 2, 8])
+def test_registers_of_a_worker_beside_any_warps(device, own):
+    handle = requests_registers[(1,)](1, 40, num_warps=own)
+    assert "setmaxnreg.dec.sync.aligned.u32 40" in handle.asm["ptx"]
+
+
+@gluon.jit
 def stores_scalar(out_ptr, value):
     gl.store(out_ptr, value)
 

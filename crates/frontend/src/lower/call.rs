@@ -288,6 +288,11 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let message = "the module of the language cannot be called";
                 Err(self.error(Code::NotCallable, callee_span, message))
             }
+            // A name of Triton that has no meaning here has its whole path.
+            None if path.starts_with("triton.") => {
+                let message = format!("{path} is not available in this version of tilewright");
+                Err(self.error(Code::Replaced, callee_span, message))
+            }
             None => {
                 let message = format!("tl.{path} cannot be called");
                 Err(self.error(Code::NotCallable, callee_span, message))

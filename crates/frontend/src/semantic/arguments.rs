@@ -13,6 +13,9 @@ pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
     pub spec: &'static BuiltinSpec,
     /// The arguments, one for each parameter.
     pub values: &'a [Op<C>],
+    /// If a rule of another builtin gets these arguments: for each, the index of the parameter of
+    /// `spec` that the program gave it for; else empty.
+    pub parameters: &'a [usize],
 }
 
 impl<C: Caller + ?Sized> Arguments<'_, C> {
@@ -25,7 +28,27 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
 
     /// Returns the name of a parameter.
     pub fn name(&self, index: usize) -> &'static str {
+        let index = self.parameters.get(index).copied().unwrap_or(index);
         self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
+    }
+
+    /// Calls the rule of another builtin. Each of its arguments comes with the index of the
+    /// parameter of this builtin that messages name for it.
+    pub fn call<const N: usize>(
+        &self,
+        c: &mut C,
+        rule: fn(&mut C, &Arguments<'_, C>) -> Semantic<Op<C>>,
+        arguments: [(Op<C>, usize); N],
+    ) -> Semantic<Op<C>> {
+        let parameters = arguments.each_ref().map(|(_, index)| *index);
+        let values = arguments.map(|(value, _)| value);
+        let inner = Arguments { spec: self.spec, values: &values, parameters: &parameters };
+        rule(c, &inner).map_err(|mut error| {
+            for (index, _) in &mut error.arguments {
+                *index = parameters.get(*index).copied().unwrap_or(*index);
+            }
+            error
+        })
     }
 
     /// Returns whether an argument is `None`.

@@ -11,6 +11,9 @@ use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
 const NONE: Constant = Constant::None;
+/// The maximum number of arrivals of a phase, and that of its bytes (PTX ISA, "Size and alignment
+/// of mbarrier object").
+const MAX_COUNT: u32 = (1 << 20) - 1;
 
 /// `allocate_mbarrier(batch, two_ctas)`.
 pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
@@ -89,14 +92,11 @@ pub(super) fn init<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 
 /// Returns a number of arrivals, which must be at least 1.
 fn arrivals<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
-    /// The maximum number of arrivals of a phase (PTX ISA, "Size and alignment of mbarrier
-    /// object").
-    const MAX_ARRIVALS: u32 = (1 << 20) - 1;
     let found = count(c, a, index)?;
-    if (1..=MAX_ARRIVALS).contains(&found) {
+    if (1..=MAX_COUNT).contains(&found) {
         Ok(found)
     } else {
-        Err(a.unexpected(index, &format!("a number from 1 to {MAX_ARRIVALS}"), &found.to_string()))
+        Err(a.unexpected(index, &format!("a number from 1 to {MAX_COUNT}"), &found.to_string()))
     }
 }
 
@@ -114,6 +114,11 @@ pub(super) fn expect<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
         return Err(a.unexpected(1, "a number of bytes", "None"));
     }
     let bytes = count(c, a, 1)?;
+    if bytes > MAX_COUNT {
+        return Err(a
+            .unexpected(1, &format!("at most {MAX_COUNT}"), &bytes.to_string())
+            .note("a phase of an mbarrier counts at most this number of bytes"));
+    }
     operands.push(predicate(c, a, 2)?);
     no_cluster(a, 3)?;
     device(c, DeviceFn::MbarrierExpect { tiles, bytes }, operands)?;

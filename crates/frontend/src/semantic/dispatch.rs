@@ -32,5 +32,5 @@ pub fn call_builtin<C: Caller + ?Sized>(
     spec: &'static BuiltinSpec,
     arguments: &[Op<C>],
 ) -> Semantic<Op<C>> {
-    dispatch(c, &Arguments { spec, values: arguments })
+    dispatch(c, &Arguments { spec, values: arguments, parameters: &[] })
 }

@@ -11,7 +11,7 @@ use tilewright_ir::{
 
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape, views};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
@@ -21,6 +21,20 @@ pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "lay
 /// The methods of shared memory.
 pub(super) const METHODS: &[&str] =
     &["load", "store", "index", "permute", "slice", "reshape", "reinterpret", "_reinterpret", "_keep_alive"];
+
+/// The methods and attributes of shared memory that this version does not have.
+pub(super) const MISSING: &[&str] = &[
+    "atomic_scatter_add",
+    "atomic_scatter_and",
+    "atomic_scatter_max",
+    "atomic_scatter_min",
+    "atomic_scatter_or",
+    "atomic_scatter_xchg",
+    "atomic_scatter_xor",
+    "gather",
+    "nbytes_per_cta",
+    "scatter",
+];
 
 /// Returns the text of an argument that is a layout object; `None` for Python's `None`.
 pub(super) fn layout_text<C: Caller + ?Sized>(
@@ -48,6 +62,7 @@ pub(super) fn layout_text<C: Caller + ?Sized>(
 
 /// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()`,
 /// `gl.CoalescedLayout()` and Python's `None`: the compiler then chooses the layout.
+/// [`layout_for`] chooses the second one.
 pub(super) fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -59,6 +74,28 @@ pub(super) fn layout<C: Caller + ?Sized>(
     }
     let found = text.parse().map_err(|error| misfit(index, error))?;
     Ok(Some(Arc::new(found)))
+}
+
+/// Returns an argument that is a layout of registers for a tile of this shape; `None` for
+/// `gl.AutoLayout()` and Python's `None`: the layout is that of the tiles that the tile meets.
+fn layout_for<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    shape: &Shape,
+) -> Semantic<Option<Arc<StatedLayout>>> {
+    if shape.is_empty() || layout_text(c, a, index)?.as_deref() != Some("CoalescedLayout()") {
+        return layout(c, a, index);
+    }
+    Ok(Some(Arc::new(StatedLayout::coalesced(shape, warps_of(c)))))
+}
+
+/// Returns the number of warps that run the code.
+fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
+    match c.num_warps() {
+        0 => 4,
+        given => given,
+    }
 }
 
 pub(super) fn misfit(index: usize, message: String) -> SemanticError {
@@ -81,16 +118,25 @@ fn in_layout<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![value])?))
 }
 
+/// Converts a tile to the layout that the argument `index` states.
+fn in_stated_layout<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    value: ValueOf<C>,
+    index: usize,
+) -> Semantic<Op<C>> {
+    let shape = c.builder().type_of(&value).shape;
+    let layout = layout_for(c, a, index, &shape)?;
+    in_layout(c, value, (layout, index))
+}
+
 /// Checks that a layout is for the warps that run the code.
 pub(super) fn check_warps<C: Caller + ?Sized>(
     c: &mut C,
     layout: &StatedLayout,
     index: usize,
 ) -> Semantic<()> {
-    let warps = match c.num_warps() {
-        0 => 4,
-        given => given,
-    };
+    let warps = warps_of(c);
     if layout.warps() == warps {
         return Ok(());
     }
@@ -112,10 +158,9 @@ fn with_layout<C: Caller + ?Sized>(
     rule: fn(&mut C, &Arguments<'_, C>) -> Semantic<Op<C>>,
     index: usize,
 ) -> Semantic<Op<C>> {
-    let layout = layout(c, a, index)?;
     let made = rule(c, a)?;
     let made = tensor(c, &made, 0)?;
-    in_layout(c, made, (layout, index))
+    in_stated_layout(c, a, made, index)
 }
 
 /// `arange(start, end, layout)`.
@@ -128,17 +173,16 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     with_layout(c, a, shape::full, 3)
 }
 
-/// Calls `full` with these arguments.
+/// Calls `full` with these arguments, each with the index of its parameter.
 fn call_full<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
-    [shape, value, dtype]: [Op<C>; 3],
+    arguments: [(Op<C>, usize); 3],
     index: usize,
 ) -> Semantic<Op<C>> {
-    let layout = layout(c, a, index)?;
-    let made = shape::full(c, &Arguments { spec: a.spec, values: &[shape, value, dtype] })?;
+    let made = a.call(c, shape::full, arguments)?;
     let made = tensor(c, &made, 0)?;
-    in_layout(c, made, (layout, index))
+    in_stated_layout(c, a, made, index)
 }
 
 pub(super) fn zero<V>() -> Operand<V> {
@@ -147,7 +191,7 @@ pub(super) fn zero<V>() -> Operand<V> {
 
 /// `zeros(shape, dtype, layout)`.
 pub(super) fn zeros<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    call_full(c, a, [a.at(0)?.clone(), zero(), a.at(1)?.clone()], 2)
+    call_full(c, a, [(a.at(0)?.clone(), 0), (zero(), 0), (a.at(1)?.clone(), 1)], 2)
 }
 
 /// `full_like(input, value, shape, dtype, layout)`.
@@ -171,7 +215,7 @@ fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first
     };
     let shape = or(first, Constant::Tuple(extents))?;
     let dtype = or(first + 1, Constant::Type(ty.with_shape(Shape::scalar())))?;
-    let made = call_full(c, a, [shape, value, dtype], first + 2)?;
+    let made = call_full(c, a, [(shape, first), (value, first - 1), (dtype, first + 1)], first + 2)?;
     if a.is_none(first + 2) {
         let made = tensor(c, &made, 0)?;
         let layout = ty.layout.filter(|_| c.builder().type_of(&made).shape == ty.shape);
@@ -184,7 +228,7 @@ fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first
 /// `convert_layout(value, layout, assert_trivial)`, `set_auto_layout(value, layout)`.
 pub(super) fn convert_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (value, ty) = a.typed(c, 0)?;
-    let layout = layout(c, a, 1)?;
+    let layout = layout_for(c, a, 1, &ty.shape)?;
     let is_trivial = a.values.len() > 2 && a.flag(c, 2)?;
     if let (true, Some(from), Some(to)) = (is_trivial, &ty.layout, &layout) {
         let linear = |layout: &StatedLayout| layout.linear(&ty.shape).map_err(|error| misfit(1, error));
@@ -206,25 +250,40 @@ pub(super) fn convert_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
 /// `load(pointer, mask, other, cache_modifier, eviction_policy, volatile)`.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (boundary_check, padding) = (no_axes(), Operand::Constant(Constant::Str("".into())));
-    let [cache, eviction] = [3, 4].map(|index| a.at(index).map(modifier));
-    let values = [
-        a.at(0)?.clone(),
-        a.at(1)?.clone(),
-        a.at(2)?.clone(),
-        boundary_check,
-        padding,
-        cache?,
-        eviction?,
-        a.at(5)?.clone(),
-    ];
-    memory::load(c, &Arguments { spec: a.spec, values: &values })
+    let own = |index: usize| a.at(index).map(|value| (value.clone(), index));
+    let (cache, eviction) = (or_default(a, 3)?, or_default(a, 4)?);
+    let arguments =
+        [own(0)?, own(1)?, own(2)?, (boundary_check, 0), (padding, 0), (cache, 3), (eviction, 4), own(5)?];
+    a.call(c, memory::load, arguments)
 }
 
 /// `store(pointer, value, mask, cache_modifier, eviction_policy)`.
 pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let [cache, eviction] = [3, 4].map(|index| a.at(index).map(modifier));
-    let values = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone(), no_axes(), cache?, eviction?];
-    memory::store(c, &Arguments { spec: a.spec, values: &values })
+    let own = |index: usize| a.at(index).map(|value| (value.clone(), index));
+    let (cache, eviction) = (or_default(a, 3)?, or_default(a, 4)?);
+    check_has_layout(c, a)?;
+    let arguments = [own(0)?, own(1)?, own(2)?, (no_axes(), 0), (cache, 3), (eviction, 4)];
+    a.call(c, memory::store, arguments)
+}
+
+/// Refuses a store of tiles none of which has a layout.
+fn check_has_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<()> {
+    let mut is_tile = false;
+    for operand in a.values.iter().take(3) {
+        let Operand::Tensor(value) = operand else { continue };
+        let ty = c.builder().type_of(value);
+        if ty.layout.is_some() {
+            return Ok(());
+        }
+        is_tile |= !ty.is_scalar();
+    }
+    if !is_tile {
+        return Ok(());
+    }
+    let message = "no tile of this store has a layout";
+    Err(SemanticError::new(Code::LayoutMismatch, message)
+        .argument(0, "these pointers have none")
+        .hint("state one where the tiles are made, such as `gl.arange(0, 128, layout=layout)`"))
 }
 
 /// Returns an empty tuple: the argument `boundary_check` of an access without a block pointer.
@@ -234,10 +293,10 @@ fn no_axes<V>() -> Operand<V> {
 
 /// Returns a cache modifier or an eviction policy, with the default in place of `None`, which only
 /// Gluon accepts.
-fn modifier<V: Clone>(operand: &Operand<V>) -> Operand<V> {
-    match operand {
-        Operand::Constant(Constant::None) => Operand::Constant(Constant::Str("".into())),
-        other => other.clone(),
+fn or_default<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<Op<C>> {
+    match a.at(index)? {
+        Operand::Constant(Constant::None) => Ok(Operand::Constant(Constant::Str("".into()))),
+        other => Ok(other.clone()),
     }
 }
 
@@ -299,12 +358,12 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
     let memory =
         memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
-    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false, window: None });
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
-/// Returns an argument that is shared memory.
-pub(super) fn shared<C: Caller + ?Sized>(
+/// Returns an argument that is shared memory, perhaps for a part of a tile that is not contiguous.
+pub(super) fn any_shared<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -320,6 +379,35 @@ pub(super) fn shared<C: Caller + ?Sized>(
     }
 }
 
+/// Returns an argument that is shared memory for whole tiles.
+pub(super) fn shared<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = any_shared(c, a, index)?;
+    if found.form.window.is_none() {
+        return Ok(found);
+    }
+    Err(SemanticError::new(Code::LayoutMismatch, "the slice is not contiguous in shared memory")
+        .argument(index, format!("this is {}", found.describe()))
+        .note(format!("only `load` and `warpgroup_mma` read such a slice, and `{}` does not", a.spec.name))
+        .hint("slice the axis that is the slowest one in memory, or allocate an array of smaller tiles"))
+}
+
+fn check_is_one<C: Caller + ?Sized>(
+    a: &Arguments<'_, C>,
+    index: usize,
+    found: SharedMemory<Op<C>>,
+) -> Semantic<SharedMemory<Op<C>>> {
+    if found.form.count.is_none() {
+        return Ok(found);
+    }
+    Err(a
+        .unexpected(index, "shared memory for one tile", &found.describe())
+        .hint("select a tile by `smem.index(i)`"))
+}
+
 /// Returns an argument that is shared memory for one tile, or the transpose of it, which
 /// `warpgroup_mma` reads.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
@@ -328,12 +416,17 @@ pub(super) fn matrix_memory<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
-    if found.form.count.is_none() {
-        return Ok(found);
-    }
-    Err(a
-        .unexpected(index, "shared memory for one tile", &found.describe())
-        .hint("select a tile by `smem.index(i)`"))
+    check_is_one(a, index, found)
+}
+
+/// Returns an argument as [`matrix_memory`] does, or a part of a tile that is not contiguous.
+pub(super) fn any_matrix_memory<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = any_shared(c, a, index)?;
+    check_is_one(a, index, found)
 }
 
 /// Returns the operands that select the tile: the allocation and the slot.
@@ -417,7 +510,7 @@ pub(super) fn shared_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     let shape: Shape = extents[usize::from(count.is_some())..].iter().copied().collect();
     layout.linear(&shape, dtype.bits()).map_err(|error| misfit(2, error))?;
     let tiles = SharedTiles { slots: count.unwrap_or(1), dtype, shape, layout: Arc::new(layout) };
-    let form = Arc::new(SharedForm { tiles, count, is_transposed: false });
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false, window: None });
     let memory = Operand::Constant(Constant::None);
     Ok(Operand::Shared(Box::new(SharedMemory { form, memory, slot: zero() })))
 }
@@ -461,10 +554,11 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "numel" => int(shape.iter().product()),
         // The type is the memory, whose other attributes are those of its type.
         "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
-        "layout" => match c.layout_object(&shared.form.tiles.layout.to_string()) {
+        "layout" => match c.layout_object(&views::seen_tiles(&shared.form)?.layout.to_string()) {
             Some(object) => object,
             None => return Err(not_there("the attribute `layout` of shared memory")),
         },
+        name if MISSING.contains(&name) => return Err(not_there(&format!("`{name}` of shared memory"))),
         _ => return Ok(None),
     };
     Ok(Some(Operand::Constant(found)))

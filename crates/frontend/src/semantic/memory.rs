@@ -42,7 +42,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     }
     let (pointer, ty, dtype) = pointer(c, a)?;
     no_block_pointers(c, a, &[3, 4])?;
-    let cache = a.choice(c, 5, LOAD_CACHE)?;
+    let cache = cache_modifier(c, a, 5, LOAD_CACHE)?;
     let eviction = a.choice(c, 6, EVICTION)?;
     let volatile = a.flag(c, 7)?;
     let mask = mask(c, a, 1, &ty)?;
@@ -78,7 +78,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
     let (pointer, ty, dtype) = pointer(c, a)?;
     no_block_pointers(c, a, &[3])?;
-    let cache = a.choice(c, 4, STORE_CACHE)?;
+    let cache = cache_modifier(c, a, 4, STORE_CACHE)?;
     let eviction = a.choice(c, 5, EVICTION)?;
     check_writable(c, &pointer)?;
     let value = stored(c, a, 1, &ty, dtype)?;
@@ -87,6 +87,22 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
     c.builder().store(pointer, value, mask, (cache, eviction))?;
     Ok(Operand::Constant(Constant::None))
+}
+
+/// Returns a cache modifier. A program may omit the dot, and write "none" for the default.
+pub(super) fn cache_modifier<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    choices: &[(&'static str, CacheModifier)],
+) -> Semantic<CacheModifier> {
+    let text = a.string(c, index)?.unwrap_or_default();
+    let bare = text.strip_prefix('.').unwrap_or(&text);
+    let bare = if bare == "none" { "" } else { bare };
+    match choices.iter().find(|(name, _)| name.trim_start_matches('.').eq_ignore_ascii_case(bare)) {
+        Some((_, modifier)) => Ok(*modifier),
+        None => a.choice(c, index, choices),
+    }
 }
 
 /// Returns argument 0, if it is a block pointer.
@@ -108,7 +124,7 @@ fn load_block<C: Caller + ?Sized>(
     no_mask(a, &[1, 2])?;
     let dtype = descriptor::element_type(c, block)?;
     let padding = descriptor::padding_option(c, a, 4, dtype)?;
-    let (cache, eviction) = (a.choice(c, 5, LOAD_CACHE)?, a.choice(c, 6, EVICTION)?);
+    let (cache, eviction) = (cache_modifier(c, a, 5, LOAD_CACHE)?, a.choice(c, 6, EVICTION)?);
     let volatile = a.flag(c, 7)?;
     let elements = descriptor::block_of_pointer(c, a, block, 3)?;
     let shape = &block.form.block_shape;
@@ -128,7 +144,7 @@ fn store_block<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     no_mask(a, &[2])?;
     let dtype = descriptor::element_type(c, block)?;
-    let (cache, eviction) = (a.choice(c, 4, STORE_CACHE)?, a.choice(c, 5, EVICTION)?);
+    let (cache, eviction) = (cache_modifier(c, a, 4, STORE_CACHE)?, a.choice(c, 5, EVICTION)?);
     let elements = descriptor::block_of_pointer(c, a, block, 3)?;
     check_writable(c, &elements.pointers)?;
     let ty = c.builder().type_of(&elements.pointers);

@@ -1,11 +1,14 @@
 //! Rules that join tiles, take parts of them, and gather elements.
 
+use std::sync::Arc;
+
 use smallvec::smallvec;
 use tilewright_base::Code;
-use tilewright_ir::{Builder, Dtype, Element, Failure, IntList, Shape, Type};
+use tilewright_ir::{Builder, Dtype, Element, Failure, IntList, Op as IrOp, Shape, StatedLayout, Type};
 
 use super::arguments::Arguments;
 use super::convert::{broadcast_pair, broadcast_to, cast, check_size};
+use super::gluon::misfit;
 use super::operators::{binary, compare};
 use super::shape::{expand, reshape_to};
 use super::{BinaryOperator, Caller, CompareOperator, Op, Semantic, SemanticError, ValueOf, select};
@@ -38,10 +41,21 @@ fn with_sign_of<C: Caller + ?Sized>(
 /// this axis is 0, else `y`. If both indices of the axis are in registers of one thread, neither
 /// the condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
-    let mut shape = c.builder().type_of(&x).shape;
-    let rank = shape.len();
+    let ty = c.builder().type_of(&x);
+    let (mut shape, rank) = (ty.shape.clone(), ty.rank());
     shape.0.push(2);
     check_size(&shape)?;
+    let [x, y] = match ty.layout.as_deref() {
+        // Both indices of the new axis are in registers of one thread.
+        Some(layout) => {
+            let joined = layout.joined(&ty.shape).map_err(|error| misfit(0, error))?;
+            let layout = StatedLayout::Slice { dim: rank as u32, parent: Arc::new(joined) };
+            let mut sliced =
+                |value| c.builder().emit_one(IrOp::SetLayout { layout: layout.clone() }, smallvec![value]);
+            [sliced(x)?, sliced(y)?]
+        }
+        None => [x, y],
+    };
     let place = Operand::Tensor(c.builder().arange(0, 2)?);
     let is_first = compare(c, CompareOperator::Eq, &place, &Operand::Constant(Constant::Int(0)))?;
     let [x, y] = [expand(c, x, rank)?, expand(c, y, rank)?].map(Operand::Tensor);
@@ -70,7 +84,12 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
         slice.part(ty.rank() - 1, half, 1, 1);
         let part = slice.of(c, value.clone())?;
         let part_ty = c.builder().type_of(&part);
-        parts.push(Operand::Tensor(reshape_to(c, part, &part_ty, rest.clone())?));
+        let mut part = reshape_to(c, part, &part_ty, rest.clone())?;
+        if let Some(layout) = ty.layout.as_ref().filter(|layout| layout.splits_registers(&ty.shape)) {
+            let layout = StatedLayout::Slice { dim: ty.rank() as u32 - 1, parent: layout.clone() };
+            part = c.builder().emit_one(IrOp::SetLayout { layout }, smallvec![part])?;
+        }
+        parts.push(Operand::Tensor(part));
     }
     Ok(Operand::Tuple(parts.into()))
 }

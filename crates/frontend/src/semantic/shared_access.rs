@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use smallvec::smallvec;
 use tilewright_base::Code;
-use tilewright_ir::{DeviceFn, Dtype, Type};
+use tilewright_ir::{Builder, CacheModifier, DeviceFn, Dtype, Op as IrOp, StatedLayout, Type};
 
 use super::arguments::Arguments;
 use super::convert::cast;
-use super::gluon::{check_warps, device, layout, matrix_memory, misfit, place, shared, store_tile};
-use super::{Caller, Op, Semantic, SemanticError, views};
-use crate::shared_memory::{SharedForm, SharedMemory};
+use super::gluon::{
+    any_matrix_memory, check_warps, device, layout, matrix_memory, misfit, place, shared, store_tile,
+};
+use super::memory::cache_modifier;
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, views};
+use crate::shared_memory::{SharedForm, SharedMemory, Window};
 use crate::value::{Constant, Operand};
 
 /// Returns an argument that is shared memory for one tile.
@@ -24,18 +28,38 @@ pub(super) fn tile_memory<C: Caller + ?Sized>(
 
 /// `smem.load(layout)`.
 pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let shared = tile_memory(c, a, 0)?;
+    let mut shared = any_matrix_memory(c, a, 0)?;
+    let mut window = shared.form.window.clone();
+    if shared.form.is_transposed {
+        shared = views::permuted(c, &shared, &[1, 0])?;
+        if let Some(Window { start, shape }) = &mut window {
+            start.reverse();
+            shape.0.reverse();
+        }
+    }
     let tiles = shared.form.tiles.clone();
     let Some(layout) = layout(c, a, 1)? else {
         return Err(a.unexpected(1, "a layout that the program states", "AutoLayout()"));
     };
     check_warps(c, &layout, 1)?;
-    layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
+    let shape = window.as_ref().map_or(&tiles.shape, |window| &window.shape);
+    let linear = layout.linear(shape).map_err(|error| misfit(1, error))?;
     let operands = place(c, &shared)?;
-    let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;
-    loaded
-        .map(Operand::Tensor)
-        .ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
+    let mut load = |tiles, layout| -> Semantic<ValueOf<C>> {
+        let loaded = device(c, DeviceFn::Load { tiles, layout }, operands.clone())?;
+        loaded.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
+    };
+    let Some(Window { start, shape }) = window else {
+        return Ok(Operand::Tensor(load(tiles, layout)?));
+    };
+    // The threads load their elements of each part of the tile, and keep those of the window. No
+    // instruction remains for the others.
+    let all = StatedLayout::of_linear(&linear.unslice(&tiles.shape, &[1, 1]));
+    let whole = load(tiles, Arc::new(all))?;
+    let starts = start.map(i64::from).into_iter().collect();
+    let part = c.builder().slice(whole, starts, smallvec![1, 1], shape)?;
+    let layout = (*layout).clone();
+    Ok(Operand::Tensor(c.builder().emit_one(IrOp::SetLayout { layout }, smallvec![part])?))
 }
 
 /// `smem.store(value)`.
@@ -66,6 +90,27 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
 }
 
+/// The cache modifiers that `cp.async` has. It has the second one only for copies of 16 bytes, and
+/// uses it there by default.
+const COPY_CACHE: &[(&str, CacheModifier)] =
+    &[("", CacheModifier::Default), (".cg", CacheModifier::Default), (".ca", CacheModifier::All)];
+
+/// Returns whether the hints of an asynchronous copy keep the data in L1. `cp.async` has no other
+/// hint: without it, copies of 16 bytes bypass L1, and others do not.
+fn keeps_in_l1<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<bool> {
+    let cache = cache_modifier(c, a, 3, COPY_CACHE)?;
+    let eviction = a.string(c, 4)?.unwrap_or_default();
+    if !["", "evict_normal"].contains(&eviction.as_str()) {
+        return Err(a.unexpected(4, "\"\", which an asynchronous copy obeys", &format!("{eviction:?}")));
+    }
+    if a.flag(c, 5)? {
+        return Err(a
+            .unexpected(5, "False for an asynchronous copy", "True")
+            .hint("load the tile by `gl.load(…, volatile=True)`, and store it by `smem.store`"));
+    }
+    Ok(cache == CacheModifier::All)
+}
+
 /// `async_load(smem, pointer, mask, cache_modifier, eviction_policy, volatile)`.
 pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let shared = tile_memory(c, a, 0)?;
@@ -87,6 +132,7 @@ pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         let mask = super::convert::broadcast_to(c, mask, &tiles.shape)?;
         operands.push(mask);
     }
-    device(c, DeviceFn::CopyAsync { tiles }, operands)?;
+    let keeps_in_l1 = keeps_in_l1(c, a)?;
+    device(c, DeviceFn::CopyAsync { tiles, keeps_in_l1 }, operands)?;
     Ok(Operand::Constant(Constant::None))
 }

@@ -13,7 +13,7 @@ use super::descriptor::{self, DescriptorOf, element_type};
 use super::gluon::{count, device, layout_text, place};
 use super::shared_access::tile_memory;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind};
+use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
@@ -40,10 +40,10 @@ fn descriptor_for<C: Caller + ?Sized>(
             .hint("allocate the memory with `desc.layout`"));
     }
     let dtype = element_type(c, &found)?;
-    // The shared memory may have axes of extent 1 that the blocks lack, and the blocks may have
-    // axes of extent 1 that the memory lacks.
+    // The shared memory may have leading axes of extent 1 that the blocks lack, and the blocks may
+    // have such axes that the memory lacks.
     let significant =
-        |shape: &Shape| -> Vec<u32> { shape.iter().copied().filter(|extent| *extent != 1).collect() };
+        |shape: &Shape| -> Vec<u32> { shape.iter().copied().skip_while(|extent| *extent == 1).collect() };
     if dtype != tiles.dtype || significant(&found.form.block_shape) != significant(&tiles.shape) {
         let block = Type::tile(dtype, found.form.block_shape.clone());
         let memory = Type::tile(tiles.dtype, tiles.shape.clone());
@@ -92,6 +92,15 @@ fn append_block<C: Caller + ?Sized>(
     Ok(())
 }
 
+/// Refuses a cache policy of a tensor copy.
+fn no_cache_policy<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<()> {
+    if a.is_none(index) {
+        return Ok(());
+    }
+    let found = describe(c, &a.at(index)?.clone());
+    Err(a.unexpected(index, "None in this version of tilewright", &found).hint("leave it out"))
+}
+
 /// `async_load(tensor_desc, coord, barrier, result, pred, multicast, cache_policy)`.
 pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 3)?;
@@ -100,12 +109,14 @@ pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     if a.flag(c, 5)? {
         return Err(a.unexpected(5, "False in this version of tilewright", "True"));
     }
+    no_cache_policy(c, a, 6)?;
     let mut operands = place(c, &memory)?;
     operands.extend(place(c, &barrier)?);
     operands.push(predicate(c, a, 4)?);
     append_block(c, a, 1, &descriptor, &mut operands)?;
     let (tiles, barriers) = (memory.form.tiles.clone(), barrier.form.tiles.clone());
-    device(c, DeviceFn::TensorLoad { tiles, barriers }, operands)?;
+    let fills_nan = descriptor.form.padding == Padding::Nan;
+    device(c, DeviceFn::TensorLoad { tiles, barriers, fills_nan }, operands)?;
     Ok(Operand::Constant(Constant::None))
 }
 
@@ -113,6 +124,7 @@ pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn async_store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 2)?;
     let descriptor = descriptor_for(c, a, (0, 2), &memory)?;
+    no_cache_policy(c, a, 3)?;
     let mut operands = place(c, &memory)?;
     append_block(c, a, 1, &descriptor, &mut operands)?;
     let tiles = memory.form.tiles.clone();
@@ -123,9 +135,9 @@ pub(super) fn async_store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
 /// `make_tensor_descriptor(base, shape, strides, block_shape, layout, padding_option)`.
 pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let layout = layout_text(c, a, 4)?.ok_or_else(|| a.unexpected(4, "a layout", "None"))?;
-    let order = [0, 1, 2, 3, 5].map(|index| a.at(index).cloned());
-    let values = order.into_iter().collect::<Semantic<Vec<_>>>()?;
-    let made = descriptor::make_tensor_descriptor(c, &Arguments { spec: a.spec, values: &values })?;
+    let own = |index: usize| a.at(index).map(|value| (value.clone(), index));
+    let arguments = [own(0)?, own(1)?, own(2)?, own(3)?, own(5)?];
+    let made = a.call(c, descriptor::make_tensor_descriptor, arguments)?;
     let Operand::Descriptor(made) = made else { return Ok(made) };
     let form = DescriptorForm { layout: Some(layout.into()), ..(*made.form).clone() };
     let parts = made.parts().to_vec();
@@ -136,8 +148,8 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
 
 /// `store_wait(pendings, read_only)`.
 pub(super) fn store_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let pending = count(c, a, 0)?;
-    device(c, DeviceFn::TensorStoreWait { pending }, smallvec![])?;
+    let (pending, complete) = (count(c, a, 0)?, !a.flag(c, 1)?);
+    device(c, DeviceFn::TensorStoreWait { pending, complete }, smallvec![])?;
     Ok(Operand::Constant(Constant::None))
 }
 

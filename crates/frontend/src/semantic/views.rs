@@ -11,10 +11,10 @@ use tilewright_ir::{DeviceFn, Shape, SharedTiles, StatedBuffer, Type};
 
 use super::arguments::Arguments;
 use super::convert::tensor;
-use super::gluon::{device, layout_text, matrix_memory, misfit, shared};
+use super::gluon::{any_matrix_memory, any_shared, device, layout_text, misfit, shared};
 use super::operators::binary;
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError};
-use crate::shared_memory::{SharedForm, SharedMemory};
+use crate::shared_memory::{SharedForm, SharedMemory, Window};
 use crate::value::{Constant, Operand};
 
 fn int<V>(value: u32) -> Operand<V> {
@@ -50,7 +50,7 @@ fn view<C: Caller + ?Sized>(
     tiles: SharedTiles,
     slot: Op<C>,
 ) -> Semantic<SharedMemory<Op<C>>> {
-    let form = SharedForm { tiles: tiles.clone(), count: None, is_transposed: false };
+    let form = SharedForm { tiles: tiles.clone(), count: None, is_transposed: false, window: None };
     if tiles != found.form.tiles && (found.form.tiles.layout.is_padded() || tiles.layout.is_padded()) {
         return Err(SemanticError::new(Code::LayoutMismatch, "memory with padding has no such view")
             .argument(0, format!("this is {}", found.describe()))
@@ -66,23 +66,33 @@ fn view<C: Caller + ?Sized>(
     Ok(SharedMemory { form: Arc::new(form), memory, slot })
 }
 
+/// Returns tiles with the axes in another order.
+fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Semantic<SharedTiles> {
+    let SharedTiles { slots, dtype, shape, layout } = tiles.clone();
+    let linear = layout.linear(&shape, dtype.bits()).map_err(|error| misfit(0, error))?.transpose(order);
+    let shape: Shape = linear.output().shape().iter().copied().collect();
+    let layout = Arc::new(layout.transposed(order).with_linear(&linear, dtype.bits()));
+    Ok(SharedTiles { slots, dtype, shape, layout })
+}
+
+/// Returns the tiles that a program sees, with the axes of a transpose in their order.
+pub(super) fn seen_tiles(form: &SharedForm) -> Semantic<SharedTiles> {
+    if form.is_transposed { permuted_tiles(&form.tiles, &[1, 0]) } else { Ok(form.tiles.clone()) }
+}
+
 /// Returns a view with the axes in another order.
 pub(super) fn permuted<C: Caller + ?Sized>(
     c: &mut C,
     found: &SharedMemory<Op<C>>,
     order: &[usize],
 ) -> Semantic<SharedMemory<Op<C>>> {
-    let SharedTiles { slots, dtype, shape, layout } = found.form.tiles.clone();
-    let linear = layout.linear(&shape, dtype.bits()).map_err(|error| misfit(0, error))?.transpose(order);
-    let shape: Shape = linear.output().shape().iter().copied().collect();
-    let layout = Arc::new(layout.with_linear(&linear, dtype.bits()));
-    let slot = found.slot.clone();
-    view(c, found, SharedTiles { slots, dtype, shape, layout }, slot)
+    let tiles = permuted_tiles(&found.form.tiles, order)?;
+    view(c, found, tiles, found.slot.clone())
 }
 
 /// `smem.permute(order)`.
 pub(super) fn permute<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = matrix_memory(c, a, 0)?;
+    let found = any_matrix_memory(c, a, 0)?;
     let order = a.ints(c, 1)?;
     let rank = found.form.tiles.shape.len();
     let axes: Vec<usize> = order.iter().filter_map(|axis| usize::try_from(*axis).ok()).collect();
@@ -103,7 +113,7 @@ pub(super) fn permute<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
 
 /// `smem.slice(start, length, dim)`.
 pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = shared(c, a, 0)?;
+    let found = any_shared(c, a, 0)?;
     let shape = found.form.shape();
     let axis = a.axis(c, 3, shape.len())?;
     let [start, length] = [a.int(c, 1)?, a.int(c, 2)?];
@@ -134,11 +144,21 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
     let SharedTiles { slots, dtype, shape, layout } = found.form.tiles.clone();
     let linear = layout.linear(&shape, dtype.bits()).map_err(|error| misfit(0, error))?;
-    let mut part: SmallVec<[u32; 6]> = shape.iter().copied().collect();
+    let window = found.form.window.as_ref();
+    let own = window.map_or(&shape, |window| &window.shape);
+    let mut part: SmallVec<[u32; 6]> = own.iter().copied().collect();
     part[axis_of_tile] = length;
     let mut first: SmallVec<[u32; 6]> = SmallVec::from_elem(0, part.len());
-    first[axis_of_tile] = start;
+    for (first, start) in first.iter_mut().zip(window.map_or([0, 0], |window| window.start)) {
+        *first = start;
+    }
+    first[axis_of_tile] += start;
     let Some((sub, index)) = linear.contiguous_part(&part, &first) else {
+        if let ([rows, columns], false) = (&first[..], layout.is_padded()) {
+            let window = Window { start: [*rows, *columns], shape: part.iter().copied().collect() };
+            let form = SharedForm { window: Some(window), ..(*found.form).clone() };
+            return Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), ..found })));
+        }
         return Err(SemanticError::new(Code::LayoutMismatch, "the slice is not contiguous in shared memory")
             .argument(0, format!("this is {}", found.describe()))
             .argument(2, format!("elements {start} to {} of axis {axis}", start + length))
@@ -146,7 +166,7 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
                 "slice the axis that is the slowest one in memory, or allocate an array of smaller tiles",
             ));
     };
-    let parts = shape[axis_of_tile] / length;
+    let parts = shape.elements() as u32 / part.iter().product::<u32>();
     let layout = Arc::new(layout.with_linear(&sub, dtype.bits()));
     let shape: Shape = part.iter().copied().collect();
     let slot = scaled(c, &found.slot, parts, index)?;
@@ -190,7 +210,7 @@ pub(super) fn reshape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
 /// `smem.reinterpret(dtype, shape, layout)`.
 pub(super) fn reinterpret<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = shared(c, a, 0)?;
-    let own = found.form.tiles.clone();
+    let own = seen_tiles(&found.form)?;
     let dtype = if a.is_none(1) { own.dtype } else { a.dtype(c, 1)? };
     let extents: Shape = if a.is_none(2) { found.form.shape().into_iter().collect() } else { a.shape(c, 2)? };
     let layout = match layout_text(c, a, 3)? {

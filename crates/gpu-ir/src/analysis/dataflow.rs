@@ -3,7 +3,7 @@
 //! of an instruction.
 
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Operation};
+use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::slots::{Edge, SlotAnalysis};
 use crate::{GpuOp, Op};
@@ -43,6 +43,15 @@ pub trait Transfer {
     /// Renames the values of a state at an edge into or out of a region.
     fn rename(&self, state: &mut Self::State, edge: &Edge);
 
+    /// Notes that the path enters a region of a branch: region 0 if the condition is true, else
+    /// region 1.
+    fn enter_region(&self, _state: &mut Self::State, _condition: Value, _region: usize) {}
+
+    /// Joins the states at the ends of the regions of a branch with this condition.
+    fn join_regions(&self, state: &mut Self::State, other: &Self::State, _condition: Value) {
+        self.join(state, other, JoinPoint::Branch);
+    }
+
     /// Notes which warps run the next instructions: a partition of a `warp_specialize`, or all
     /// warps (`None`).
     fn enter_partition(&mut self, _partition: Option<(Inst, usize)>) {}
@@ -70,17 +79,21 @@ impl<R: Transfer> Walk<'_, '_, R> {
                 }
                 (_, Some(ir::Op::If {}), &[then, otherwise]) => {
                     let mut other = state.clone();
-                    for (region, state) in [(then, &mut *state), (otherwise, &mut other)] {
+                    let condition = data.operands[0];
+                    for (number, (region, state)) in
+                        [(then, &mut *state), (otherwise, &mut other)].into_iter().enumerate()
+                    {
+                        self.transfer.enter_region(state, condition, number);
                         self.block(region, state)?;
                         self.transfer.rename(state, &self.analysis.branch_edge(*inst, region));
                     }
-                    self.transfer.join(state, &other, JoinPoint::Branch);
+                    self.transfer.join_regions(state, &other, condition);
                 }
                 (Op::Gpu(GpuOp::WarpSpecialize { .. }), ..) => self.partitions(*inst, state)?,
                 // tidy: wildcard because the other ops are straight code
                 _ => {
                     let step = self.transfer.step(*inst, state);
-                    step.inspect_err(|_| self.analysis.violation.set(Some(*inst)))?;
+                    step.inspect_err(|_| self.analysis.blame(*inst))?;
                 }
             }
         }

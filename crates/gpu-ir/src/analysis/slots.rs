@@ -55,6 +55,11 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// Returns the block whose values go out of scope.
+    pub fn leaves(&self) -> Option<Block> {
+        self.left
+    }
+
     /// Returns an edge into a region.
     pub fn enter(pairs: Vec<(Origin, Value)>) -> Self {
         Self { pairs, left: None, keeps: false }
@@ -130,6 +135,23 @@ impl<'f> SlotAnalysis<'f> {
             local_base_offsets: RefCell::default(),
             violation: Cell::default(),
         }
+    }
+
+    /// Names the instruction that violates a rule, unless a rule has named one already.
+    pub fn blame(&self, inst: Inst) {
+        self.violation.set(self.violation.get().or(Some(inst)));
+    }
+
+    /// Returns whether a value is defined in a block, or in a region within it.
+    pub fn is_in(&self, value: Value, block: Block) -> bool {
+        let mut at = Some(self.block_of(value));
+        while let Some(inner) = at {
+            if inner == block {
+                return true;
+            }
+            at = self.owner(inner).map(|inst| self.block_of_inst(inst));
+        }
+        false
     }
 
     /// Returns the block that defines a value.
@@ -313,6 +335,7 @@ impl<'f> SlotAnalysis<'f> {
         let operand = match &data.op {
             Op::Gpu(
                 GpuOp::MbarrierExpect { .. }
+                | GpuOp::MbarrierArriveTimes { .. }
                 | GpuOp::MbarrierArrive {}
                 | GpuOp::MbarrierArriveCopies {}
                 | GpuOp::MbarrierTrackCopies {}
@@ -323,6 +346,19 @@ impl<'f> SlotAnalysis<'f> {
             _ => return None,
         };
         Some(self.slot_at(data.operands[operand], data.operands[operand + 1]))
+    }
+
+    /// Returns the `mbarrier` that an instruction initializes or invalidates; `None` for another
+    /// instruction and for one that initializes all slots.
+    pub fn managed_barrier(&self, inst: Inst) -> Option<Slot> {
+        let data = &self.function.insts[inst];
+        match (&data.op, &data.operands[..]) {
+            (Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::MbarrierInvalidate {}), [root, slot]) => {
+                Some(self.slot_at(*root, *slot))
+            }
+            // tidy: wildcard because other ops use an initialized barrier, or none
+            _ => None,
+        }
     }
 
     fn slot_at(&self, root: Value, index: Value) -> Slot {

@@ -1,5 +1,7 @@
 //! Checks of asynchronous dots and of waits for them.
 
+use tilewright_ir as ir;
+
 use super::{Check, Checker, ensure};
 use crate::{GpuOp, MmaShape, Op, Type};
 
@@ -31,5 +33,28 @@ impl Checker<'_> {
             return Err(format!("wgmma_init takes a tile, found {}", self.operand(0)));
         };
         self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
+    }
+
+    /// Replaces the tiles of A and B by the parts that the window of a `wgmma` states.
+    pub(super) fn narrow(&self, [a, b]: [&mut ir::Type; 2], acc: &ir::Type) -> Check {
+        let Op::Gpu(GpuOp::Wgmma { window, .. }) = &self.inst.op else { return Ok(()) };
+        if window.is_empty() {
+            return Ok(());
+        }
+        let [row_a, column_a, row_b, column_b, depth] = window[..] else {
+            return Err("the window of a wgmma has five numbers".into());
+        };
+        let (rows, columns) = (i64::from(acc.shape[0]), i64::from(acc.shape[1]));
+        let parts = [([row_a, column_a], [rows, depth]), ([row_b, column_b], [depth, columns])];
+        for (index, (tile, (start, part))) in [a, b].into_iter().zip(parts).enumerate() {
+            let is_inside = start.iter().zip(part).zip(&tile.shape[..]).all(|((start, part), extent)| {
+                *start >= 0 && part > 0 && *start <= i64::from(*extent) && part <= i64::from(*extent) - *start
+            });
+            ensure(tile.rank() == 2 && is_inside, || format!("the window is not in {tile}"))?;
+            if self.operand(index).as_memory().is_some() {
+                *tile = tile.with_shape(part.iter().map(|extent| *extent as u32).collect());
+            }
+        }
+        Ok(())
     }
 }

@@ -87,7 +87,12 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
         }
         if matches!(
             data.op,
-            Op::Gpu(GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {})
+            Op::Gpu(
+                GpuOp::MbarrierExpect { .. }
+                    | GpuOp::MbarrierArriveTimes { .. }
+                    | GpuOp::MbarrierArrive {}
+                    | GpuOp::MbarrierArriveCopies {}
+            )
         ) {
             arrivals.push((data.operands[0], analysis.partition(inst)));
         }

@@ -41,7 +41,7 @@ struct Lifetimes<'a> {
 impl Lifetimes<'_> {
     fn block(&mut self, block: Block) -> Check {
         for inst in &self.analysis.function.blocks[block].insts {
-            self.inst(*inst)?;
+            self.inst(*inst).inspect_err(|_| self.analysis.blame(*inst))?;
             for region in &self.analysis.function.insts[*inst].regions {
                 self.block(*region)?;
             }

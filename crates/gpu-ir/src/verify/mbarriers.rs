@@ -12,11 +12,11 @@
 use std::collections::BTreeMap;
 
 use tilewright_ir as ir;
-use tilewright_ir::{Inst, Operation, Value};
+use tilewright_ir::{Effect, Inst, Operation, Value};
 
 use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, SlotIndex, rename_facts};
-use crate::{GpuOp, Header, Op, Type};
+use crate::{Function, GpuOp, Header, Op, Type};
 
 /// The phases of one slot. The state holds `None` instead where paths with different numbers of
 /// arrivals join.
@@ -48,9 +48,30 @@ enum Visibility {
     Copies,
 }
 
+/// The phases of a slot after the two regions of a branch, such as that of an arrival with a
+/// predicate. A later branch on the same condition, such as that of a wait, continues with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SplitPhase {
+    condition: Value,
+    phases: [Option<Phase>; 2],
+}
+
+/// The lifetime of one slot, as far as all paths agree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lifetime {
+    /// The slot is initialized.
+    Initialized,
+    /// The slot was initialized, and is no longer.
+    Ended,
+}
+
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct State {
     phases: Facts<Option<Phase>>,
+    /// The phases of slots since a branch, until the next use of the slot.
+    splits: Facts<Option<SplitPhase>>,
+    /// The lifetimes of single slots.
+    lifetimes: Facts<Option<Lifetime>>,
     /// The initialized barriers, with their observers.
     initialized: BTreeMap<Value, Visibility>,
 }
@@ -109,20 +130,24 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
         match data.op {
             Op::Gpu(GpuOp::MbarrierInit { arrivals }) => usage.arrivals = arrivals,
             Op::Gpu(
-                GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {},
+                GpuOp::MbarrierExpect { .. }
+                | GpuOp::MbarrierArriveTimes { .. }
+                | GpuOp::MbarrierArrive {}
+                | GpuOp::MbarrierArriveCopies {},
             ) => {
                 usage.arrive = true;
                 usage.partitions.push(analysis.partition(inst));
             }
             Op::Gpu(GpuOp::MbarrierWait {}) => {
-                waits.push(*root);
+                waits.push((*root, inst));
                 usage.partitions.push(analysis.partition(inst));
             }
             // tidy: wildcard because other ops neither arrive nor wait
             _ => {}
         }
     });
-    if let Some(root) = waits.iter().find(|root| !usage[root].arrive) {
+    if let Some((root, inst)) = waits.iter().find(|(root, _)| !usage[root].arrive) {
+        analysis.blame(*inst);
         return Err(format!("mbarrier_wait waits for {}, but nothing arrives there", analysis.text(*root)));
     }
     walk(
@@ -130,6 +155,23 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
         &mut Mbarriers { analysis, warps: header.num_warps, block_warps: header.num_warps, usage },
         State::default(),
     )
+}
+
+/// Returns whether two values are certainly equal: one value, or results of the same pure op on
+/// equal values.
+fn same_value(function: &Function, one: Value, other: Value) -> bool {
+    if one == other {
+        return true;
+    }
+    let (Some(one), Some(other)) = (function.defining_inst(one), function.defining_inst(other)) else {
+        return false;
+    };
+    let [one, other] = [one, other].map(|inst| &function.insts[inst]);
+    let is_pure = one.op.info().effect == Effect::Pure && one.regions.is_empty() && one.results.len() == 1;
+    is_pure
+        && one.op == other.op
+        && one.operands.len() == other.operands.len()
+        && one.operands.iter().zip(&other.operands).all(|(one, other)| same_value(function, *one, *other))
 }
 
 struct Mbarriers<'a> {
@@ -158,7 +200,11 @@ impl Transfer for Mbarriers<'_> {
         };
         if let GpuOp::Alloc { .. } = op {
             state.initialized.remove(&data.results[0]);
+            state.lifetimes.retain(|slot, _| slot.root != data.results[0]);
             return Ok(());
+        }
+        if let Some(slot) = self.analysis.managed_barrier(inst) {
+            return self.manage(inst, slot, state);
         }
         if let GpuOp::MbarrierInit { .. } = op {
             if state.initialized.contains_key(&data.operands[0]) && data.operands.len() == 1 {
@@ -176,9 +222,11 @@ impl Transfer for Mbarriers<'_> {
             return Ok(());
         }
         let Some(slot) = self.analysis.barrier(inst) else { return Ok(()) };
-        self.ensure_initialized(inst, slot.root, state)?;
+        self.ensure_initialized(inst, slot, state)?;
+        state.splits.remove(&slot);
         match op {
             GpuOp::MbarrierExpect { .. } => self.arrive(inst, slot, 1, state),
+            GpuOp::MbarrierArriveTimes { arrivals } => self.arrive(inst, slot, *arrivals, state),
             GpuOp::MbarrierArrive {} => self.arrive(inst, slot, self.warps, state),
             GpuOp::MbarrierArriveCopies {} => self.arrive(inst, slot, self.warps * 32, state),
             GpuOp::MbarrierWait {} => self.wait(inst, slot, data.operands[2], state),
@@ -193,6 +241,13 @@ impl Transfer for Mbarriers<'_> {
         for slot in slots {
             let phase = state.phases.entry(slot).or_insert(Some(FIRST));
             join(phase, other.phases.get(&slot).copied().unwrap_or(Some(FIRST)), point);
+        }
+        state.splits.retain(|slot, split| other.splits.get(slot) == Some(split));
+        let slots: Vec<Slot> = state.lifetimes.keys().chain(other.lifetimes.keys()).copied().collect();
+        for slot in slots {
+            let known = other.lifetimes.get(&slot).copied().flatten();
+            let lifetime = state.lifetimes.entry(slot).or_insert(None);
+            *lifetime = lifetime.filter(|lifetime| Some(*lifetime) == known);
         }
         if self.analysis.explicit && point == JoinPoint::Branch {
             for (root, seen) in &other.initialized {
@@ -209,6 +264,40 @@ impl Transfer for Mbarriers<'_> {
 
     fn rename(&self, state: &mut State, edge: &Edge) {
         rename_facts(self.analysis, &mut state.phases, edge, |one, other| join(one, other, JoinPoint::Loop));
+        let is_in_scope = |split: SplitPhase| {
+            edge.leaves().is_none_or(|block| !self.analysis.is_in(split.condition, block))
+        };
+        state.splits.retain(|_, split| split.is_some_and(is_in_scope));
+        rename_facts(self.analysis, &mut state.splits, edge, |one, other| {
+            *one = one.filter(|one| Some(*one) == other);
+        });
+        rename_facts(self.analysis, &mut state.lifetimes, edge, |one, other| {
+            *one = one.filter(|one| Some(*one) == other);
+        });
+    }
+
+    fn enter_region(&self, state: &mut State, condition: Value, region: usize) {
+        let known: Vec<(Slot, SplitPhase)> =
+            state.splits.iter().filter_map(|(slot, split)| Some((*slot, (*split)?))).collect();
+        for (slot, split) in known {
+            if same_value(self.analysis.function, split.condition, condition) {
+                state.phases.insert(slot, split.phases[region]);
+            }
+        }
+    }
+
+    fn join_regions(&self, state: &mut State, other: &State, condition: Value) {
+        let slots: Vec<Slot> = state.phases.keys().chain(other.phases.keys()).copied().collect();
+        let mut splits = Facts::new();
+        for slot in slots {
+            let phases =
+                [&*state, other].map(|state| state.phases.get(&slot).copied().unwrap_or(Some(FIRST)));
+            if phases[0] != phases[1] {
+                splits.insert(slot, Some(SplitPhase { condition, phases }));
+            }
+        }
+        self.join(state, other, JoinPoint::Branch);
+        state.splits.extend(splits);
     }
 
     fn enter_partition(&mut self, partition: Option<(Inst, usize)>) {
@@ -223,8 +312,37 @@ impl Transfer for Mbarriers<'_> {
 }
 
 impl Mbarriers<'_> {
-    fn ensure_initialized(&self, inst: Inst, root: Value, state: &State) -> Check {
+    /// Initializes or ends one slot.
+    fn manage(&self, inst: Inst, slot: Slot, state: &mut State) -> Check {
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
+        let known = state.lifetimes.get(&slot).copied().flatten();
+        let is_end = matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::MbarrierInvalidate {}));
+        if is_end {
+            if known == Some(Lifetime::Ended) {
+                return Err(format!("{name} ends {text} twice"));
+            }
+            if !state.initialized.contains_key(&slot.root) {
+                return Err(format!("{name} uses {text} before mbarrier_init"));
+            }
+            state.lifetimes.insert(slot, Some(Lifetime::Ended));
+            return Ok(());
+        }
+        if known == Some(Lifetime::Initialized) {
+            return Err(format!("{name} initializes {text} twice: add an mbarrier_invalidate before it"));
+        }
+        state.phases.remove(&slot);
+        state.splits.remove(&slot);
+        state.lifetimes.insert(slot, Some(Lifetime::Initialized));
+        state.initialized.insert(slot.root, Visibility::Own);
+        Ok(())
+    }
+
+    fn ensure_initialized(&self, inst: Inst, slot: Slot, state: &State) -> Check {
+        let root = slot.root;
         let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(root));
+        if state.lifetimes.get(&slot).copied().flatten() == Some(Lifetime::Ended) {
+            return Err(format!("{name} uses {text} after mbarrier_invalidate"));
+        }
         match state.initialized.get(&root) {
             None => Err(format!("{name} uses {text} before mbarrier_init")),
             Some(Visibility::Own | Visibility::OwnFenced) if self.analysis.synchronized => {

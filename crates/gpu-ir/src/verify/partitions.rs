@@ -30,7 +30,8 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
             }
             // tidy: wildcard because other ops have no partitions
             _ => Ok(()),
-        };
+        }
+        .inspect_err(|_| analysis.blame(inst));
     });
     result
 }
@@ -48,7 +49,8 @@ fn partitions(analysis: &SlotAnalysis<'_>, inst: Inst, warps: &[i64]) -> Check {
         let mut result = Ok(());
         analysis.function.walk(*region, &mut |inner| {
             if result.is_ok() {
-                result = instruction(analysis, inner, partition, &inside, &mut uses);
+                result = instruction(analysis, inner, partition, &inside, &mut uses)
+                    .inspect_err(|_| analysis.blame(inner));
             }
         });
         result?;

@@ -77,22 +77,7 @@ impl Tokens<'_> {
         let mut held: BTreeSet<Value> = parameters.filter(|value| self.is_token(*value)).collect();
         let mut open = outer.clone();
         for inst in &function.blocks[block].insts {
-            let data = &function.insts[*inst];
-            for (index, value) in data.operands.iter().enumerate() {
-                if !self.is_token(*value) {
-                    continue;
-                }
-                let used = self.use_of(*inst, index)?;
-                if !held.contains(value) && !open.contains(value) {
-                    let text = self.analysis.text(*value);
-                    return Err(format!("{} uses {text}, which was consumed before", data.op.name()));
-                }
-                if used == TokenUse::Consumed && !held.remove(value) {
-                    open.remove(value);
-                }
-            }
-            self.regions(*inst, &mut held, &mut open)?;
-            held.extend(data.results.iter().filter(|value| self.is_token(**value)));
+            self.step(*inst, &mut held, &mut open).inspect_err(|_| self.analysis.blame(*inst))?;
         }
         // The condition of a `while_loop` passes its tokens on to the body, under other names.
         let (is_condition, parameters) = (self.is_condition(block), &function.blocks[block].parameters);
@@ -107,6 +92,26 @@ impl Tokens<'_> {
         Ok(outer.difference(&open).copied().collect())
     }
 
+    fn step(&self, inst: Inst, held: &mut BTreeSet<Value>, open: &mut BTreeSet<Value>) -> Check {
+        let data = &self.analysis.function.insts[inst];
+        for (index, value) in data.operands.iter().enumerate() {
+            if !self.is_token(*value) {
+                continue;
+            }
+            let used = self.use_of(inst, index)?;
+            if !held.contains(value) && !open.contains(value) {
+                let text = self.analysis.text(*value);
+                return Err(format!("{} uses {text}, which was consumed before", data.op.name()));
+            }
+            if used == TokenUse::Consumed && !held.remove(value) {
+                open.remove(value);
+            }
+        }
+        self.regions(inst, held, open)?;
+        held.extend(data.results.iter().filter(|value| self.is_token(**value)));
+        Ok(())
+    }
+
     /// Returns whether a block is the first region of a `while_loop`.
     fn is_condition(&self, block: Block) -> bool {
         self.analysis.owner(block).is_some_and(|owner| {
@@ -116,6 +121,9 @@ impl Tokens<'_> {
     }
 
     fn unconsumed(&self, value: Value) -> String {
+        if let Some(inst) = self.analysis.function.defining_inst(value) {
+            self.analysis.blame(inst);
+        }
         let by = match self.analysis.function.ty(value) {
             Type::Empty(_) => "publish it",
             Type::Full(_) => "release it",

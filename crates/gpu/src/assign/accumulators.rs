@@ -8,13 +8,9 @@
 //!   starts as a tile, a `WgmmaInit` puts this tile in flight before the loop.
 //! - Another op uses the result, and so needs the tile. Then the wait is for the dot of this tile.
 
-use std::sync::Arc;
-
 use cranelift_entity::EntitySet;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{
-    Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, StatedLayout, Type, Use, Uses, Value,
-};
+use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, Use, Uses, Value};
 
 use crate::tile::legality::at;
 
@@ -30,21 +26,11 @@ pub fn keep_in_flight(function: &mut Function) -> Result<(), Box<Diagnostic>> {
     found.check(function)?;
     for (value, data) in &mut function.values {
         if found.values.contains(value) {
-            data.ty = in_flight(&data.ty);
+            data.ty = data.ty.in_flight();
         }
     }
     found.start(function, function.entry);
     Ok(())
-}
-
-fn in_flight(ty: &Type) -> Type {
-    match ty.layout.as_deref() {
-        Some(StatedLayout::InFlight { .. }) | None => ty.clone(),
-        Some(layout) => {
-            let accumulator = Arc::new(layout.clone());
-            ty.with_layout(Some(Arc::new(StatedLayout::InFlight { accumulator })))
-        }
-    }
 }
 
 struct InFlight {
@@ -143,7 +129,7 @@ impl InFlight {
         if self.values.contains(value) {
             return;
         }
-        let ty = in_flight(function.ty(value));
+        let ty = function.ty(value).in_flight();
         let op = Op::Device { function: DeviceFn::WgmmaInit {} };
         let started = Cursor::before(function, block, inst).value(op, &[value], ty);
         function.insts[inst].operands[index] = started;

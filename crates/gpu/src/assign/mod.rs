@@ -15,12 +15,14 @@
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |
 //! | `propagation` | collects the layouts that the users of each value demand |
 //! | `accumulators` | finds the accumulators of a stated program that stay in flight |
+//! | `chosen_allocations` | joins allocations among which a stated program chooses at run time |
 //! | `stated` | takes the layouts that a program states, instead of selecting them |
 //! | `workers` | makes partitions of the workers that a stated program starts |
 //! | `rewrite` | builds the module in the GPU dialect |
 
 mod accumulators;
 pub mod boxes;
+mod chosen_allocations;
 pub mod coalescing;
 mod cost;
 pub mod dot_decomposition;

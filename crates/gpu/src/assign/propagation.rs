@@ -45,9 +45,9 @@ pub struct AssignContext<'a> {
 }
 
 impl AssignContext<'_> {
-    /// Returns the number of warps that compute a value.
-    pub fn warps_of(&self, value: Value) -> u32 {
-        match self.workers.warps[value] {
+    /// Returns the number of warps that run an instruction.
+    pub fn warps_at(&self, inst: Inst) -> u32 {
+        match self.workers.warps_at[inst] {
             0 => self.num_warps,
             of_worker => of_worker,
         }
@@ -106,24 +106,24 @@ impl Demands {
                 } else {
                     let in_registers =
                         plan.operands[index].filter(|_| plan.instruction != DotInstruction::Fma);
-                    in_registers.or_else(|| self.any_layout(context, layouts, data.operands[index]))
+                    in_registers.or_else(|| self.any_layout(context, layouts, (inst, index)))
                 }
             }
-            OpFamily::Movement if index == 0 => self.any_layout(context, layouts, data.operands[index]),
+            OpFamily::Movement if index == 0 => self.any_layout(context, layouts, (inst, index)),
             OpFamily::Shape => match result {
                 Some(result) => {
                     let demanded = operand_layout(&data.op, operand, layouts.get(result))?;
                     Some(layouts.add(demanded))
                 }
                 // A tile of one element becomes a scalar.
-                None => Some(layouts.add(default_layout(&operand.shape, context.num_warps))),
+                None => Some(layouts.add(default_layout(&operand.shape, context.warps_at(inst)))),
             },
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement | OpFamily::Scan => result,
             OpFamily::Load if context.rematerializable.contains(data.results[0]) => result,
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(context, inst)
             }
-            OpFamily::Memory => self.any_layout(context, layouts, data.operands[index]),
+            OpFamily::Memory => self.any_layout(context, layouts, (inst, index)),
             OpFamily::Source
             | OpFamily::Loop
             | OpFamily::Branch
@@ -142,11 +142,12 @@ impl Demands {
         &self,
         context: &AssignContext<'_>,
         layouts: &mut LayoutCosts,
-        operand: Value,
+        (inst, index): (Inst, usize),
     ) -> Option<LayoutId> {
+        let operand = context.function.insts[inst].operands[index];
         if context.rematerializable.contains(operand) {
             let shape = &context.function.ty(operand).shape;
-            Some(layouts.add(default_layout(shape, context.warps_of(operand))))
+            Some(layouts.add(default_layout(shape, context.warps_at(inst))))
         } else {
             self.of_value[operand].first().copied()
         }

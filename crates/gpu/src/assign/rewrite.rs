@@ -16,8 +16,8 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, StatedLayout,
-    Value,
+    Block, BlockData, CacheModifier, Carried, Inst, IntList, MemoryScope, MemorySemantics, OpFamily,
+    StatedLayout, Value,
 };
 
 use crate::assign::coalescing::{AccessShape, equal_registers};
@@ -26,6 +26,8 @@ use crate::assign::mma_selection::DotInstruction;
 use crate::assign::propagation::{AssignContext, Demands};
 use crate::remarks;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
+
+pub(super) use device::barrier_operand;
 
 /// Builds the module of a kernel.
 pub fn rewrite(
@@ -340,6 +342,7 @@ impl Rewrite<'_, '_> {
                         max_imprecise_acc,
                         transposed_a: false,
                         transposed_b: false,
+                        window: IntList::new(),
                     },
                     DotInstruction::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }

@@ -2,7 +2,7 @@
 //! and the compiler selects none. Tiles without a stated layout, such as constants, are computed in
 //! the layouts that their uses demand, or else in the default layout.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{DeviceFn, Inst, Op, OpFamily, Value};
@@ -10,12 +10,13 @@ use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::assign::accumulators::keep_in_flight;
 use crate::assign::boxes::TensorBoxes;
+use crate::assign::chosen_allocations::join_chosen;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
 use crate::assign::mma_selection::DotPlans;
 use crate::assign::propagation::{AssignContext, Demands};
 use crate::assign::rematerialization::Rematerializable;
-use crate::assign::rewrite;
+use crate::assign::rewrite::{self, barrier_operand};
 use crate::assign::selection::LayoutChoice;
 use crate::assign::workers::{self, Workers};
 use crate::launcher::Launcher;
@@ -37,6 +38,7 @@ pub fn translate(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = module.clone();
     let entry = module.entry;
+    join_chosen(&mut module.functions[entry]);
     check_allocations(module.kernel())?;
     let workers = workers::find(module.kernel(), target, num_warps)?;
     keep_in_flight(&mut module.functions[entry])?;
@@ -70,7 +72,8 @@ pub fn translate(
     Ok(program)
 }
 
-/// Refuses accesses to shared memory whose allocation the kernel chooses at run time.
+/// Refuses accesses to shared memory whose allocation the kernel chooses at run time, and accesses
+/// to the memory of `mbarrier`s by other functions than those of `mbarrier`s.
 fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
     // A view has the memory of its operand, which is checked as well.
     let is_allocation = |value: Value| {
@@ -81,13 +84,33 @@ fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
         })
     };
     let mut found = Ok(());
+    let mut barriers = EntitySet::new();
+    function.walk(function.entry, &mut |inst| {
+        barriers.extend(barrier_operand(function, inst).map(|index| function.insts[inst].operands[index]));
+    });
+    let is_view = |value: Value| {
+        let op = function.defining_op(value);
+        matches!(op, Some(Op::Device { function: DeviceFn::View { .. } }))
+    };
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         let Op::Device { function: device } = &data.op else { return };
+        let is_other_access = |index: usize| {
+            barriers.contains(data.operands[index])
+                && (is_view(data.operands[index]) || barrier_operand(function, inst) != Some(index))
+        };
+        let is_barrier = !matches!(device, DeviceFn::KeepAlive {})
+            && device.memory_operands(data.operands.len()).any(is_other_access);
+        if found.is_ok() && is_barrier {
+            let message = "the memory of an mbarrier is accessed as a tile, or is a view of other memory";
+            let hint = "allocate the mbarrier by `mbarrier.allocate_mbarrier()`, and the tile apart from it";
+            found = Err(Box::new(at(function, inst, Code::SharedMemoryMisuse, message).hint(hint)));
+        }
         let mut operands = device.memory_operands(data.operands.len());
         if found.is_ok() && !operands.all(|index| is_allocation(data.operands[index])) {
             let message = "the shared memory of an access is chosen at run time";
-            let hint = "allocate one array of tiles, and choose among them by `memory.index(i)`";
+            let hint = "choose only among allocations for equal tiles, or allocate one array of tiles, and \
+                        choose among them by `memory.index(i)`";
             found = Err(Box::new(at(function, inst, Code::NotOnThisDevice, message).hint(hint)));
         }
     });

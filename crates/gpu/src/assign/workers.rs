@@ -14,7 +14,7 @@ use tilewright_ir::{
     AsyncPhase, Block, BlockData, Effect, Inst, IntList, OpFamily, Operation, Value, Waiting,
 };
 
-use crate::passes::of_role;
+use crate::passes::partition_barrier;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, WARPGROUP_WARPS};
@@ -25,7 +25,7 @@ const REGISTER_STEP: u32 = 8;
 const MIN_REGISTERS: u32 = 24;
 const MAX_REGISTERS: u32 = 256;
 
-/// The maximum number of partitions: each one has a named barrier (see [`of_role`]), and the next
+/// The maximum number of partitions: each one has a named barrier (see [`partition_barrier`]), and the next
 /// one is for all of them.
 const MAX_PARTITIONS: usize = tilewright_gpu_ir::MAX_PARTITIONS - 1;
 
@@ -57,9 +57,12 @@ impl PartitionPlan {
     /// Plans the partitions for `own` warps of the kernel and these workers.
     ///
     /// Workers are in descending order of their warps, so that each begins at a warpgroup or shares
-    /// one with others. If workers request registers, the warps that they leave unused complete the
-    /// last warpgroup, and the kernel gets the registers that the workers leave.
-    fn new(own: u32, warps: &[i64], registers: &[i64]) -> Self {
+    /// one with others. If workers request registers, unused warps complete the last warpgroup of
+    /// the kernel and the last one, and the kernel gets the registers that the workers leave.
+    ///
+    /// # Errors
+    /// Returns the reason why the workers cannot have these registers.
+    fn new(own: u32, warps: &[i64], registers: &[i64]) -> Result<Self, String> {
         let mut order: Vec<usize> = (0..warps.len()).collect();
         order.sort_by_key(|index| std::cmp::Reverse(warps[*index]));
         let mut partitions = vec![Partition { warps: own, registers: 0, contents: Contents::Kernel }];
@@ -71,7 +74,10 @@ impl PartitionPlan {
                 *end += missing;
             }
         };
-        let changes_registers = !registers.is_empty() && own.is_multiple_of(WARPGROUP_WARPS);
+        let changes_registers = !registers.is_empty();
+        if changes_registers {
+            pad(&mut partitions, &mut end, WARPGROUP_WARPS);
+        }
         for index in order {
             let count = warps[index] as u32;
             pad(&mut partitions, &mut end, count.min(WARPGROUP_WARPS));
@@ -86,13 +92,13 @@ impl PartitionPlan {
         }
         let mut plan = Self { partitions };
         if changes_registers {
-            plan.share_registers();
+            plan.share_registers()?;
         }
-        plan
+        Ok(plan)
     }
 
     /// Gives the partitions of each warpgroup one number of registers, and the kernel what remains.
-    fn share_registers(&mut self) {
+    fn share_registers(&mut self) -> Result<(), String> {
         let mut first = 0;
         let mut of_group = vec![0; (self.warps() / WARPGROUP_WARPS) as usize];
         for partition in &self.partitions {
@@ -103,23 +109,25 @@ impl PartitionPlan {
             }
             first += partition.warps;
         }
-        let own = (self.partitions[0].warps / WARPGROUP_WARPS) as usize;
+        let own = self.partitions[0].warps.div_ceil(WARPGROUP_WARPS) as usize;
         let each = REGISTER_FILE / (LANES * self.warps());
         let all = each / REGISTER_STEP * REGISTER_STEP * of_group.len() as u32;
         let taken: u32 = of_group[own..].iter().sum();
         let rest = all.saturating_sub(taken) / own as u32 / REGISTER_STEP * REGISTER_STEP;
         let rest = rest.min(MAX_REGISTERS);
         if rest < MIN_REGISTERS {
-            // The workers request more registers than there are: nothing changes.
-            self.partitions.iter_mut().for_each(|partition| partition.registers = 0);
-            return;
+            return Err(format!(
+                "the warpgroups of the workers take {taken} of the {all} registers that each thread of \
+                 every warpgroup has in total, so the default partition has fewer than {MIN_REGISTERS}"
+            ));
         }
         let mut first = 0;
         for partition in &mut self.partitions {
-            partition.registers =
-                if first == 0 { rest } else { of_group[(first / WARPGROUP_WARPS) as usize] };
+            let group = (first / WARPGROUP_WARPS) as usize;
+            partition.registers = if group < own { rest } else { of_group[group] };
             first += partition.warps;
         }
+        Ok(())
     }
 
     fn warps(&self) -> u32 {
@@ -130,7 +138,7 @@ impl PartitionPlan {
     pub fn barrier_of_all(&self) -> Op {
         let with_code = self.partitions.iter().filter(|partition| partition.contents != Contents::Padding);
         let warps: u32 = with_code.map(|partition| partition.warps).sum();
-        let barrier = of_role(self.partitions.len());
+        let barrier = partition_barrier(self.partitions.len());
         GpuOp::NamedBarrier { barrier, threads: warps * LANES }.into()
     }
 }
@@ -140,6 +148,8 @@ impl PartitionPlan {
 pub struct Workers {
     /// The number of warps of each value that a worker computes; 0 for other values.
     pub warps: SecondaryMap<Value, u32>,
+    /// The number of warps of each instruction of a worker; 0 for other instructions.
+    pub warps_at: SecondaryMap<Inst, u32>,
     /// The partitions; `None` for a kernel without workers.
     pub plan: Option<PartitionPlan>,
 }
@@ -170,8 +180,17 @@ pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Work
     let ir::Op::StartWorkers { warps, registers } = &function.insts[first].op else {
         return Ok(Workers::default());
     };
-    let registers: &[i64] = if target.features.has(Feature::Wgmma) { registers } else { &[] };
-    let plan = PartitionPlan::new(own, warps, registers);
+    let without = "leave out `worker_num_regs`, or request fewer registers";
+    if !registers.is_empty() && !target.features.has(Feature::Wgmma) {
+        return misuse(first, "this GPU does not change the registers of running warps", without);
+    }
+    let plan = match PartitionPlan::new(own, warps, registers) {
+        Ok(plan) => plan,
+        Err(reason) => {
+            let message = format!("`worker_num_regs` cannot be obeyed: {reason}");
+            return misuse(first, &message, without);
+        }
+    };
     if plan.warps() > MAX_WARPS {
         let message = format!(
             "the partitions need {} warps with those that complete warpgroups, but a program has at most {MAX_WARPS}",
@@ -183,27 +202,30 @@ pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Work
         let message = format!("{} partitions, but there are at most {MAX_PARTITIONS}", plan.partitions.len());
         return misuse(first, &message, "join workers");
     }
-    Ok(Workers { warps: warps_of_values(function, first, warps), plan: Some(plan) })
+    let mut found = Workers { plan: Some(plan), ..Workers::default() };
+    for (region, count) in function.insts[first].regions.iter().zip(warps) {
+        found.add_warps(function, *region, *count as u32);
+    }
+    Ok(found)
 }
 
-/// Returns the number of warps of each value that a worker computes.
-fn warps_of_values(function: &ir::Function, start: Inst, warps: &[i64]) -> SecondaryMap<Value, u32> {
-    let mut found = SecondaryMap::new();
-    for (region, count) in function.insts[start].regions.iter().zip(warps) {
-        let mut blocks = vec![*region];
-        while let Some(block) = blocks.pop() {
-            for value in &function.blocks[block].parameters {
-                found[*value] = *count as u32;
+impl Workers {
+    /// Records the warps of the values and instructions of a block.
+    fn add_warps(&mut self, function: &ir::Function, block: Block, count: u32) {
+        for value in &function.blocks[block].parameters {
+            self.warps[*value] = count;
+        }
+        for inst in &function.blocks[block].insts {
+            self.warps_at[*inst] = count;
+            let data = &function.insts[*inst];
+            for value in &data.results {
+                self.warps[*value] = count;
             }
-            for inst in &function.blocks[block].insts {
-                for value in &function.insts[*inst].results {
-                    found[*value] = *count as u32;
-                }
-                blocks.extend(&function.insts[*inst].regions);
+            for region in &data.regions {
+                self.add_warps(function, *region, count);
             }
         }
     }
-    found
 }
 
 /// Makes the code of a kernel the first partition of a `warp_specialize`, which replaces the
@@ -243,7 +265,7 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
         blocks.push(block);
     }
     for (index, (partition, block)) in plan.partitions.iter().zip(&blocks).enumerate() {
-        let barrier = of_role(index);
+        let barrier = partition_barrier(index);
         let op = GpuOp::NamedBarrier { barrier, threads: partition.warps * LANES };
         let mut barriers = Vec::new();
         function.walk(*block, &mut |inst| {
@@ -291,23 +313,35 @@ impl Outside {
             self.add_value(function, value, user)?;
         }
         // The `mbarrier`s are initialized before the partitions that use them.
-        for inst in self.before.clone() {
-            let mut has_init = false;
-            let mut has_other = false;
-            each_within(function, inst, &mut |inner| {
-                let data = &function.insts[inner];
-                if let Op::Gpu(GpuOp::MbarrierInit { .. }) = data.op {
-                    let root = function.defining_inst(data.operands[0]);
-                    let is_outside = root.is_some_and(|root| self.found.contains(root));
-                    has_init |= is_outside;
-                    has_other |= !is_outside;
-                }
+        // An instruction such as a loop may initialize further ones, whose other initializations
+        // then move, too.
+        loop {
+            let moved = self.before.iter().copied().find(|inst| {
+                !self.found.contains(*inst)
+                    && self.manages(function, *inst, |op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. })))
             });
-            if has_init && !has_other {
-                self.add(function, inst, inst)?;
-            }
+            let Some(inst) = moved else { break };
+            self.add(function, inst, inst)?;
+        }
+        let is_end = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInvalidate {}));
+        if let Some(inst) = self.before.iter().copied().find(|inst| self.manages(function, *inst, is_end)) {
+            let message = "an mbarrier that workers use ends before `warp_specialize`";
+            let hint = "let the workers use another mbarrier, which is initialized once";
+            return Err(Box::new(at(function, inst, Code::PartitionMisuse, message).hint(hint)));
         }
         Ok(())
+    }
+
+    /// Returns whether an instruction, or one within it, is such an op on an `mbarrier` that all
+    /// warps allocate.
+    fn manages(&self, function: &Function, inst: Inst, is_op: impl Fn(&Op) -> bool) -> bool {
+        let mut found = false;
+        each_within(function, inst, &mut |inner| {
+            let data = &function.insts[inner];
+            let root = data.operands.first().and_then(|memory| function.defining_inst(*memory));
+            found |= is_op(&data.op) && root.is_some_and(|root| self.found.contains(root));
+        });
+        found
     }
 
     fn add_value(&mut self, function: &Function, value: Value, user: Inst) -> Result<(), Box<Diagnostic>> {
@@ -423,7 +457,7 @@ mod tests {
 
     /// Returns the warps and the registers of each partition.
     fn plan(own: u32, warps: &[i64], registers: &[i64]) -> Vec<(u32, u32)> {
-        let plan = PartitionPlan::new(own, warps, registers);
+        let plan = PartitionPlan::new(own, warps, registers).unwrap();
         plan.partitions.iter().map(|partition| (partition.warps, partition.registers)).collect()
     }
 
@@ -438,12 +472,13 @@ mod tests {
         assert_eq!(plan(4, &[1, 1], &[24, 30]), [(4, 256), (1, 32), (1, 32), (2, 32)]);
         assert_eq!(plan(4, &[4, 1], &[240, 24]), [(4, 240), (4, 240), (1, 24), (3, 24)]);
         assert_eq!(plan(8, &[4], &[24]), [(8, 240), (4, 24)]);
+        // Unused warps complete the warpgroup of the kernel, too.
+        assert_eq!(plan(2, &[1], &[24]), [(2, 256), (2, 256), (1, 24), (3, 24)]);
     }
 
     #[test]
-    fn registers_do_not_change_if_there_are_too_few() {
-        assert_eq!(plan(4, &[8, 4], &[256, 256]), [(4, 0), (8, 0), (4, 0)]);
-        // `setmaxnreg` is for whole warpgroups.
-        assert_eq!(plan(2, &[1], &[24]), [(2, 0), (1, 0)]);
+    fn registers_that_workers_cannot_have_are_an_error() {
+        let error = PartitionPlan::new(4, &[8, 4], &[256, 256]).unwrap_err();
+        assert!(error.contains("take 768 of the 512 registers"), "{error}");
     }
 }

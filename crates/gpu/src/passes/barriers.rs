@@ -22,30 +22,31 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, InstData, MAX_PARTITIONS, Module, Op};
 
 /// The id of the named barrier at which all partitions of a kernel wait for each other.
-pub const OF_ALL_ROLES: u32 = 13;
+pub const BARRIER_OF_ALL: u32 = 13;
 
 /// Returns the id of the named barrier at which the threads of a partition wait for each other. The
-/// ids count down from 15, since programs use low ids, and omit [`OF_ALL_ROLES`].
+/// ids count down from 15, since programs use low ids, and omit [`BARRIER_OF_ALL`].
 ///
 /// # Panics
 /// If the index of the partition is not below [`MAX_PARTITIONS`].
-pub fn of_role(role: usize) -> u32 {
-    assert!(role < MAX_PARTITIONS, "there is no named barrier for partition {role}");
-    let id = 15 - role as u32;
-    if id > OF_ALL_ROLES { id } else { id - 1 }
+pub fn partition_barrier(partition: usize) -> u32 {
+    assert!(partition < MAX_PARTITIONS, "there is no named barrier for partition {partition}");
+    let id = 15 - partition as u32;
+    if id > BARRIER_OF_ALL { id } else { id - 1 }
 }
 
 /// Returns the op by which the threads of a partition wait for each other before an instruction.
-fn barrier_of_role(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
-    let (roles, role) = analysis.partition(inst)?;
-    let barrier = of_role(role);
-    Some(GpuOp::NamedBarrier { barrier, threads: threads_of(analysis, roles, role) }.into())
+fn barrier_before(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
+    let (specialization, partition) = analysis.partition(inst)?;
+    let barrier = partition_barrier(partition);
+    let threads = threads_of(analysis, specialization, partition);
+    Some(GpuOp::NamedBarrier { barrier, threads }.into())
 }
 
 /// Returns the number of threads of a partition.
-fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
-    match &analysis.function.insts[roles].op {
-        Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[role] as u32 * LANES,
+fn threads_of(analysis: &SlotAnalysis<'_>, specialization: Inst, partition: usize) -> u32 {
+    match &analysis.function.insts[specialization].op {
+        Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[partition] as u32 * LANES,
         // tidy: wildcard because only this op has partitions
         _ => 0,
     }
@@ -55,12 +56,12 @@ fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
 /// before.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
-    let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
-    let mut of_roles: FxHashMap<Inst, Op> = FxHashMap::default();
-    if module.kernel().insts.values().any(is_role) {
+    let is_specialization = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
+    let mut replaced: FxHashMap<Inst, Op> = FxHashMap::default();
+    if module.kernel().insts.values().any(is_specialization) {
         let analysis = SlotAnalysis::new(module.kernel(), false);
         let wanted = module.kernel().insts.keys().filter(|inst| before.contains(*inst));
-        of_roles.extend(wanted.filter_map(|inst| Some((inst, barrier_of_role(&analysis, inst)?))));
+        replaced.extend(wanted.filter_map(|inst| Some((inst, barrier_before(&analysis, inst)?))));
     }
     module.header.synchronized = true;
     let function = &mut module.functions[module.entry];
@@ -73,7 +74,7 @@ pub fn insert_barriers(module: &mut Module) {
         for inst in std::mem::take(&mut function.blocks[block].insts) {
             if before.contains(inst) {
                 let location = function.insts[inst].location;
-                let op = of_roles.get(&inst).cloned().unwrap_or_else(|| ir::Op::Barrier {}.into());
+                let op = replaced.get(&inst).cloned().unwrap_or_else(|| ir::Op::Barrier {}.into());
                 insts.push(function.create_inst(op, smallvec![], smallvec![], [], location));
             }
             insts.push(inst);
@@ -106,18 +107,18 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)
-                .is_some_and(|(roles, role)| threads_of(&analysis, roles, role) <= *threads)
+                .is_some_and(|(inst, partition)| threads_of(&analysis, inst, partition) <= *threads)
         {
             open.close();
         }
-        let role = analysis.partition(inst);
+        let partition = analysis.partition(inst);
         // Mbarriers order accesses to the rings of the compiler, which another partition fills or
         // reads. A program that states its copies may use any memory in one partition only.
         let is_own = |slot: Slot| {
             let memory = analysis.alloc(slot.root).unwrap_or(slot.root);
-            role.is_none()
+            partition.is_none()
                 || module.header.explicit
-                || analysis.partition_of_block(analysis.block_of(memory)) == role
+                || analysis.partition_of_block(analysis.block_of(memory)) == partition
         };
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (MemoryLocation::Global(one), MemoryLocation::Global(other)) => {
@@ -174,11 +175,11 @@ fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{MAX_PARTITIONS, OF_ALL_ROLES, of_role};
+    use super::{BARRIER_OF_ALL, MAX_PARTITIONS, partition_barrier};
 
     #[test]
     fn each_partition_has_a_barrier_of_its_own() {
-        let ids: BTreeSet<u32> = (0..MAX_PARTITIONS).map(of_role).chain([OF_ALL_ROLES]).collect();
+        let ids: BTreeSet<u32> = (0..MAX_PARTITIONS).map(partition_barrier).chain([BARRIER_OF_ALL]).collect();
         assert!(ids.into_iter().eq(1..=15));
     }
 }

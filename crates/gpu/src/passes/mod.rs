@@ -28,7 +28,7 @@ mod unroll_by_ring_depth;
 mod wgmma_operands;
 
 pub use allocation::least_shared_bytes;
-pub(crate) use barriers::of_role;
+pub(crate) use barriers::partition_barrier;
 
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;

@@ -377,7 +377,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     });
     for inst in barriers {
         function.insts[inst].op =
-            GpuOp::NamedBarrier { barrier: super::barriers::of_role(0), threads: warps * LANES }.into();
+            GpuOp::NamedBarrier { barrier: super::barriers::partition_barrier(0), threads: warps * LANES }
+                .into();
     }
 }
 

@@ -218,11 +218,11 @@ impl StoreAnalysis<'_> {
                 self.stores.push((inst, block, outermost));
             }
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
-            let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
+            let has_partitions = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
             for (number, region) in data.regions.iter().enumerate() {
                 // Neither a partition nor the condition of a `while` loop can have the barriers of
                 // a tensor store.
-                let is_apart = has_roles || is_while && number == 0;
+                let is_apart = has_partitions || is_while && number == 0;
                 self.block(*region, outermost.or(Some(inst)), apart || is_apart);
             }
         }

@@ -296,21 +296,24 @@ fn dots_with_meaningless_numbers() {
 
 #[test]
 fn threads_that_do_not_add_up() {
-    let roles = |warps: &str, registers: &str| {
+    let partitions = |warps: &str, registers: &str| {
         format!(
             "warp_specialize {{warps = {warps}, registers = {registers}}} () {{\nyield_values\n}} () {{\nyield_values\n}}"
         )
     };
     let cases = [
-        (roles("[1, 2]", "[0, 0]"), "the partitions take 3 warps of 2"),
-        (roles("[1]", "[0, 0]"), "2 partitions, but 1 counts of warps and 2 of registers"),
-        (roles("[1, 1]", "[0]"), "2 partitions, but 2 counts of warps and 1 of registers"),
-        (roles("[1, 1]", "[2048, 24]"), "a thread must take 24 to 256 registers in steps of 8, not 2048"),
+        (partitions("[1, 2]", "[0, 0]"), "the partitions take 3 warps of 2"),
+        (partitions("[1]", "[0, 0]"), "2 partitions, but 1 counts of warps and 2 of registers"),
+        (partitions("[1, 1]", "[0]"), "2 partitions, but 2 counts of warps and 1 of registers"),
+        (
+            partitions("[1, 1]", "[2048, 24]"),
+            "a thread must take 24 to 256 registers in steps of 8, not 2048",
+        ),
     ];
     for (body, expected) in &cases {
         check_rejected(&[(body, expected)]);
     }
-    let body = roles("[8, 8]", "[240, 240]");
+    let body = partitions("[8, 8]", "[240, 240]");
     let text = format!(
         "gpu sm_90a, 16 warps, 0 bytes of shared memory\nkernel func0 @k() {{\n{body}\nreturn_values\n}}\n"
     );

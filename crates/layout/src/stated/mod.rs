@@ -12,7 +12,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::banks::padded_bank_use;
-use crate::blocked::blocked;
+use crate::blocked::{blocked, coalesced};
 use crate::f2::Columns;
 use crate::map::Layout;
 use crate::memory::{SwizzleMode, swizzled};
@@ -150,6 +150,19 @@ impl StatedLayout {
         }
     }
 
+    /// Returns the rows and the columns that an instruction of `mma.sync` (for all its lanes) or
+    /// `wgmma` (for a warp) computes; `None` if the layout is that of no accumulator.
+    pub fn instruction_extents(&self) -> Option<[u32; 2]> {
+        match self {
+            Self::Mma { instr_shape, .. } => match instr_shape[..] {
+                [1, rows, columns] | [rows, columns] | [rows, columns, _] => Some([rows, columns]),
+                _ => None,
+            },
+            Self::InFlight { accumulator } => accumulator.instruction_extents(),
+            Self::Blocked { .. } | Self::Slice { .. } | Self::Linear { .. } | Self::DotOperand { .. } => None,
+        }
+    }
+
     /// Returns the linear layout of a tile of this shape, without registers that only hold copies.
     ///
     /// # Errors
@@ -157,6 +170,7 @@ impl StatedLayout {
     /// another rank than the tile, a size that is no power of two, or the shape of no instruction.
     pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
         self.check_rank(shape)?;
+        check_extents(shape)?;
         let layout = match self {
             Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
                 for sizes in [size_per_thread, threads_per_warp, warps_per_cta] {
@@ -208,6 +222,75 @@ impl StatedLayout {
             warps_per_cta: permuted(warps_per_cta),
             order: order.iter().map(|axis| position(axis).map(|at| at as u32)).collect::<Option<_>>()?,
         })
+    }
+
+    /// Returns a layout in which neighboring lanes hold neighboring vectors along the last axis.
+    ///
+    /// # Panics
+    /// If a number is no power of two.
+    #[must_use]
+    pub fn coalesced(shape: &[u32], warps: u32) -> Self {
+        /// The most elements of a vector: 16 bytes of fp32.
+        const VECTOR: u32 = 4;
+        const LANES: u32 = 32;
+        let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+        let share = shape.iter().product::<u32>() / (LANES * warps);
+        Self::of_linear(&coalesced(shape, &order, share.clamp(1, VECTOR), LANES, warps))
+    }
+
+    /// Returns the layout of a join of two tiles of this shape, whose new last axis of extent 2 is
+    /// in registers.
+    ///
+    /// # Errors
+    /// As [`StatedLayout::linear`].
+    pub fn joined(&self, shape: &[u32]) -> Result<Self, Misfit> {
+        let joined: Sizes = shape.iter().copied().chain([2]).collect();
+        match self {
+            Self::Slice { dim, parent } if *dim as usize == shape.len() => {
+                if parent.splits_registers(&joined) {
+                    return Ok((**parent).clone());
+                }
+            }
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+                let with = |sizes: &Sizes, last: u32| sizes.iter().copied().chain([last]).collect();
+                return Ok(Self::Blocked {
+                    size_per_thread: with(size_per_thread, 2),
+                    threads_per_warp: with(threads_per_warp, 1),
+                    warps_per_cta: with(warps_per_cta, 1),
+                    order: [shape.len() as u32].into_iter().chain(order.iter().copied()).collect(),
+                });
+            }
+            Self::Slice { .. }
+            | Self::Linear { .. }
+            | Self::DotOperand { .. }
+            | Self::Mma { .. }
+            | Self::InFlight { .. } => {}
+        }
+        let Self::Linear { mut bases, .. } = Self::of_linear(&self.linear(shape)?) else {
+            return Err(format!("{self} is no linear layout"));
+        };
+        for basis in bases.iter_mut().flatten() {
+            basis.push(0);
+        }
+        let mut last = Sizes::from_elem(0, joined.len());
+        last[shape.len()] = 1;
+        bases[0].insert(0, last);
+        Ok(Self::Linear { bases, shape: joined })
+    }
+
+    /// Returns whether a split of a tile of this shape along its last axis, which has extent 2,
+    /// gives tiles whose layout is the slice of this layout: a blocked layout in which each thread
+    /// holds both elements, one after the other.
+    pub fn splits_registers(&self, shape: &[u32]) -> bool {
+        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } = self else {
+            return false;
+        };
+        let Some(last) = shape.len().checked_sub(1).filter(|last| order.first() == Some(&(*last as u32)))
+        else {
+            return false;
+        };
+        [size_per_thread, threads_per_warp, warps_per_cta].map(|sizes| sizes.get(last).copied())
+            == [Some(2), Some(1), Some(1)]
     }
 
     /// Returns the stated layout of class `Linear` that is equal to a linear layout.
@@ -262,6 +345,23 @@ impl StatedBuffer {
         }
     }
 
+    /// Returns the layout of the same class that may be that of the buffer with its axes permuted:
+    /// `permutation[i]` is the axis that becomes axis `i`. [`StatedBuffer::with_linear`] decides
+    /// whether it is.
+    #[must_use]
+    pub fn transposed(&self, permutation: &[usize]) -> Self {
+        let mut own = self.clone();
+        match &mut own {
+            Self::Swizzled { order, .. } => {
+                let position = |axis: &u32| permutation.iter().position(|from| *from == *axis as usize);
+                *order = order.iter().map(|axis| position(axis).map_or(*axis, |at| at as u32)).collect();
+            }
+            Self::Nvmma { transposed, .. } => *transposed ^= permutation == [1, 0],
+            Self::Linear { .. } | Self::Padded { .. } => {}
+        }
+        own
+    }
+
     /// Returns a stated layout with this linear layout: this layout if it is one for the shape, else a
     /// `SharedLinearLayout`.
     #[must_use]
@@ -306,7 +406,7 @@ impl StatedBuffer {
     /// # Errors
     /// Returns an error if the layout does not fit a buffer of this shape or element width.
     pub fn linear(&self, shape: &[u32], element_bits: u32) -> Result<Layout, Misfit> {
-        check_sizes(shape, shape.len())?;
+        check_extents(shape)?;
         match self {
             Self::Swizzled { vec, per_phase, max_phase, order } => {
                 check_sizes(&[*vec, *per_phase, *max_phase], 3)?;
@@ -322,6 +422,11 @@ impl StatedBuffer {
             Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed } => {
                 if *rank as usize != shape.len() {
                     return Err(format!("{self} has {rank} axes, but the buffer has {}", shape.len()));
+                }
+                if *rank == 0 || !matches!(element_bitwidth, 8 | 16 | 32 | 64) {
+                    return Err(format!(
+                        "{self} needs a rank of at least 1, and elements of 8, 16, 32 or 64 bits"
+                    ));
                 }
                 if *element_bitwidth != element_bits {
                     return Err(format!(
@@ -387,8 +492,13 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
     let k_axis = shape.len() - 1 - index as usize;
     match parent {
         StatedLayout::Mma { version, warps_per_cta, instr_shape } => {
-            let bits = 32_u32.checked_div(k_width).filter(|bits| bits.is_power_of_two() && *bits >= 8);
-            let bits = bits.ok_or_else(|| format!("k_width is 1, 2 or 4, found {k_width}"))?;
+            let bits = 32_u32.checked_div(k_width).filter(|bits| bits.is_power_of_two() && *bits >= 2);
+            let bits = bits.ok_or_else(|| format!("k_width is 1, 2, 4, 8 or 16, found {k_width}"))?;
+            if operand == Fragment::B && *version == 3 {
+                return Err("operand B of wgmma is in shared memory; a DotOperandLayout of its \
+                            accumulator has operand_index 0"
+                    .into());
+            }
             fragment(instruction(*version, instr_shape, bits)?, operand, shape, warps_per_cta)
         }
         StatedLayout::Blocked { .. } => {
@@ -406,7 +516,7 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
 /// bits.
 fn instruction(version: u32, shape: &[u32], bits: u32) -> Result<Mma, Misfit> {
     let found = match (version, shape) {
-        (2, [16, 8] | [16, 8, _]) => Some(Mma::new(16, 8, 256 / bits, bits)),
+        (2, [16, 8] | [16, 8, _] | [1, 16, 8]) => Some(Mma::new(16, 8, 256 / bits, bits)),
         (3, [16, n] | [16, n, _]) if n.is_power_of_two() && (8..=256).contains(n) => {
             Some(Mma::new(64, *n, 256 / bits, bits))
         }
@@ -432,12 +542,29 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     // If the tile is smaller than the tile of the instruction, copies of its elements fill the tile
     // of the instruction.
     let mut whole = Sizes::from_slice(shape);
+    if let [batches, _, _] = *warps {
+        whole[0] = whole[0].max(batches);
+    }
     for (size, own) in whole[shape.len() - 2..].iter_mut().zip(least) {
         *size = own.max(*size);
     }
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
     // The lowest bits of the warp index are along N for `mma.sync`, along M for `wgmma`.
     Ok(mma.layout_by(fragment, &whole, warps, mma.m == 16).cover(shape, &order))
+}
+
+/// The binary logarithm of the most elements of a tile.
+const MAX_TILE_BITS: u32 = 24;
+
+/// Checks the extents of a tile.
+fn check_extents(shape: &[u32]) -> Result<(), Misfit> {
+    if let Some((axis, extent)) = shape.iter().enumerate().find(|(_, extent)| !extent.is_power_of_two()) {
+        return Err(format!(
+            "axis {axis} of the tile has {extent} elements, which is no power of two; layouts are for powers of two"
+        ));
+    }
+    let bits: u32 = shape.iter().map(|extent| extent.ilog2()).sum();
+    if bits > MAX_TILE_BITS { Err(format!("a tile {shape:?} has too many elements")) } else { Ok(()) }
 }
 
 fn check_sizes(sizes: &[u32], rank: usize) -> Result<(), Misfit> {

@@ -47,9 +47,10 @@ fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
             }
             StatedLayout::Slice { dim, parent: Arc::new(parent) }
         }
-        ("DistributedLinearLayout", [registers, lanes, warps, Term::List(blocks), shape])
-            if blocks.is_empty() =>
-        {
+        ("DistributedLinearLayout", [_, _, _, Term::List(blocks), _]) if !blocks.is_empty() => {
+            return Err("block_bases of a DistributedLinearLayout are for clusters: leave them empty".into());
+        }
+        ("DistributedLinearLayout", [registers, lanes, warps, _, shape]) => {
             let bases = [bases(registers)?, bases(lanes)?, bases(warps)?];
             StatedLayout::Linear { bases, shape: sizes(shape)? }
         }

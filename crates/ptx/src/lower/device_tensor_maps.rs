@@ -16,7 +16,7 @@
 //! streams. There are at least as many entries as concurrent blocks, so no block waits for another.
 //!
 //! **Empty tensors** cannot be described by a map. The map of an empty tensor describes one element
-//! instead. The element is 0, in memory of the module that no thread writes.
+//! instead. The element is 0 or NaN, in memory of the module that no thread writes.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -28,8 +28,9 @@ use super::integer::Bitwise;
 use super::memory::{plain_load, plain_store};
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{
-    self, Address, AtomicOperation, Comparison, GlobalId, LoadSemantics, Predicate, RegisterId, ScalarType,
-    Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField, Variable,
+    self, Address, AtomicOperation, Comparison, GlobalId, Immediate, Initializer, LoadSemantics, Predicate,
+    RegisterId, ScalarType, Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField,
+    Variable,
 };
 
 /// The names of three variables of the module: the maps, the bits of used entries, and the element
@@ -37,6 +38,8 @@ use crate::isa::{
 const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
+/// The name of the variable for an empty tensor that is filled with NaN.
+const NAN: &str = "tensor_of_nan";
 /// The number of words that hold the bits of used entries: one for each multiprocessor of the
 /// largest device.
 const WORDS: u64 = 256;
@@ -108,6 +111,14 @@ impl Lowering<'_> {
             let variable = Variable::array(name, StateSpace::Global, ScalarType::B8, bytes, alignment);
             self.module.globals.push(variable)
         })
+    }
+
+    /// Returns the variable with the element of an empty tensor that is filled with NaN.
+    fn nan(&mut self) -> GlobalId {
+        let variable = self.variable(NAN, 16, 16);
+        // A float is NaN if all of its bits are set.
+        self.module.globals[variable].initializer = vec![Initializer::Value(Immediate::Integer(0xff)); 16];
+        variable
     }
 
     fn address_of(&mut self, variable: GlobalId) -> Scalar {
@@ -393,7 +404,7 @@ impl Lowering<'_> {
         let distance = self.launch_integer(&plan.offset, parts);
         let distance = self.builder.mul(Width::B64, distance, bytes);
         let base = self.builder.add(Width::B64, base, distance);
-        let nothing = self.variable(EMPTY, 16, 16);
+        let nothing = if copied.fills_nan { self.nan() } else { self.variable(EMPTY, 16, 16) };
         let nothing = self.address_of(nothing);
         let base = self.builder.select(Width::B64, is_empty, nothing, base);
         let mut fields = vec![(F::GlobalAddress, None, self.builder.source(Width::B64, base))];
@@ -423,7 +434,7 @@ impl Lowering<'_> {
             SwizzleMode::Bytes128 => 3,
         };
         fields.push((F::SwizzleMode, None, swizzle.into()));
-        fields.push((F::FillMode, None, 0.into()));
+        fields.push((F::FillMode, None, i64::from(copied.fills_nan).into()));
         Some(fields.into_iter().map(|(name, dimension, value)| Field { name, dimension, value }).collect())
     }
 

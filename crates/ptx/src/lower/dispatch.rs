@@ -9,6 +9,7 @@ use tilewright_ir::{
 
 use super::memory::Policy;
 use super::shared_memory::Loads;
+use super::wgmma::WgmmaWindow;
 use super::{Lowered, Lowering};
 
 impl GpuVisitor for Lowering<'_> {
@@ -257,6 +258,14 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_mbarrier_expect(inst, [barriers, slot], *bytes)
     }
 
+    fn mbarrier_invalidate(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
+        self.lower_mbarrier_invalidate(inst, [barriers, slot])
+    }
+
+    fn mbarrier_arrive_times(&mut self, inst: Inst, barriers: Value, slot: Value, arrivals: &u32) -> Lowered {
+        self.lower_mbarrier_arrive_times(inst, [barriers, slot], *arrivals)
+    }
+
     fn mbarrier_arrive(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
         self.lower_mbarrier_arrive(inst, [barriers, slot])
     }
@@ -348,13 +357,20 @@ impl GpuVisitor for Lowering<'_> {
         max_imprecise_acc: &u32,
         transposed_a: &bool,
         transposed_b: &bool,
+        window: &IntList,
     ) -> Lowered {
         if let Some(after) = after {
             self.keep_after_all(after);
         }
         let warps = [warps[0] as u32, warps[1] as u32];
         let transposed = [*transposed_a, *transposed_b];
-        self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), *max_imprecise_acc)
+        let depth = self.tile(a).shape[usize::from(!transposed[0])];
+        let number = |index: usize| window.get(index).map(|number| *number as u32);
+        let parts = WgmmaWindow {
+            starts: [0, 2].map(|first| [first, first + 1].map(|index| number(index).unwrap_or(0))),
+            depth: number(4).unwrap_or(depth),
+        };
+        self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), (*max_imprecise_acc, parts))
     }
 
     fn wgmma_wait(&mut self, inst: Inst, dot: Value, after: Option<Value>, pending: &Deferred) -> Lowered {

@@ -61,6 +61,27 @@ impl Lowering<'_> {
         }
     }
 
+    pub(super) fn lower_mbarrier_invalidate(&mut self, inst: Inst, [barriers, slot]: [Value; 2]) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let elected = self.elected();
+        let address = self.mbarrier(barriers, slot);
+        self.builder.emit_if(Some(elected), isa::MbarrierInval { space: SPACE, ty: TYPE, address });
+        Ok(())
+    }
+
+    pub(super) fn lower_mbarrier_arrive_times(
+        &mut self,
+        inst: Inst,
+        barrier: [Value; 2],
+        arrivals: u32,
+    ) -> Lowered {
+        self.require(inst, Feature::Tma)?;
+        let elected = self.elected();
+        let count = (arrivals > 1).then(|| i64::from(arrivals).into());
+        self.arrive(Some(elected), barrier, (false, count));
+        Ok(())
+    }
+
     pub(super) fn lower_mbarrier_expect(
         &mut self,
         inst: Inst,
@@ -69,7 +90,7 @@ impl Lowering<'_> {
     ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let elected = self.elected();
-        self.arrive(Some(elected), [barriers, slot], Some(bytes));
+        self.arrive(Some(elected), [barriers, slot], (true, Some(i64::from(bytes).into())));
         Ok(())
     }
 
@@ -84,16 +105,21 @@ impl Lowering<'_> {
         }
         let is_first = self.is_first(LANES - 1, 0);
         let guard = self.builder.predicate(is_first);
-        self.arrive(Some(guard), barrier, None);
+        self.arrive(Some(guard), barrier, (false, None));
         Ok(())
     }
 
-    /// Emits an arrival at a barrier. With `bytes`, the phase does not complete before copies have
-    /// written this number of bytes.
-    fn arrive(&mut self, guard: Option<Predicate>, [barriers, slot]: [Value; 2], bytes: Option<u32>) {
+    /// Emits an arrival at a barrier. With `expect_tx`, the phase does not complete before copies have
+    /// written `count` bytes; else `count` is a number of arrivals.
+    fn arrive(
+        &mut self,
+        guard: Option<Predicate>,
+        [barriers, slot]: [Value; 2],
+        (expect_tx, count): (bool, Option<Source>),
+    ) {
         let address = self.mbarrier(barriers, slot);
         let arrival = isa::MbarrierArrive {
-            expect_tx: bytes.is_some(),
+            expect_tx,
             no_complete: false,
             semantics: None,
             scope: None,
@@ -101,7 +127,7 @@ impl Lowering<'_> {
             ty: TYPE,
             d: Destination::Sink,
             address,
-            count: bytes.map(|bytes| i64::from(bytes).into()),
+            count,
         };
         self.builder.emit_if(guard, arrival);
     }

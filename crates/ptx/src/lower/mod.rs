@@ -42,6 +42,7 @@ mod clusters;
 mod control;
 mod convert_layout;
 mod device_tensor_maps;
+mod diagnostics;
 mod dispatch;
 mod division;
 mod dot;
@@ -83,7 +84,7 @@ use std::rc::Rc;
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
-use tilewright_base::{Code, Diagnostic};
+use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op, Type};
 use tilewright_gpu_ir::{Feature, GpuTarget};
 use tilewright_ir as ir;
@@ -394,21 +395,6 @@ impl<'p> Lowering<'p> {
     /// The verifier rejects these ops, except `histogram`, which a pass replaces.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
-    }
-
-    /// Returns a diagnostic at an instruction for an unavailable feature.
-    fn unsupported(&self, inst: Inst, what: &str) -> Box<Diagnostic> {
-        let message = format!("{what} is not available on {}", self.target().name);
-        let mut diagnostic = Diagnostic::new(Code::NotOnThisDevice, message);
-        let chain = self.kernel.call_chain(inst);
-        for (index, span) in chain.into_iter().enumerate() {
-            diagnostic = if index == 0 {
-                diagnostic.primary(span, "")
-            } else {
-                diagnostic.secondary(span, "called here")
-            };
-        }
-        Box::new(diagnostic)
     }
 }
 

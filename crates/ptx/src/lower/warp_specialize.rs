@@ -120,7 +120,7 @@ impl Lowering<'_> {
         let end = self.builder.label("together");
         for (number, &partition) in partitions.iter().enumerate() {
             let is_last = number + 1 == partitions.len();
-            let next = if is_last { end } else { self.builder.label("role") };
+            let next = if is_last { end } else { self.builder.label("partition") };
             if !is_last {
                 self.leave_partition(partition, next);
             }

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashSet;
-use tilewright_base::Diagnostic;
+use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{GpuOp, MmaShape, Op, Type};
 use tilewright_ir as ir;
@@ -43,8 +43,18 @@ struct SharedMatrix {
     placement: Placement,
     form: MatrixForm,
     bytes: u32,
-    /// The descriptor of the first part that this warpgroup reads.
+    /// The descriptor of the first part of the matrix that this warpgroup reads.
     descriptor: Scalar,
+    /// The first row and column that the dot reads.
+    start: [u32; 2],
+}
+
+/// The parts of A and B in shared memory that a dot reads.
+pub(super) struct WgmmaWindow {
+    /// The first row and column of A, and those of B.
+    pub starts: [[u32; 2]; 2],
+    /// The extent along K.
+    pub depth: u32,
 }
 
 /// The source of A.
@@ -78,7 +88,8 @@ struct Parts<'a> {
 impl SharedMatrix {
     /// Returns the descriptor of the part at these coordinates, which are relative to the first
     /// part of the warpgroup.
-    fn at(&self, coordinates: [u32; 2]) -> Scalar {
+    fn at(&self, [row, column]: [u32; 2]) -> Scalar {
+        let coordinates = [self.start[0] + row, self.start[1] + column];
         let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
         self.descriptor.plus(Width::B64, u64::from(offset / DESCRIPTOR_UNIT))
     }
@@ -91,17 +102,21 @@ impl Lowering<'_> {
         [a, b, acc]: [Value; 3],
         transposed: [bool; 2],
         (shape, warps): (MmaShape, [u32; 2]),
-        max_imprecise_acc: u32,
+        (max_imprecise_acc, window): (u32, WgmmaWindow),
     ) -> Lowered {
         let types = self.wgmma_types(inst, [a, b, acc], shape)?;
         let layout = self.layout(self.kernel.insts[inst].results[0]);
         let left = match self.kernel.ty(a).as_memory() {
-            Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), transposed[0], layout)?),
+            Some(_) => {
+                let matrix = self.shared_matrix(inst, (a, 0, ROWS), transposed[0], layout)?;
+                Left::Shared(SharedMatrix { start: window.starts[0], ..matrix })
+            }
             None => Left::Words(self.left_words(a, types, shape, warps)),
         };
         let right = self.shared_matrix(inst, (b, 1, shape.n), transposed[1], layout)?;
+        let right = SharedMatrix { start: window.starts[1], ..right };
         let dot = WgmmaDot { shape, types, left, right };
-        let depth = self.tile(a).shape[usize::from(!transposed[0])] / shape.k;
+        let depth = window.depth / shape.k;
         let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
         let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
         let is_wide = self.width(acc) == Width::B32;
@@ -269,9 +284,13 @@ impl Lowering<'_> {
         let bits = memory_bits(self.element(value));
         let form = MatrixForm::of(memory, mn_axis, extent, bits).ok_or_else(|| {
             let operand = ["A", "B"][mn_axis];
-            let what =
-                format!("`wgmma` on operand {operand}, {}, with the layout {memory},", self.kernel.ty(value));
-            self.unsupported(inst, &what)
+            let what = format!(
+                "operand {operand} of `wgmma`, {}, has a layout that no matrix descriptor describes: {memory}",
+                self.kernel.ty(value)
+            );
+            let hint = "in Gluon, allocate it with an `NVMMASharedLayout`, such as \
+                        `gl.NVMMASharedLayout.get_default_for(shape, dtype)`";
+            Box::new(self.located(inst, Diagnostic::new(Code::LayoutMismatch, what)).hint(hint))
         })?;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let bytes = bits / 8;
@@ -290,7 +309,7 @@ impl Lowering<'_> {
         let [low, high] = form.words().map(|word| Scalar::constant(word.into()));
         let low = self.builder.bitwise(Bitwise::Or, Width::B32, unit, low);
         let descriptor = self.join_words(Width::B64, &[low, high]);
-        Ok(SharedMatrix { placement, form, bytes, descriptor })
+        Ok(SharedMatrix { placement, form, bytes, descriptor, start: [0, 0] })
     }
 
     fn descriptor(&mut self, descriptor: Scalar) -> Source {

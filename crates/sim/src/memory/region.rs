@@ -220,7 +220,7 @@ impl<'a> Global<'a> {
         Ok(())
     }
 
-    /// Replaces an aligned element of 2, 4 or 8 bytes by a function of it, atomically. Returns the
+    /// Replaces an aligned element of 1, 2, 4 or 8 bytes by a function of it, atomically. Returns the
     /// old element.
     pub fn update(
         &self,
@@ -250,8 +250,11 @@ impl<'a> Global<'a> {
                 4 => atomic32(pointer)
                     .fetch_update(order, order, |old| Some(change(u64::from(old)) as u32))
                     .map_or_else(u64::from, u64::from),
-                _ => atomic16(pointer)
+                2 => atomic16(pointer)
                     .fetch_update(order, order, |old| Some(change(u64::from(old)) as u16))
+                    .map_or_else(u64::from, u64::from),
+                _ => AtomicU8::from_ptr(pointer)
+                    .fetch_update(order, order, |old| Some(change(u64::from(old)) as u8))
                     .map_or_else(u64::from, u64::from),
             }
         };
@@ -313,4 +316,23 @@ unsafe fn atomic32<'a>(pointer: *mut u8) -> &'a AtomicU32 {
 unsafe fn atomic16<'a>(pointer: *mut u8) -> &'a AtomicU16 {
     // SAFETY: as for this function.
     unsafe { AtomicU16::from_ptr(pointer.cast()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_changes_one_element() {
+        for (size, last) in [(1, 3), (2, 2), (4, 0)] {
+            let mut bytes = [0xff_u8; 8];
+            let memory = Global::new(&[Region::of(&mut bytes)]);
+            let address = memory.regions[0].region.address() as u64;
+            let old = memory.update(&mut 0, address + last, size, |old| old - 1).unwrap();
+            assert_eq!(old, u64::MAX >> (64 - 8 * size), "{size}");
+            let mut expected = [0xff_u8; 8];
+            expected[last as usize] = 0xfe;
+            assert_eq!(bytes, expected, "{size}");
+        }
+    }
 }

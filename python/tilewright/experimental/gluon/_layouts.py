@@ -59,13 +59,15 @@ class _Value:
     def _text(self) -> str:
         """The expression that makes the layout, which the compiler reads. Every launch reads it."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        for name in ("cga_layout", "fp4_padded"):
-            if parts.pop(name, None):
+        for name in ("cga_layout", "fp4_padded", "block_bases"):
+            if parts.get(name):
                 raise _native.not_available(
                     f"{name} of {type(self).__name__} is not available in this version of tilewright", HINT
                 )
-        for name in ("alignment", "block_bases") if isinstance(self, SharedLinearLayout) else ():
-            del parts[name]
+            if name != "block_bases" or isinstance(self, SharedLinearLayout):
+                parts.pop(name, None)
+        # No program can observe the alignment: the compiler aligns memory as its uses need.
+        parts.pop("alignment", None)
         kind = SwizzledSharedLayout if isinstance(self, SwizzledSharedLayout) else type(self)
         return f"{kind.__name__}({', '.join(map(_text_of, parts.values()))})"
 

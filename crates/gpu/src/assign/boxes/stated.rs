@@ -133,7 +133,11 @@ fn plan(
     let own = boxes.extents(&tiles.shape);
     let mut box_extents: SmallVec<[u32; 5]> = SmallVec::from_elem(1, rank.saturating_sub(own.len()));
     box_extents.extend(own.iter().skip(own.len().saturating_sub(rank)).copied());
-    let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, is_written };
+    let fills_nan = matches!(device, DeviceFn::TensorLoad { fills_nan: true, .. });
+    if fills_nan && bits < 16 {
+        return Err("no tensor copy fills elements of 8 bits with NaN".into());
+    }
+    let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, fills_nan, is_written };
     // The launch makes the map if it knows all parts, else the kernel makes it of its scalars.
     let mut inputs = Vec::new();
     let by_launch =
@@ -200,15 +204,30 @@ fn map_of(
     })
 }
 
-/// Returns the index of the kernel argument that a value is, or from which only casts compute the
-/// value. Returns `None` for other values.
+/// Returns the index of the kernel argument that a value is, or from which only casts that keep the
+/// number compute the value. Returns `None` for other values.
 fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),
         Definition::Result(inst, _) => match &function.insts[inst].op {
+            Op::Cast { .. } if !keeps_number(function, inst) => None,
             Op::Cast { .. } | Op::Hint { .. } => argument(function, function.insts[inst].operands[0]),
             // tidy: wildcard because other ops compute
             _ => None,
         },
     }
+}
+
+/// Returns whether a cast keeps every number of its operand: from an integer to one that has all
+/// numbers of the first, or to int64, in which the launch computes.
+fn keeps_number(function: &Function, cast: Inst) -> bool {
+    let data = &function.insts[cast];
+    let (Some(from), Some(to)) =
+        (function.ty(data.operands[0]).dtype(), function.ty(data.results[0]).dtype())
+    else {
+        // Pointers to other elements are the same address.
+        return true;
+    };
+    let keeps_sign = from.is_signed() == to.is_signed() && to.bits() >= from.bits();
+    from.is_int() && to.is_int() && (keeps_sign || to == Dtype::I64)
 }

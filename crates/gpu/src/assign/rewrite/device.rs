@@ -32,6 +32,8 @@ pub struct SharedAllocations {
     /// The allocations that tensor copies fill. They live to the end of the kernel, since only the
     /// phases of `mbarrier`s say when a copy has arrived.
     filled: FxHashSet<Value>,
+    /// The allocations and views that the program uses as `mbarrier`s.
+    barriers: FxHashSet<Value>,
     /// The block in which all threads have waited for each other since the last read of shared
     /// memory.
     all_have_read: Option<Block>,
@@ -48,6 +50,7 @@ impl SharedAllocations {
             if let ir::Op::Device { function: DeviceFn::View { .. } } = data.op {
                 found.viewed.insert(data.results[0], found.allocation(data.operands[0]));
             }
+            found.barriers.extend(barrier_operand(function, inst).map(|index| data.operands[index]));
         });
         found.block(function, function.entry);
         found
@@ -90,6 +93,23 @@ impl SharedAllocations {
     }
 }
 
+/// Returns the index of the operand of an instruction that names the memory of an `mbarrier`.
+pub(in crate::assign) fn barrier_operand(function: &Function, inst: Inst) -> Option<usize> {
+    let ir::Op::Device { function } = &function.insts[inst].op else { return None };
+    match function {
+        DeviceFn::MbarrierInit { .. }
+        | DeviceFn::MbarrierInvalidate { .. }
+        | DeviceFn::MbarrierExpect { .. }
+        | DeviceFn::MbarrierArrive { .. }
+        | DeviceFn::MbarrierWait { .. }
+        | DeviceFn::ArriveCopies { .. }
+        | DeviceFn::TrackCopies { .. } => Some(0),
+        DeviceFn::TensorLoad { .. } => Some(2),
+        // tidy: wildcard because other functions use no mbarrier
+        _ => None,
+    }
+}
+
 /// Returns whether an instruction waits for asynchronous accesses to shared memory.
 fn is_wait(function: &Function, inst: Inst) -> bool {
     let ir::Op::Device { function } = &function.insts[inst].op else { return false };
@@ -129,12 +149,11 @@ impl Rewrite<'_, '_> {
     pub(super) fn free_after(&mut self, inst: Inst, block: Block) {
         for memory in self.memory.ends[inst].clone() {
             let Some(value) = self.memory.values.get(&memory).copied() else { continue };
-            if self.memory.filled.contains(&memory) {
+            // The program itself invalidates `mbarrier`s, or leaves them to the end of the kernel.
+            if self.memory.filled.contains(&memory) || self.memory.barriers.contains(&memory) {
                 continue;
             }
-            if let Type::Mbarrier { .. } = self.new.ty(value) {
-                self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
-            } else if self.memory.copied.contains(&memory) {
+            if self.memory.copied.contains(&memory) {
                 // The program may not have waited for all copies to this memory, such as copies for
                 // an iteration past the end of a loop.
                 self.append(inst, block, GpuOp::WaitGroup { pending: 0 }.into(), smallvec![], &[]);
@@ -158,10 +177,9 @@ impl Rewrite<'_, '_> {
         self.new.insts[inst].results.first().copied()
     }
 
-    /// Returns the type of the buffer for tiles.
-    fn buffer(&mut self, tiles: &SharedTiles) -> Type {
-        let is_barrier = tiles.dtype == Dtype::I64 && tiles.shape[..] == [1];
-        if is_barrier {
+    /// Returns the type of the buffer for the tiles of an allocation or a view.
+    fn buffer(&mut self, memory: Value, tiles: &SharedTiles) -> Type {
+        if self.memory.barriers.contains(&memory) {
             return Type::Mbarrier { slots: tiles.slots };
         }
         let layout = tiles.layout.linear(&tiles.shape, tiles.dtype.bits());
@@ -213,23 +231,22 @@ impl Rewrite<'_, '_> {
         let result = data.results.first().copied();
         match function {
             DeviceFn::Allocate { tiles } => {
-                let ty = self.buffer(&tiles);
+                let old = result.expect("an allocation has a result");
+                let ty = self.buffer(old, &tiles);
                 let op = GpuOp::Alloc { offset: Deferred(None) }.into();
                 let value =
                     self.append(inst, block, op, smallvec![], &[ty]).expect("an allocation is a value");
-                let old = result.expect("an allocation has a result");
                 self.new.values[value].name.clone_from(&self.context.function.values[old].name);
                 self.memory.values.insert(old, value);
             }
             DeviceFn::View { tiles } => {
-                let ty = self.buffer(&tiles);
                 let old = result.expect("a view has a result");
+                let ty = self.buffer(old, &tiles);
                 let memory = self.memory.values[&data.operands[0]];
                 let made = self.append(inst, block, GpuOp::View {}.into(), smallvec![memory], &[ty]);
                 self.memory.values.insert(old, made.expect("a view is a value"));
             }
-            // The end of the lifetime invalidates the barriers.
-            DeviceFn::KeepAlive {} | DeviceFn::MbarrierInvalidate { .. } => {}
+            DeviceFn::KeepAlive {} => {}
             DeviceFn::Load { .. } => {
                 let buffer = self.tile_at(inst, block, 0);
                 let old = result.expect("a load has a result");
@@ -255,11 +272,12 @@ impl Rewrite<'_, '_> {
             DeviceFn::FenceProxy {} => {
                 self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
             }
-            DeviceFn::TensorStoreWait { pending } => {
-                let op = GpuOp::TensorStoreWait { pending, complete: false }.into();
+            DeviceFn::TensorStoreWait { pending, complete } => {
+                let op = GpuOp::TensorStoreWait { pending, complete }.into();
                 self.append(inst, block, op, smallvec![], &[]);
             }
             DeviceFn::MbarrierInit { .. }
+            | DeviceFn::MbarrierInvalidate { .. }
             | DeviceFn::MbarrierExpect { .. }
             | DeviceFn::MbarrierArrive { .. }
             | DeviceFn::MbarrierWait { .. }
@@ -311,7 +329,10 @@ impl Rewrite<'_, '_> {
             let pointer_layout = self.demands.of_operand(context, self.costs, (inst, 2), None);
             operands.push(self.get(*mask, pointer_layout));
         }
-        let op = GpuOp::CopyAsync { cache: CacheModifier::Default, axis, width }.into();
+        let is_kept =
+            matches!(data.op, ir::Op::Device { function: DeviceFn::CopyAsync { keeps_in_l1: true, .. } });
+        let cache = if is_kept { CacheModifier::All } else { CacheModifier::Default };
+        let op = GpuOp::CopyAsync { cache, axis, width }.into();
         self.append(inst, block, op, operands, &[]);
     }
 
@@ -377,11 +398,13 @@ impl Rewrite<'_, '_> {
         if let StatedLayout::InFlight { accumulator } = &*layout {
             layout = accumulator.clone();
         }
-        let StatedLayout::Mma { version, warps_per_cta, instr_shape } = &*layout else {
+        let (StatedLayout::Mma { version, warps_per_cta, .. }, Some([_, n])) =
+            (&*layout, layout.instruction_extents())
+        else {
             unreachable!("the frontend checks that {layout} is the layout of a dot")
         };
         let m = if *version == 3 { 64 } else { 16 };
-        let shape = MmaShape { m, n: instr_shape[1], k: 256 / operand.bits() };
+        let shape = MmaShape { m, n, k: 256 / operand.bits() };
         (warps_per_cta.iter().map(|count| i64::from(*count)).collect(), shape)
     }
 
@@ -412,7 +435,7 @@ impl Rewrite<'_, '_> {
     }
 
     fn wgmma(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
-        let DeviceFn::Wgmma { b, transposed_b, transposed_a, max_imprecise_acc } = function else {
+        let DeviceFn::Wgmma { b, transposed_b, transposed_a, max_imprecise_acc, window } = function else {
             unreachable!("the caller passes this function")
         };
         let data = &self.context.function.insts[inst];
@@ -426,6 +449,7 @@ impl Rewrite<'_, '_> {
             max_imprecise_acc: *max_imprecise_acc,
             transposed_a: *transposed_a,
             transposed_b: *transposed_b,
+            window: window.iter().map(|number| i64::from(*number)).collect(),
         };
         self.dot(inst, block, op, smallvec![left, right]);
     }
@@ -441,6 +465,9 @@ impl Rewrite<'_, '_> {
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
                 self.memory.all_have_read = Some(block);
             }
+            DeviceFn::MbarrierInvalidate { .. } => {
+                self.append(inst, block, GpuOp::MbarrierInvalidate {}.into(), place, &[]);
+            }
             DeviceFn::MbarrierExpect { bytes, .. } => {
                 let op: Op = GpuOp::MbarrierExpect { bytes: *bytes }.into();
                 self.predicated(inst, block, 2, |rewrite, block| {
@@ -450,11 +477,9 @@ impl Rewrite<'_, '_> {
             DeviceFn::MbarrierArrive { arrivals, .. } => {
                 // One thread arrives, after all threads have reached this point.
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
+                let op: Op = GpuOp::MbarrierArriveTimes { arrivals: *arrivals }.into();
                 self.predicated(inst, block, 2, |rewrite, block| {
-                    for _ in 0..*arrivals {
-                        let op = GpuOp::MbarrierExpect { bytes: 0 }.into();
-                        rewrite.append(inst, block, op, place.clone(), &[]);
-                    }
+                    rewrite.append(inst, block, op, place, &[]);
                 });
             }
             DeviceFn::ArriveCopies { .. } => {

@@ -16,7 +16,7 @@ use rustc_hash::FxHashSet;
 use smallvec::smallvec;
 use tilewright_ir::{Block, Effect, Inst, OpFamily, Operation, Value};
 
-use crate::passes::barriers::OF_ALL_ROLES;
+use crate::passes::barriers::BARRIER_OF_ALL;
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, Module, Op};
@@ -29,7 +29,7 @@ pub struct Stores {
 
 /// Returns whether an op synchronizes the partitions.
 pub fn is_mark(op: &Op) -> bool {
-    matches!(op, Op::Gpu(GpuOp::NamedBarrier { barrier: OF_ALL_ROLES, .. }))
+    matches!(op, Op::Gpu(GpuOp::NamedBarrier { barrier: BARRIER_OF_ALL, .. }))
 }
 
 /// Inserts barriers of `warps` warps before and after all stores of a block and of the regions
@@ -47,7 +47,7 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
         let data = function.insts[inst].clone();
         let info = data.op.info();
         let mut barrier = |function: &mut Function| {
-            let op = GpuOp::NamedBarrier { barrier: OF_ALL_ROLES, threads };
+            let op = GpuOp::NamedBarrier { barrier: BARRIER_OF_ALL, threads };
             let made = function.create_inst(op.into(), smallvec![], smallvec![], [], data.location);
             insts.push(made);
             made

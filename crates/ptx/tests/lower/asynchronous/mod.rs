@@ -5,9 +5,9 @@ mod copies;
 mod flattened;
 mod made_maps;
 mod pairs;
+mod partitions;
 mod products;
 mod refusals;
-mod roles;
 mod tensors;
 
 use tilewright_gpu_ir::GpuTarget;

@@ -117,7 +117,7 @@ fn pairs_of_rows() -> Layout {
 
 #[test]
 fn partitions_that_cannot_be() {
-    let roles = |attributes: &str, first: &str| {
+    let partitions = |attributes: &str, first: &str| {
         format!(
             "  warp_specialize {{{attributes}}} () {{\n{first}    yield_values\n  }} () {{\n    yield_values\n  }}"
         )
@@ -134,13 +134,13 @@ fn partitions_that_cannot_be() {
         ("warps = [4, 4], registers = [0, 0]", own, "in a partition of 4 warps"),
         ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block is in partition 0"),
     ] {
-        let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &roles(attributes, first));
+        let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &partitions(attributes, first));
         assert!(found.contains(expected), "{attributes}: {found}");
     }
     // Each thread of the 16 warps begins with the average, 136 registers; 16 * 32 * 136 is 69,632.
-    let found = refusal("sm_90a", 16, &[], &roles("warps = [4, 12], registers = [232, 104]", ""));
+    let found = refusal("sm_90a", 16, &[], &partitions("warps = [4, 12], registers = [232, 104]", ""));
     assert!(found.contains("the partitions take 69632 registers at the start"), "{found}");
-    let found = refusal("sm_80", 8, &[], &roles("warps = [4, 4], registers = [40, 80]", ""));
+    let found = refusal("sm_80", 8, &[], &partitions("warps = [4, 4], registers = [40, 80]", ""));
     assert_eq!(found, "`warp_specialize` is not available on sm_80");
 }
 

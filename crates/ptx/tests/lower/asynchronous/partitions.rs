@@ -17,10 +17,10 @@ const SLOTS: u32 = 3;
 const BYTES: u32 = (M + N) * K * 2;
 
 /// Returns a program in which a consumer warpgroup computes a dot along K. `producer` is the code
-/// that fills a slot, and `arrivals` the number of arrivals at the barrier of a full slot. `roles`
+/// that fills a slot, and `arrivals` the number of arrivals at the barrier of a full slot. `partitions`
 /// has the attributes of `warp_specialize`. `rest` is the text after the first two partitions: a
 /// third partition, or code.
-fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, String) {
+fn pipeline(producer: &str, arrivals: u32, partitions: &str, rest: &str) -> (Head, String) {
     let barriers = SLOTS * BYTES;
     let mut head = Head::new("sm_90a", 8, barriers + 16 * SLOTS);
     let a = head.add(swizzled(&[M, K], &[1, 0], 16, SwizzleMode::Bytes128));
@@ -45,7 +45,7 @@ fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, St
   mbarrier_init %empty {{arrivals = 4}}
   fence_proxy
   barrier
-  warp_specialize {roles} () {{
+  warp_specialize {partitions} () {{
     %nothing = constant {{value = 0.0:fp32}} : fp32
     %none = splat %nothing {{shape = [{M}, {N}]}} : fp32[{M}, {N}]@{acc}
     %sum = for_loop %zero, %steps, %one, %none {{options = \"stages=0 unroll=0\"}} (%i: int32, %acc: fp32[{M}, {N}]@{acc}) {{
@@ -91,14 +91,14 @@ VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
 }
 
 /// Returns the program whose producer uses tensor copies.
-fn by_tensor_copies(roles: &str, rest: &str) -> (Head, String) {
+fn by_tensor_copies(partitions: &str, rest: &str) -> (Head, String) {
     let producer = format!(
         "      mbarrier_expect %full, %slot {{bytes = {BYTES}}}
       tensor_load %left, %am, %full, %slot, %zero, %at
       tensor_load %right, %bm, %full, %slot, %at, %zero
 "
     );
-    let (head, kernel) = pipeline(&producer, 1, roles, rest);
+    let (head, kernel) = pipeline(&producer, 1, partitions, rest);
     (head, kernel.replace("VISIBLE", ""))
 }
 
@@ -124,8 +124,8 @@ fn by_thread_copies() -> (Head, String) {
         .expect("writing to a string does not fail");
     }
     producer += "      mbarrier_arrive_copies %full, %slot\n";
-    let roles = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
-    let (head, kernel) = pipeline(&producer, 32, roles, "() {\n    yield_values\n  }");
+    let partitions = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
+    let (head, kernel) = pipeline(&producer, 32, partitions, "() {\n    yield_values\n  }");
     let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
     // The copies write through the generic proxy, but the dots read through the asynchronous proxy,
     // so the consumer needs a fence.
@@ -172,13 +172,13 @@ fn outcome(head: &Head, text: &str, steps: u32, is_blocked: bool) -> Result<bool
     }))
 }
 
-const THREE_ROLES: &str = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
+const THREE_PARTITIONS: &str = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
 const IDLE: &str = "() {\n    yield_values\n  }";
 
 #[test]
 fn a_warp_copies_and_a_warpgroup_multiplies() {
-    for (roles, rest) in [(THREE_ROLES, IDLE), ("{warps = [4, 4], registers = [232, 40]}", "")] {
-        let (head, kernel) = by_tensor_copies(roles, rest);
+    for (partitions, rest) in [(THREE_PARTITIONS, IDLE), ("{warps = [4, 4], registers = [232, 40]}", "")] {
+        let (head, kernel) = by_tensor_copies(partitions, rest);
         let text = head.lower(&kernel);
         for steps in [1, 3, 8] {
             assert_eq!(outcome(&head, &text, steps, false), Ok(true), "{steps} steps\n{text}");
@@ -187,7 +187,7 @@ fn a_warp_copies_and_a_warpgroup_multiplies() {
 }
 
 #[test]
-fn registers_go_from_role_to_role() {
+fn registers_go_from_partition_to_partition() {
     let (head, kernel) = by_tensor_copies("{warps = [4, 4], registers = [232, 40]}", "");
     let text = head.lower(&kernel);
     assert!(text.contains(".maxnreg 136"), "{text}");
@@ -235,7 +235,7 @@ fn a_warp_copies_by_its_threads() {
 
 #[test]
 fn each_mistake_is_found() {
-    let (head, kernel) = by_tensor_copies(THREE_ROLES, IDLE);
+    let (head, kernel) = by_tensor_copies(THREE_PARTITIONS, IDLE);
     // The verifier finds some of the mistakes, the simulator finds the others.
     let fault = |kernel: &str| match head.parse(kernel) {
         Ok(_) => outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found"),
@@ -266,7 +266,7 @@ fn each_mistake_is_found() {
 /// Tests three partitions: the first passes numbers to the third through shared memory, and a named
 /// barrier synchronizes these two. The second does not wait for them.
 #[test]
-fn two_of_three_roles_meet_at_a_barrier() {
+fn two_of_three_partitions_meet_at_a_barrier() {
     let mut head = Head::new("sm_80", 8, 1024);
     let m = head.add(Layout::strided(&[128], &[0]));
     let two = head.add(blocked(&[128], &[1], &[32], &[2], &[0]));
