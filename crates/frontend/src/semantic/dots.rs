@@ -98,12 +98,14 @@ fn check_extents<C: Caller + ?Sized>(
     layout: &StatedLayout,
     [left, acc]: [&Type; 2],
 ) -> Semantic<()> {
-    let StatedLayout::Mma { version, warps_per_cta, instr_shape } = layout else { return Ok(()) };
+    let StatedLayout::Mma { version, warps_per_cta, instr_shape, .. } = layout else { return Ok(()) };
     let bits = left.dtype().map_or(32, Dtype::bits);
     let columns = instr_shape.get(1).copied().unwrap_or(1);
     let least = [16 * warps_per_cta[0], columns * warps_per_cta[1], 256 / bits];
     let rank = acc.rank();
-    let found = [acc.shape[rank - 2], acc.shape[rank - 1], left.shape[rank - 1]];
+    // Each block of a cluster computes its part of the accumulator.
+    let part = layout.division(&acc.shape).map_or(acc.shape.to_vec(), |division| division.part.to_vec());
+    let found = [part[rank - 2], part[rank - 1], left.shape[rank - 1]];
     if found.iter().zip(least).all(|(found, least)| found.is_multiple_of(least)) {
         return Ok(());
     }

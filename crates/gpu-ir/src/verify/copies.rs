@@ -87,7 +87,12 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
         }
         if matches!(
             data.op,
-            Op::Gpu(GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {})
+            Op::Gpu(
+                GpuOp::MbarrierExpect { .. }
+                    | GpuOp::MbarrierArrive {}
+                    | GpuOp::MbarrierArriveAt { .. }
+                    | GpuOp::MbarrierArriveCopies {}
+            )
         ) {
             arrivals.push((data.operands[0], analysis.partition(inst)));
         }
@@ -153,8 +158,10 @@ impl Transfer for Copies<'_> {
             GpuOp::LocalStore {} | GpuOp::LocalHistogram {} => {
                 self.write(inst, state, Stage::Waited, Fence::Missing)
             }
-            GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),
-            GpuOp::LocalLoad { .. } => self.read(inst, state, operand(0), false),
+            GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. } => {
+                self.write(inst, state, Stage::Tensor, Fence::Done)
+            }
+            GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } => self.read(inst, state, operand(0), false),
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
                 let is_async = matches!(op, GpuOp::Wgmma { .. });
                 let places = [0, 1].into_iter();
