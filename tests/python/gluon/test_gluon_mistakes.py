@@ -632,8 +632,11 @@ CLUSTERS = {
     ),
     "a barrier of each block in place of one for both": (
         "59_gluon_clusters",
-        ("mbarrier.MBarrierLayout(cga_layout=[[0]])", "mbarrier.MBarrierLayout(cga_layout=[[1]])"),
-        ("TW0016", "an mbarrier"),
+        (
+            "empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], shared)",
+            "empty = mbarrier.allocate_mbarrier(batch=STAGES)",
+        ),
+        ("TW0207", r"race: writes shared memory .* read"),
     ),
     "a multicast to blocks that need other parts": (
         "59_gluon_clusters",
