@@ -31,9 +31,7 @@ def test_each_block_has_a_part(bases):
     """Also if several blocks hold the same part: one of them stores."""
     layout = gl.BlockedLayout([2], [32], [4], [0], cga_layout=bases)
     x, y, out = torch.randn(5000), torch.randn(5000), torch.zeros(5001)
-    made = add_kernel[(tilewright.cdiv(5000, 1024),)](
-        x, y, out, 5000, 1024, layout, num_ctas=1 << len(bases)
-    )
+    made = add_kernel[(tilewright.cdiv(5000, 1024),)](x, y, out, 5000, 1024, layout, num_ctas=1 << len(bases))
     torch.testing.assert_close(out[:5000], x * 2 + y)
     assert out[5000] == 0
     assert made.metadata.num_ctas == 1 << len(bases)
@@ -186,7 +184,11 @@ def test_an_mbarrier_of_a_pair():
 
 
 def re_count(text, word):
-    return sum(word in line for line in text.splitlines() if not line.lstrip().startswith("//") and "fence" not in line)
+    return sum(
+        word in line
+        for line in text.splitlines()
+        if not line.lstrip().startswith("//") and "fence" not in line
+    )
 
 
 @gluon.jit

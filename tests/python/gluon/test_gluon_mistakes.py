@@ -627,7 +627,7 @@ CLUSTERS = {
     ),
     "both blocks wait for different arrivals": (
         "59_gluon_clusters",
-        ("        mbarrier.init(empty.index(stage), count=1)\n", "        mbarrier.init(empty.index(stage), count=2)\n"),
+        ("mbarrier.init(empty.index(stage), count=1)", "mbarrier.init(empty.index(stage), count=2)"),
         ("TW0207", "deadlock"),
     ),
     "a barrier of each block in place of one for both": (
@@ -717,9 +717,7 @@ def kernel(x_desc, out_ptr):
 def test_a_missing_barrier_of_the_cluster(device, tmp_path):
     """Block 1 may still read its memory when block 0 copies to it again."""
     layout = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
-    x = TensorDescriptor.from_tensor(
-        torch.ones(64, 64, dtype=torch.float16, device=device), [64, 64], layout
-    )
+    x = TensorDescriptor.from_tensor(torch.ones(64, 64, dtype=torch.float16, device=device), [64, 64], layout)
     for number, text in enumerate((TWICE, TWICE.replace("        cluster.barrier()\n", ""))):
         path = tmp_path / f"twice_{number}.py"
         path.write_text(text)
