@@ -240,13 +240,14 @@ define_ops! {
     /// the channels (PTX ISA, "Im2col mode").
     TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32}
         regions 0 Write Memory Reads FillsShared StartsTensorLoad;
-    /// Loads a tile from buffers at the same address in several blocks of the cluster. The result has
-    /// one more axis, the first one: element `i` along it is in the block whose rank has the bits of
-    /// `i` at the bits that are set in `blocks`, and the rank's own bits elsewhere. The lowest
-    /// registers of the result are along that axis. Barriers of the cluster order the accesses.
+    /// Loads a tile from buffers at the same address in several blocks of the cluster. The result
+    /// has one more axis, the first one: element `i` along it is in the block whose rank has the
+    /// bits of `i` at the bits that are set in `blocks`, and the rank's own bits elsewhere. The
+    /// lowest registers of the result are along that axis. Barriers of the cluster order the
+    /// accesses.
     GatherBlocks gather_blocks (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
-    /// Arrives `arrivals` times at the `mbarrier` of a slot in the block of the cluster whose rank is
-    /// `block` (int32), by one of the threads that run the op, and adds `bytes` to the bytes for
+    /// Arrives `arrivals` times at the `mbarrier` of a slot in the block of the cluster whose rank
+    /// is `block` (int32), by one of the threads that run the op, and adds `bytes` to the bytes for
     /// which the phase waits.
     MbarrierArriveAt mbarrier_arrive_at (barriers, slot, block) [] {arrivals: u32, bytes: u32}
         regions 0 Write Barrier Never ReadsShared None;

@@ -9,9 +9,9 @@
 //! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
 //! copies fill. The swizzle of the box is in bytes. `nonnegative [p3, p4]` may precede the box: no
 //! map can be made if one of these arguments is negative. `, written` ends the line if copies write
-//! the tensor. For im2col copies, the box is `[1, 1, 1, 64]`, the channels of a pixel, and the pixels
-//! of a copy and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1, -1] steps
-//! [1, 1, 1, 1]`.
+//! the tensor. For im2col copies, the box is `[1, 1, 1, 64]`, the channels of a pixel, and the
+//! pixels of a copy and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1,
+//! -1] steps [1, 1, 1, 1]`.
 
 use std::fmt;
 

@@ -26,8 +26,8 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
-        /// false, the function has no effect.
+        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate`
+        /// (int1) is false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
             $($(#[doc = $doc])* $variant {
@@ -98,8 +98,8 @@ device_functions! {
     /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
     /// thread (`copy_async`) are done.
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
-    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each thread
-    /// (`copy_async`) are done.
+    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each
+    /// thread (`copy_async`) are done.
     TrackCopies "track_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
@@ -112,23 +112,24 @@ device_functions! {
     /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
     TensorStore "tensor_store" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
-    /// coordinates…)`: starts a copy as `tensor_load` does, to the blocks of the cluster whose ranks
-    /// are set in the mask `blocks` (int32). In a program that is not divided yet, the mask is 0:
-    /// the copy is to all blocks that hold the same part of the tile.
+    /// coordinates…)`: starts a copy as `tensor_load` does, to the blocks of the cluster whose
+    /// ranks are set in the mask `blocks` (int32). In a program that is not divided yet, the mask
+    /// is 0: the copy is to all blocks that hold the same part of the tile.
     MulticastLoad "multicast_load" {tiles: SharedTiles, barriers: SharedTiles};
-    /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…, coordinates…,
-    /// offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does: the mask is 0 for
-    /// the own block. Each axis between the images and the channels has an offset, by which it moves
-    /// the pixels. With `multicast`, the mask of a program that is not divided yet is as there.
+    /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
+    /// coordinates…, offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does: the
+    /// mask is 0 for the own block. Each axis between the images and the channels has an offset, by
+    /// which it moves the pixels. With `multicast`, the mask of a program that is not divided yet
+    /// is as there.
     WindowLoad "window_load" {tiles: SharedTiles, barriers: SharedTiles, window: PixelWindow, multicast: bool};
     /// `(memory, slot, predicate)`: arrives at the `mbarrier`s of blocks of the cluster, and adds
-    /// `bytes` to the bytes for which their phases wait. The blocks whose rank has no bit outside of
-    /// the mask `kept` arrive, each `arrivals` times at the `mbarrier` of each block whose rank has
-    /// the same bits in the mask.
+    /// `bytes` to the bytes for which their phases wait. The blocks whose rank has no bit outside
+    /// of the mask `kept` arrive, each `arrivals` times at the `mbarrier` of each block whose rank
+    /// has the same bits in the mask.
     ArriveFrom "arrive_from" {tiles: SharedTiles, arrivals: u32, bytes: u32, kept: u32};
-    /// `(memory, slot, predicate, block)`: arrives `arrivals` times at the `mbarrier` of the block of
-    /// the cluster with the rank `block` (int32), and adds `bytes` to the bytes for which its phase
-    /// waits.
+    /// `(memory, slot, predicate, block)`: arrives `arrivals` times at the `mbarrier` of the block
+    /// of the cluster with the rank `block` (int32), and adds `bytes` to the bytes for which its
+    /// phase waits.
     RemoteArrive "remote_arrive" {tiles: SharedTiles, arrivals: u32, bytes: u32};
     /// `(memory, slot)`: loads a tile from several blocks of the cluster. Element `[i, …]` of the
     /// result is in the block whose rank has the bits of `i` at the bits that are set in the mask

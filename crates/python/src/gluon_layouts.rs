@@ -29,8 +29,8 @@ fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
 /// For each hardware index, its name, and the coordinates that each of its bits contributes.
 type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
 
-/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp`, `block` or `offset`),
-/// the coordinates of the element that each of its bits contributes.
+/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp`, `block` or
+/// `offset`), the coordinates of the element that each of its bits contributes.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]

@@ -227,6 +227,58 @@ def test_dots_by_block(bases):
     torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=1e-2, atol=5e-2)
 
 
+@gluon.jit
+def produce(x_desc, steps, smem, full, empty, STAGES: gl.constexpr):
+    for step in range(steps):
+        slot = step % STAGES
+        mbarrier.wait(empty.index(slot), (step // STAGES & 1) ^ 1)
+        mbarrier.expect(full.index(slot), x_desc.nbytes_per_cta)
+        tma.async_load(x_desc, [step * 32, 0], full.index(slot), smem.index(slot), multicast=True)
+
+
+@gluon.jit
+def consume(steps, smem, full, empty, STAGES: gl.constexpr, layout: gl.constexpr):
+    acc = gl.zeros([32, 64], gl.float32, layout)
+    for step in range(steps):
+        slot = step % STAGES
+        mbarrier.wait(full.index(slot), step // STAGES & 1)
+        acc += smem.index(slot).load(layout).to(gl.float32)
+        mbarrier.arrive(empty.index(slot), count=1)
+    return acc
+
+
+@gluon.jit
+def partitions_kernel(x_desc, out_ptr, steps, STAGES: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0], cga_layout=[[0, 0]])
+    smem = gl.allocate_shared_memory(x_desc.dtype, [STAGES, 32, 64], x_desc.layout)
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout(cga_layout=[[0]]))
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=1)
+    acc = gl.warp_specialize(
+        [
+            (consume, (steps, smem, full, empty, STAGES, layout)),
+            (produce, (x_desc, steps, smem, full, empty, STAGES)),
+        ],
+        worker_num_warps=[1],
+    )
+    i, j = (
+        gl.arange(0, 32, layout=gl.SliceLayout(1, layout)),
+        gl.arange(0, 64, layout=gl.SliceLayout(0, layout)),
+    )
+    gl.store(out_ptr + i[:, None] * 64 + j[None, :], acc)
+
+
+def test_a_producer_of_both_blocks_in_a_worker():
+    """The barrier of the cluster after the initializations is before the partitions: all warps take part."""
+    x, out = torch.randn(224, 64).half(), torch.zeros(32, 64)
+    layout = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
+    x_desc = TensorDescriptor.from_tensor(x, [32, 64], layout)
+    partitions_kernel[(1,)](x_desc, out, 7, 2, num_ctas=2)
+    torch.testing.assert_close(out, x.float().view(7, 32, 64).sum(0), rtol=1e-4, atol=1e-4)
+
+
 def test_layouts_on_the_host():
     layout = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0], cga_layout=[[1, 0], [0, 0]])
     linear = gl.to_linear_layout(layout, [64, 128])

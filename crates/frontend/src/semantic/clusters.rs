@@ -56,8 +56,8 @@ pub(super) fn wait<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Seman
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the argument `from_cta`: the bits of the rank that an arrival keeps. Returns `None` if each
-/// block arrives at its own barrier.
+/// Returns the argument `from_cta`: the bits of the rank that an arrival keeps. Returns `None` if
+/// each block arrives at its own barrier.
 pub(super) fn kept_bits<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -407,8 +407,8 @@ macro_rules! builtins {
             [Gluon] => gluon::load;
         /// Writes memory as `tl.store` does.
         GluonStore "store(pointer, value, mask=None, cache_modifier='', eviction_policy='')" [Gluon] => gluon::store;
-        /// Waits until all threads of the block have reached this point; with `cluster`, all threads
-        /// of the blocks that run the program.
+        /// Waits until all threads of the block have reached this point; with `cluster`, all
+        /// threads of the blocks that run the program.
         GluonBarrier "barrier(cluster=False)" [Gluon] => gluon::barrier;
         /// Returns the warps of a program.
         GluonNumWarps "num_warps()" [Gluon] => machine::warps, 1;
@@ -507,8 +507,8 @@ macro_rules! builtins {
         /// Orders earlier accesses of threads to shared memory before later ones of tensor copies
         /// and `wgmma`.
         FenceAsyncShared "fence_async_shared(cluster=False)" [GluonHopper] => tensor_copies::fence;
-        /// Waits until all threads of the cluster have reached this point: accesses before it, also to
-        /// the shared memory of other blocks, happen before those after it.
+        /// Waits until all threads of the cluster have reached this point: accesses before it, also
+        /// to the shared memory of other blocks, happen before those after it.
         ClusterBarrier "barrier(relaxed=False)" [GluonCluster] => clusters::barrier;
         /// Arrives at the barrier of the cluster, without waiting.
         ClusterArrive "arrive(relaxed=False)" [GluonCluster] => clusters::arrive;

@@ -110,7 +110,8 @@ fn append_list<C: Caller + ?Sized>(
     Ok(())
 }
 
-/// `async_load_im2col(tensor_desc, coord, offsets, barrier, result, pred, multicast, cache_policy)`.
+/// `async_load_im2col(tensor_desc, coord, offsets, barrier, result, pred, multicast,
+/// cache_policy)`.
 pub(super) fn async_load_im2col<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 4)?;
     let barrier = mbarrier(c, a, 3)?;

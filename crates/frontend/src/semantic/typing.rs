@@ -366,7 +366,8 @@ results! {
     "gluon.mbarrier.invalidate" "gluon.mbarrier.expect" "gluon.mbarrier.wait" "gluon.mbarrier.arrive"
     "gluon.tma.async_load" "gluon.tma.async_copy_global_to_shared" "gluon.tma.async_store"
     "gluon.tma.async_copy_shared_to_global" "gluon.tma.store_wait" "gluon.hopper.fence_async_shared"
-    "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col" "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
+    "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
+    "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"

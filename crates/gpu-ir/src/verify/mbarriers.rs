@@ -241,8 +241,8 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether all arrivals and waits at a barrier are in one partition of one block, or all
-    /// are outside of partitions. The phases can then be counted along the path.
+    /// Returns whether all arrivals and waits at a barrier are in one partition of one block, or
+    /// all are outside of partitions. The phases can then be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
         let BarrierUsage { partitions, is_shared, .. } = &self.usage[&root];
         !is_shared && partitions.windows(2).all(|pair| pair[0] == pair[1])

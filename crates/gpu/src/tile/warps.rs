@@ -165,7 +165,8 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     }
 }
 
-/// Refuses a cluster that the target cannot launch, for a kernel that states the parts of its blocks.
+/// Refuses a cluster that the target cannot launch, for a kernel that states the parts of its
+/// blocks.
 pub fn check_cluster(target: GpuTarget, blocks: u32) -> Result<(), Box<Diagnostic>> {
     let message = if !target.features.has(Feature::Tma) {
         format!("{} has no clusters, but the kernel is for num_ctas={blocks}", target.name)

@@ -45,8 +45,8 @@ impl Rewrite<'_, '_> {
             DeviceFn::ClusterWait {} => {
                 self.append(inst, block, GpuOp::ClusterWait {}.into(), smallvec![], &[]);
             }
-            // tidy: wildcard because `tile/stated` has replaced `arrive_from`, and the caller passes
-            // no other function
+            // tidy: wildcard because `tile/stated` has replaced `arrive_from`, and the caller
+            // passes no other function
             other => unreachable!("{} is no function of one block of a cluster", other.name()),
         }
     }

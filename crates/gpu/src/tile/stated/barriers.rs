@@ -6,10 +6,8 @@
 
 use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily};
 
-use super::Written;
-
 /// Inserts the barriers, if blocks access the shared memory of other blocks.
-pub(super) fn insert(function: &mut Function) -> Written {
+pub(super) fn insert(function: &mut Function) {
     let (mut signals, mut reads) = (false, false);
     function.walk(function.entry, &mut |inst| {
         if let Op::Device { function } = &function.insts[inst].op {
@@ -30,7 +28,6 @@ pub(super) fn insert(function: &mut Function) -> Written {
         let end = function.terminator(entry).expect("the entry has an end");
         barrier_before(function, entry, end);
     }
-    Ok(())
 }
 
 /// Inserts a barrier after each sequence of initializations in a block and the regions within.

@@ -1,4 +1,5 @@
-//! Writes the accesses of each block of a cluster to shared memory, its copies, `mbarrier`s and dots.
+//! Writes the accesses of each block of a cluster to shared memory, its copies, `mbarrier`s and
+//! dots.
 
 use std::sync::Arc;
 
@@ -86,7 +87,15 @@ impl Writer<'_> {
             }
             DeviceFn::MbarrierWait { tiles } => {
                 let barriers = self.part_of_tiles(inst, tiles)?;
-                self.only_if_lead(inst, 3, barriers.copies());
+                if barriers.copies() != 0 {
+                    // At the barriers of the other blocks nothing arrives, so their first phase
+                    // goes on, and the phase before it, of parity 1, counts as complete.
+                    let other = self.of_rank(OfRank::IsOther(barriers.copies()));
+                    let phase = self.data(inst).operands[2];
+                    self.go_before(inst);
+                    let phase = self.cursor.scalar(ElementwiseFn::Or, &[phase, other], Dtype::I32);
+                    self.data_mut(inst).operands[2] = phase;
+                }
             }
             DeviceFn::ArriveCopies { tiles } | DeviceFn::TrackCopies { tiles } => {
                 let barriers = self.part_of_tiles(inst, tiles)?;
@@ -262,7 +271,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the mask of the blocks whose ranks differ from the own one only in the bits `copies`.
+    /// Returns the mask of the blocks whose ranks differ from the own one only in the bits
+    /// `copies`.
     fn multicast_mask(&mut self, inst: Inst, copies: u32) -> Value {
         let group =
             (0..self.blocks).filter(|bits| bits & !copies == 0).fold(0_u32, |mask, bits| mask | 1 << bits);

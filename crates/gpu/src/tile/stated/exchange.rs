@@ -162,8 +162,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the layout of the tiles of several blocks, whose number has `bits` bits: each thread holds
-/// its elements of all tiles.
+/// Returns the layout of the tiles of several blocks, whose number has `bits` bits: each thread
+/// holds its elements of all tiles.
 fn gathered(layout: &StatedLayout, bits: u32) -> StatedLayout {
     let StatedLayout::Linear { bases, shape, .. } = layout else {
         unreachable!("the caller makes a linear layout")

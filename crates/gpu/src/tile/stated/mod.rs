@@ -51,7 +51,8 @@ pub fn divide(function: &mut Function, blocks: u32) -> Written {
     writer.set_types();
     let replaced = std::mem::take(&mut writer.replaced);
     writer.cursor.function.replace_uses(&replaced, |_| false);
-    barriers::insert(writer.cursor.function)
+    barriers::insert(writer.cursor.function);
+    Ok(())
 }
 
 struct Writer<'f> {
@@ -85,6 +86,8 @@ enum OfRank {
     Masked(u32),
     /// Whether the rank has no bit in this mask.
     Lacks(u32),
+    /// 1 if the rank has a bit in this mask, else 0.
+    IsOther(u32),
     /// The offset of a part along an axis: the elements that each bit of the rank contributes.
     Offset(Sizes),
 }
@@ -199,6 +202,11 @@ impl<'f> Writer<'f> {
                 let (mask, zero) = (self.cursor.int(Dtype::I32, *mask), self.cursor.int(Dtype::I32, 0));
                 let bits = self.cursor.scalar(ElementwiseFn::And, &[rank, mask], Dtype::I32);
                 self.cursor.scalar(ElementwiseFn::Eq, &[bits, zero], Dtype::I1)
+            }
+            OfRank::IsOther(mask) => {
+                let (mask, one) = (self.cursor.int(Dtype::I32, *mask), self.cursor.int(Dtype::I32, 1));
+                let bits = self.cursor.scalar(ElementwiseFn::And, &[rank, mask], Dtype::I32);
+                self.cursor.scalar(ElementwiseFn::Min, &[bits, one], Dtype::I32)
             }
             OfRank::Offset(elements) => {
                 let mut sum = None;
@@ -318,6 +326,7 @@ impl<'f> Writer<'f> {
                 let first = self.cursor.value(Op::Splat { shape }, &[first], ty.clone());
                 self.cursor.elementwise(ElementwiseFn::Add, &[range, first], ty)
             }
+            // tidy: wildcard because the inner match is for the other ops
             _ => {
                 let inner = match &mut op {
                     Op::Splat { shape: own } => {

@@ -17,7 +17,8 @@ const MAX_PIXELS: u32 = 1024;
 pub struct PixelBox {
     /// For each axis of the bounding box, its first coordinate.
     pub lower: Vec<i32>,
-    /// For each axis of the bounding box, the offset of its last coordinate from that of the tensor.
+    /// For each axis of the bounding box, the offset of its last coordinate from that of the
+    /// tensor.
     pub upper: Vec<i32>,
     /// The number of pixels that a copy moves, 1 to 1024.
     pub pixels: u32,
