@@ -408,7 +408,11 @@ fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
         Padding::Nan => ", nan",
     };
     let layout = form.layout.as_ref().map_or(String::new(), |layout| format!(", {layout}"));
-    format!("tensordesc<{}{}{padding}{layout}>", short_name(*dtype), form.block_shape)
+    let (name, window) = match &form.window {
+        None => ("tensordesc", String::new()),
+        Some(window) => ("tensordesc_im2col", format!(", {window}")),
+    };
+    format!("{name}<{}{}{padding}{layout}{window}>", short_name(*dtype), form.block_shape)
 }
 
 /// Returns the short name of a type in signatures: `i32` for `int32`, `u8` for `uint8`, `u1` for a

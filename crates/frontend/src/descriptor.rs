@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tilewright_ir::Shape;
+use tilewright_ir::{PixelWindow, Shape};
 
 /// A block pointer or a tensor descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,12 +38,20 @@ pub struct DescriptorForm {
     pub padding: Padding,
     /// The layout of a block in shared memory, as the expression that makes it (Gluon).
     pub layout: Option<Arc<str>>,
+    /// The window of an im2col descriptor (Gluon), whose blocks are pixels with some of their
+    /// channels.
+    pub window: Option<Arc<PixelWindow>>,
 }
 
 impl DescriptorForm {
+    /// Returns the number of axes of the tensor.
+    pub fn rank(&self) -> usize {
+        self.window.as_ref().map_or(self.block_shape.len(), |window| window.steps.len())
+    }
+
     /// Returns the names of the parts, in order: `base`, `shape[0]`, …
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let axes = 0..self.block_shape.len();
+        let axes = 0..self.rank();
         let offsets = if self.kind == DescriptorKind::BlockPointer { axes.clone() } else { 0..0 };
         let all = |name: &'static str, axes: std::ops::Range<usize>| {
             axes.map(move |axis| format!("{name}[{axis}]"))
@@ -80,7 +88,7 @@ impl<T> Descriptor<T> {
 
     /// Returns the number of axes.
     pub fn rank(&self) -> usize {
-        self.form.block_shape.len()
+        self.form.rank()
     }
 
     /// Returns the base pointer.

@@ -140,6 +140,8 @@ pub struct Options {
     pub check_indices: bool,
     /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,
+    /// The number of blocks of the cluster that runs a program; 0 means 1.
+    pub num_ctas: u32,
     /// 10 times the compute capability of the target GPU; 0 for a CPU.
     pub capability: u32,
 }

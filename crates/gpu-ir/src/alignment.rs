@@ -134,9 +134,11 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
     let memory = function.ty(operand).as_memory()?;
     let (layout, bits) = (layouts.get(memory.layout), element_bits(&memory.tile()));
     match op {
-        GpuOp::TensorLoad {} | GpuOp::TensorFill {} | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => {
-            BoxLayout::of(layout, bits).map(|boxes| boxes.alignment)
-        }
+        GpuOp::TensorLoad {}
+        | GpuOp::TensorLoadTo { .. }
+        | GpuOp::TensorFill {}
+        | GpuOp::TensorStore {}
+        | GpuOp::TensorReduce { .. } => BoxLayout::of(layout, bits).map(|boxes| boxes.alignment),
         GpuOp::Wgmma { .. } => Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES)),
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
         // tidy: wildcard because only threads access the memory of other ops

@@ -75,6 +75,8 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
         | GpuOp::MulticastLoads {}
+        | GpuOp::TensorLoadTo { .. }
+        | GpuOp::MbarrierArriveAt { .. }
         | GpuOp::ClusterArrive {}
         | GpuOp::ClusterWait {}
         | GpuOp::NamedBarrier { .. }
@@ -100,6 +102,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Slot {}
         | GpuOp::View {}
         | GpuOp::LocalLoad { .. }
+        | GpuOp::GatherBlocks { .. }
         | GpuOp::Wgmma { .. }
         | GpuOp::WgmmaInit {}
         | GpuOp::WgmmaWait { .. }
@@ -546,6 +549,13 @@ impl<'a> Checker<'a> {
             | GpuOp::FenceGlobal {} => Ok(()),
             GpuOp::FenceProxy {} => {
                 (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
+            }
+            GpuOp::GatherBlocks { blocks } => self.gather_blocks(op, *blocks),
+            GpuOp::TensorLoadTo { offsets } => self.tensor_load_to(op, *offsets),
+            GpuOp::MbarrierArriveAt { .. } => {
+                self.cluster_op(op)?;
+                self.barriers(0)?;
+                self.index(self.inst.operands[2])
             }
             GpuOp::MulticastLoads {} | GpuOp::ClusterArrive {} | GpuOp::ClusterWait {} => self.cluster_op(op),
         }

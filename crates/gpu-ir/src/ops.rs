@@ -236,6 +236,27 @@ define_ops! {
     /// synchronize before they end. A tile of one box is divided along the axis that is the slowest
     /// one in the buffer; the tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
+    /// Starts copies as `tensor_load` does, but to the buffers at the same address in several
+    /// blocks of the cluster, and the bytes arrive at the `mbarrier` at the same address in each of
+    /// these blocks. Their ranks are set in the mask `blocks` (int32); 0 is the executing block
+    /// only.
+    ///
+    /// With `offsets` other than 0, the tensor map is one for im2col copies, and the last `offsets`
+    /// coordinates are the offsets of the copied pixels, one for each axis between the images and
+    /// the channels (PTX ISA, "Im2col mode").
+    TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32}
+        regions 0 Write Memory Reads FillsShared StartsTensorLoad;
+    /// Loads a tile from buffers at the same address in several blocks of the cluster. The result
+    /// has one more axis, the first one: element `i` along it is in the block whose rank has the
+    /// bits of `i` at the bits that are set in `blocks`, and the rank's own bits elsewhere. The
+    /// lowest registers of the result are along that axis. Barriers of the cluster order the
+    /// accesses.
+    GatherBlocks gather_blocks (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
+    /// Arrives `arrivals` times at the `mbarrier` of a slot in the block of the cluster whose rank
+    /// is `block` (int32), by one of the threads that run the op, and adds `bytes` to the bytes for
+    /// which the phase waits.
+    MbarrierArriveAt mbarrier_arrive_at (barriers, slot, block) [] {arrivals: u32, bytes: u32}
+        regions 0 Write Barrier Never ReadsShared None;
     /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
     /// of `mbarrier`s included, happen before those after `cluster_wait`.
     ClusterArrive cluster_arrive () [] {} regions 0 Write Barrier Never None None;

@@ -10,12 +10,14 @@
 //! copies fill. The swizzle of the box is in bytes; `, nan`
 //! follows if loads fill the elements outside of the tensor with NaN. `nonnegative [p3, p4]` may precede the box: no
 //! map can be made if one of these arguments is negative. `, written` ends the line if copies write
-//! the tensor.
+//! the tensor. For im2col copies, the box is `[1, 1, 1, 64]`, the channels of a pixel, and the
+//! pixels of a copy and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1,
+//! -1] steps [1, 1, 1, 1]`.
 
 use std::fmt;
 
 use smallvec::SmallVec;
-use tilewright_ir::{AtomicKind, Dtype};
+use tilewright_ir::{AtomicKind, Dtype, PixelWindow};
 use tilewright_layout::SwizzleMode;
 
 /// The extent of an axis that no mask bounds: more than any index.
@@ -124,6 +126,8 @@ pub struct TensorMapBox {
     /// True if copies write the tensor. They write whole chunks of 16 bytes, so the rows of the
     /// tensor have to end at the end of a chunk.
     pub is_written: bool,
+    /// The number of pixels of an im2col copy, and their window; `None` for copies of boxes.
+    pub pixels: Option<(u32, PixelWindow)>,
 }
 
 /// The access of a kernel to the tensor of one of its arguments.
@@ -238,6 +242,13 @@ impl TensorMapBox {
             Some(swizzle) => (swizzle, true),
             None => (swizzle, false),
         };
+        let (swizzle, pixels) = match swizzle.split_once(", pixels ") {
+            Some((swizzle, pixels)) => {
+                let (count, window) = pixels.split_once(' ')?;
+                (swizzle, Some((count.parse().ok()?, window.parse().ok()?)))
+            }
+            None => (swizzle, None),
+        };
         let (swizzle, fills_nan) = match swizzle.strip_suffix(", nan") {
             Some(swizzle) => (swizzle, true),
             None => (swizzle, false),
@@ -249,6 +260,7 @@ impl TensorMapBox {
             swizzle: modes.into_iter().find(|mode| mode.row_bytes().unwrap_or(0) == swizzle)?,
             fills_nan,
             is_written,
+            pixels,
         })
     }
 }
@@ -267,10 +279,13 @@ impl fmt::Display for TensorMapPlan {
         f.write_str("box ")?;
         match copied {
             None => f.write_str("?"),
-            Some(TensorMapBox { extents, swizzle, fills_nan, is_written }) => {
-                let nan = if *fills_nan { ", nan" } else { "" };
-                let written = if *is_written { ", written" } else { "" };
-                write!(f, "{extents:?}, swizzle {}{nan}{written}", swizzle.row_bytes().unwrap_or(0))
+            Some(TensorMapBox { extents, swizzle, fills_nan, is_written, pixels }) => {
+                write!(f, "{extents:?}, swizzle {}", swizzle.row_bytes().unwrap_or(0))?;
+                f.write_str(if *fills_nan { ", nan" } else { "" })?;
+                if let Some((count, window)) = pixels {
+                    write!(f, ", pixels {count} {window}")?;
+                }
+                f.write_str(if *is_written { ", written" } else { "" })
             }
         }
     }

@@ -82,7 +82,15 @@ fn explicit_program(
         tilewright_opt::optimize(&mut module, &options, &mut |_, _| {});
     }
     tile::legality::check(module.kernel(), num_warps)?;
-    assign::translate_stated(&module, target, num_warps, launcher)
+    let blocks = launcher.cluster.max(1);
+    if blocks > 1 {
+        tile::warps::check_cluster(target, blocks)?;
+        let entry = module.entry;
+        tile::stated::divide(&mut module.functions[entry], blocks)?;
+    }
+    let mut program = assign::translate_stated(&module, target, num_warps, launcher)?;
+    program.header.cluster = blocks;
+    Ok(program)
 }
 
 /// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.

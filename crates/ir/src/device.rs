@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tilewright_layout::{StatedBuffer, StatedLayout};
 
+use crate::pixel_window::PixelWindow;
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Shape, Type};
 
@@ -25,8 +26,8 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
-        /// false, the function has no effect.
+        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate`
+        /// (int1) is false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
             $($(#[doc = $doc])* $variant {
@@ -98,8 +99,8 @@ device_functions! {
     /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
     /// thread (`copy_async`) are done.
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
-    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each thread
-    /// (`copy_async`) are done.
+    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each
+    /// thread (`copy_async`) are done.
     TrackCopies "track_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
@@ -112,6 +113,34 @@ device_functions! {
     /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
     /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
     TensorStore "tensor_store" {tiles: SharedTiles};
+    /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
+    /// coordinates…)`: starts a copy as `tensor_load` does, to the blocks of the cluster whose
+    /// ranks are set in the mask `blocks` (int32). In a program that is not divided yet, the mask
+    /// is 0: the copy is to all blocks that hold the same part of the tile.
+    MulticastLoad "multicast_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool};
+    /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
+    /// coordinates…, offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does: the
+    /// mask is 0 for the own block. Each axis between the images and the channels has an offset, by
+    /// which it moves the pixels. With `multicast`, the mask of a program that is not divided yet
+    /// is as there.
+    WindowLoad "window_load" {tiles: SharedTiles, barriers: SharedTiles, window: PixelWindow, multicast: bool};
+    /// `(memory, slot, predicate)`: arrives at the `mbarrier`s of blocks of the cluster, and adds
+    /// `bytes` to the bytes for which their phases wait. The blocks whose rank has no bit outside
+    /// of the mask `kept` arrive, each `arrivals` times at the `mbarrier` of each block whose rank
+    /// has the same bits in the mask.
+    ArriveFrom "arrive_from" {tiles: SharedTiles, arrivals: u32, bytes: u32, kept: u32};
+    /// `(memory, slot, predicate, block)`: arrives `arrivals` times at the `mbarrier` of the block
+    /// of the cluster with the rank `block` (int32), and adds `bytes` to the bytes for which its
+    /// phase waits.
+    RemoteArrive "remote_arrive" {tiles: SharedTiles, arrivals: u32, bytes: u32};
+    /// `(memory, slot)`: loads a tile from several blocks of the cluster. Element `[i, …]` of the
+    /// result is in the block whose rank has the bits of `i` at the bits that are set in the mask
+    /// `blocks`, and the own rank's bits elsewhere.
+    GatherBlocks "gather_blocks" {tiles: SharedTiles, layout: Arc<StatedLayout>, blocks: u32};
+    /// `()`: arrives at the barrier of the cluster.
+    ClusterArrive "cluster_arrive" {};
+    /// `()`: waits until all threads of the cluster have arrived at its barrier.
+    ClusterWait "cluster_wait" {};
     /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory or,
     /// with `complete`, still write the tensors.
     TensorStoreWait "tensor_store_wait" {pending: u32, complete: bool};
@@ -180,6 +209,15 @@ impl Field for Arc<StatedLayout> {
     }
 }
 
+impl Field for PixelWindow {
+    fn print(&self) -> String {
+        self.to_string()
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
 impl Field for SharedTiles {
     fn print(&self) -> String {
         let Self { slots, dtype, shape, layout } = self;
@@ -224,13 +262,20 @@ impl DeviceFn {
         match self {
             Self::KeepAlive {} | Self::View { .. } => &["memory"],
             Self::Load { .. }
+            | Self::GatherBlocks { .. }
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
             | Self::ArriveCopies { .. }
             | Self::TrackCopies { .. } => &["memory", "slot"],
             Self::Store { .. } => &["memory", "slot", "tile"],
             Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
-            Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
+            Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } | Self::ArriveFrom { .. } => {
+                &["memory", "slot", "predicate"]
+            }
+            Self::RemoteArrive { .. } => &["memory", "slot", "predicate", "slot"],
+            Self::MulticastLoad { .. } | Self::WindowLoad { .. } => {
+                &["memory", "slot", "memory", "slot", "predicate", "slot", "base"]
+            }
             Self::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
             Self::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
             Self::TensorStore { .. } => &["memory", "slot", "base"],
@@ -242,6 +287,8 @@ impl DeviceFn {
             | Self::WaitGroup { .. }
             | Self::TensorStoreWait { .. }
             | Self::FenceProxy {}
+            | Self::ClusterArrive {}
+            | Self::ClusterWait {}
             | Self::JoinWorkers {} => &[],
         }
     }
@@ -274,6 +321,10 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::Load { tiles, layout } => {
             vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
         }
+        DeviceFn::GatherBlocks { tiles, layout, blocks } => {
+            let shape = [1 << blocks.count_ones()].into_iter().chain(tiles.shape.iter().copied());
+            vec![Type::tile(tiles.dtype, shape.collect::<Shape>()).with_layout(Some(layout.clone()))]
+        }
         DeviceFn::Allocate { .. } | DeviceFn::View { .. } => vec![Type::scalar(Dtype::I32)],
         DeviceFn::Mma {} | DeviceFn::DotFma {} => input.operands.get(2).cloned().into_iter().collect(),
         DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![input.operands[0].in_flight()],
@@ -291,6 +342,12 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::ArriveCopies { .. }
         | DeviceFn::TrackCopies { .. }
         | DeviceFn::TensorLoad { .. }
+        | DeviceFn::MulticastLoad { .. }
+        | DeviceFn::WindowLoad { .. }
+        | DeviceFn::ArriveFrom { .. }
+        | DeviceFn::RemoteArrive { .. }
+        | DeviceFn::ClusterArrive {}
+        | DeviceFn::ClusterWait {}
         | DeviceFn::TensorStore { .. }
         | DeviceFn::TensorStoreWait { .. }
         | DeviceFn::FenceProxy {}

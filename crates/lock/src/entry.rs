@@ -164,4 +164,8 @@ pub struct TensorMap {
     pub swizzle: u32,
     /// True if copies write the tensor.
     pub is_written: bool,
+    /// The number of pixels of an im2col copy and their window, such as `16 lower [-1] upper [0]
+    /// steps [1, 1, 1]`; the driver's `cuTensorMapEncodeIm2col` then makes the map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pixels: Option<String>,
 }

@@ -38,8 +38,8 @@ fn is_buffer(text: &str) -> bool {
 /// For each hardware index, its name, and the coordinates that each of its bits contributes.
 type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
 
-/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp` or `offset`),
-/// the coordinates of the element that each of its bits contributes.
+/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp`, `block` or
+/// `offset`), the coordinates of the element that each of its bits contributes.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
@@ -49,7 +49,7 @@ pub(crate) fn gluon_layout_bases(text: &str, shape: Vec<u32>, element_bits: u32)
         let coordinates = |column: &u32| layout.output().coordinates(*column).to_vec();
         (input.name(), layout.bases(input).iter().map(coordinates).collect())
     };
-    Ok([Input::Register, Input::Lane, Input::Warp, Input::Offset].map(bases).to_vec())
+    Ok(Input::ALL.map(bases).to_vec())
 }
 
 /// Returns a table of the elements of a tile, each with the hardware indices that hold it.

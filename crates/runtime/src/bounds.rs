@@ -215,7 +215,7 @@ fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
             statement.constants.push((name.to_owned(), *number));
         }
         Argument::Tuple(items) if items.descriptor().is_some() => {
-            let rank = items.descriptor().map_or(0, |form| form.block_shape.len());
+            let rank = items.descriptor().map_or(0, |form| form.rank());
             // The last stride, which is 1, may be missing.
             let part = |place: usize, name: String| match items.get(place) {
                 Some(Argument::Constexpr(HostValue::Constant(Constant::Int(number)))) => {

@@ -15,6 +15,7 @@
 //! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
 //! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with blocks of this element type and shape; with `nan`, elements outside of the tensor are NaN instead of 0 |
 //! | `tensordesc<fp16[64, 32], NVMMASharedLayout(64, 16, 2)>` | a tensor descriptor of Gluon, with the layout of its blocks |
+//! | `tensordesc_im2col<fp16[64, 32], NVMMASharedLayout(64, 16, 2), lower [-1] upper [0] steps [1, 1, 1]>` | an im2col descriptor of Gluon, with the window of its pixels |
 //! | `BlockedLayout([1], [32], [4], [0])` | a layout of Gluon |
 //! | `name=…` | the argument of the parameter `name`; arguments without a name come first and bind by position |
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, DescriptorForm, DescriptorKind, HostValue, Padding, Tuple};
-use tilewright_ir::{Dtype, Element, Shape, StatedBuffer};
+use tilewright_ir::{Dtype, Element, PixelWindow, Shape, StatedBuffer};
 
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::align_descriptor;
@@ -108,6 +109,11 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     if let Some(constant) = parse_constant(text, is_constexpr) {
         return Ok(Argument::Constexpr(HostValue::Constant(constant)));
     }
+    if let Some(inner) = text.strip_prefix("tensordesc_im2col<") {
+        return parse_im2col(inner).ok_or_else(|| {
+            invalid(text, "an im2col descriptor is written with the layout of its blocks and its window")
+        });
+    }
     if let Some(inner) = text.strip_prefix("tensordesc<") {
         return parse_descriptor(inner).ok_or_else(|| {
             invalid(
@@ -147,8 +153,19 @@ fn with_block_layout(text: &str) -> Option<(&str, &str)> {
     Some((head, rest.strip_suffix('>')?.trim())).filter(|(_, layout)| layout.ends_with(')'))
 }
 
+/// Parses the text after `tensordesc_im2col<`; `None` if it is invalid.
+fn parse_im2col(text: &str) -> Option<Argument> {
+    let (head, window) = text.strip_suffix('>')?.split_once(", lower ")?;
+    let window = format!("lower {window}").parse::<PixelWindow>().ok()?;
+    parse_parts(&format!("{head}>"), Some(window))
+}
+
 /// Parses the text after `tensordesc<`; `None` if it is invalid.
 fn parse_descriptor(text: &str) -> Option<Argument> {
+    parse_parts(text, None)
+}
+
+fn parse_parts(text: &str, window: Option<PixelWindow>) -> Option<Argument> {
     let (dtype, rest) = text.strip_suffix('>')?.split_once('[')?;
     let (extents, rest) = rest.split_once(']')?;
     let pointee = parse_dtype(dtype.trim())?;
@@ -167,11 +184,21 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
     if !(1..=5).contains(&rank) || u64::from(*block_shape.last()?) * (pointee.bytes() as u64) < 16 {
         return None;
     }
+    if window.is_some() && rank != 2 {
+        return None;
+    }
+    let rank = window.as_ref().map_or(rank, |window| window.steps.len());
     let number = |dtype| Argument::Scalar { dtype, divisibility: 1 };
     let mut parts = vec![Argument::Pointer { pointee, divisibility: 1, is_const: false }];
     parts.extend(vec![number(Dtype::I32); rank]);
     parts.extend(vec![number(Dtype::I64); rank - 1]);
-    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout };
+    let form = DescriptorForm {
+        kind: DescriptorKind::Tensor,
+        block_shape,
+        padding,
+        layout,
+        window: window.map(Into::into),
+    };
     align_descriptor(&form, &mut parts);
     Some(Argument::Tuple(Tuple::of_descriptor(form.into(), parts)))
 }

@@ -113,6 +113,9 @@ impl Key {
         if let Some(layout) = &form.layout {
             self.push_text(Tag::Str, layout);
         }
+        if let Some(window) = &form.window {
+            self.push_text(Tag::Str, &window.to_string());
+        }
     }
 
     /// Adds the class, the length and the field names of a tuple. The caller adds the items

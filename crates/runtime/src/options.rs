@@ -202,6 +202,7 @@ impl Options {
     pub(crate) fn language_for(&self, target: Target, check_indices: bool) -> tilewright_frontend::Options {
         tilewright_frontend::Options {
             num_warps: self.codegen().num_warps,
+            num_ctas: self.codegen().num_ctas,
             capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
             check_indices,
             ..self.language()

@@ -234,7 +234,7 @@ pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     };
     *divisibility = ALIGNMENT;
     let elements = ALIGNMENT / pointee.bytes() as u32;
-    for part in numbers.iter_mut().skip(form.block_shape.len()) {
+    for part in numbers.iter_mut().skip(form.rank()) {
         if let Argument::Scalar { divisibility, .. } = part {
             *divisibility = (*divisibility).max(elements);
         }

@@ -8,8 +8,9 @@ use tilewright_base::memory::Region;
 use tilewright_compiler::{GpuCode, LaunchInteger, SwizzleMode, TensorAccess, TensorMapPlan};
 use tilewright_cuda::{
     self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
+    TensorMapWindow,
 };
-use tilewright_ir::{Dtype, Element};
+use tilewright_ir::{Dtype, Element, PixelWindow};
 use tilewright_sim as sim;
 
 use crate::Error;
@@ -241,6 +242,8 @@ struct Tensor {
     block: SmallVec<[u32; MAX_AXES]>,
     swizzle: SwizzleMode,
     fills_nan: bool,
+    /// The pixels of an im2col copy, with the axes of the window in the order of `shape`.
+    pixels: Option<(u32, PixelWindow)>,
 }
 
 impl Tensor {
@@ -290,7 +293,18 @@ impl Tensor {
             block: order().map(|axis| copied.extents[axis]).collect(),
             swizzle: copied.swizzle,
             fills_nan: copied.fills_nan,
+            pixels: copied.pixels.clone().map(|(count, mut window)| {
+                window.lower.reverse();
+                window.upper.reverse();
+                window.steps.reverse();
+                (count, window)
+            }),
         })
+    }
+
+    /// Returns the distances between neighboring pixels of an im2col copy.
+    fn steps(&self) -> Option<Vec<u32>> {
+        self.pixels.as_ref().map(|(_, window)| window.steps.to_vec())
     }
 
     /// Encodes the map for the simulator; `None` if it is invalid.
@@ -316,7 +330,7 @@ impl Tensor {
             extents: self.shape.to_vec(),
             strides: self.strides.to_vec(),
             box_extents: self.block.to_vec(),
-            element_strides: vec![1; self.shape.len()],
+            element_strides: self.steps().unwrap_or_else(|| vec![1; self.shape.len()]),
             swizzle: match self.swizzle {
                 SwizzleMode::None => sim::Swizzle::None,
                 SwizzleMode::Bytes32 => sim::Swizzle::Bytes32,
@@ -324,6 +338,11 @@ impl Tensor {
                 SwizzleMode::Bytes128 => sim::Swizzle::Bytes128,
             },
             fill: if self.fills_nan { sim::OutOfBoundsFill::Nan } else { sim::OutOfBoundsFill::Zero },
+            pixels: self.pixels.as_ref().map(|(pixels, window)| sim::PixelBox {
+                lower: window.lower.to_vec(),
+                upper: window.upper.to_vec(),
+                pixels: *pixels,
+            }),
         };
         map.encode().ok()
     }
@@ -360,7 +379,15 @@ impl Tensor {
             fill: if self.fills_nan { TensorMapFill::Nan } else { TensorMapFill::Zero },
             ..TensorMapSource::default()
         };
-        match cuda::TensorMap::encode(context, &source) {
+        let made = match &self.pixels {
+            None => cuda::TensorMap::encode(context, &source),
+            Some((pixels, PixelWindow { lower, upper, steps })) => {
+                let window = TensorMapWindow { lower, upper, channels: self.block[0], pixels: *pixels };
+                let source = TensorMapSource { block: &[], steps, ..source };
+                cuda::TensorMap::encode_im2col(context, &source, &window)
+            }
+        };
+        match made {
             Ok(map) => {
                 Ok(Some(map.as_bytes().try_into().expect("tensor maps of GPU and simulator have one size")))
             }

@@ -52,7 +52,7 @@ mod warp;
 mod watch;
 
 pub use asynchronous::tensor_map::{
-    OutOfBoundsFill, TENSOR_MAP_BYTES, TensorDataType, TensorMap, TensorMapError,
+    OutOfBoundsFill, PixelBox, TENSOR_MAP_BYTES, TensorDataType, TensorMap, TensorMapError,
 };
 pub use counters::StepCounters;
 pub use decode::{Class, Parameter};

@@ -162,7 +162,7 @@ class tensor(base_value):
         """Returns the block pointer moved by `offsets` elements along each axis.
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
 
         Shapes: a block pointer, and one offset for each axis.
         Types: block pointers of any type.
@@ -728,7 +728,7 @@ class tensor(base_value):
         Parameters:
             shape: The tensor's shape.
             strides: The tensor's strides, in elements.
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             block_shape: The shape of the blocks.
             order: The axes, the fastest one first; a hint.
 
@@ -1257,7 +1257,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Adds a block to memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1274,7 +1274,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the bitwise and of a block and memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1291,7 +1291,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the maximum of a block and memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1308,7 +1308,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the minimum of a block and memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1325,7 +1325,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the bitwise or of a block and memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1342,7 +1342,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the bitwise exclusive or of a block and memory atomically (each element by itself).
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value.
 
         Shapes: pointer, value and mask broadcast to one shape, which is the result's.
@@ -1375,7 +1375,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Loads the block that begins at these offsets.
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
 
         Shapes: one scalar offset for each axis; the result has the shape of the blocks.
         Types: any type; of pointers, `*` of it.
@@ -1408,7 +1408,7 @@ class tensor_descriptor(tensor_descriptor_base):
         """Stores the block that begins at these offsets.
 
         Parameters:
-            offsets: One offset for each axis, in elements.
+            offsets: The offset of the pixels along each axis between the images and the channels.
             value: The value to write; it broadcasts to the pointers' shape.
 
         Shapes: one scalar offset for each axis; the value has the shape of the blocks.
@@ -1631,7 +1631,7 @@ def _experimental_descriptor_load(desc: tensor_descriptor, offsets: _Offsets, sh
 
     Parameters:
         desc: A tensor descriptor.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
         shape: The shape of the descriptor's blocks.
         dtype: The type of the elements of the result.
 
@@ -1649,7 +1649,7 @@ def _experimental_descriptor_store(desc: tensor_descriptor, value: _Value, offse
     Parameters:
         desc: A tensor descriptor.
         value: The value.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
 
     Shapes: one scalar offset for each axis; the value has the shape of the blocks.
     Types: any type; of pointers, `*` of it.
@@ -1728,7 +1728,7 @@ def advance(base: tensor, offsets: _Offsets) -> tensor:
 
     Parameters:
         base: A block pointer.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
 
     Shapes: a block pointer, and one offset for each axis.
     Types: block pointers of any type.
@@ -2734,7 +2734,7 @@ def load_tensor_descriptor(desc: tensor_descriptor, offsets: _Offsets) -> tensor
 
     Parameters:
         desc: A tensor descriptor.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
 
     Shapes: one scalar offset for each axis; the result has the shape of the blocks.
     Types: any type; of pointers, `*` of it.
@@ -2781,7 +2781,7 @@ def make_block_ptr(base: tensor, shape: _Offsets, strides: _Offsets, offsets: _O
         base: A pointer to the first element of a tensor in memory.
         shape: The tensor's shape.
         strides: The tensor's strides, in elements.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
         block_shape: The shape of the blocks.
         order: The axes, the fastest one first; a hint.
 
@@ -3643,7 +3643,7 @@ def store_tensor_descriptor(desc: tensor_descriptor, offsets: _Offsets, value: _
 
     Parameters:
         desc: A tensor descriptor.
-        offsets: One offset for each axis, in elements.
+        offsets: The offset of the pixels along each axis between the images and the channels.
         value: The value.
 
     Shapes: one scalar offset for each axis; the value has the shape of the blocks.

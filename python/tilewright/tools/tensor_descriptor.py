@@ -40,17 +40,21 @@ class TensorDescriptor:
             raise TensorDescriptorError("rank must not be zero: a TensorDescriptor has 1 to 5 axes")
         if rank > 5:
             raise TensorDescriptorError(f"rank cannot be more than 5: the tensor has {rank} axes")
-        for name in ("strides", "block_shape"):
-            if len(getattr(self, name)) != rank:
-                raise TensorDescriptorError(
-                    f"rank mismatch: shape has {rank} items, and {name} has {len(getattr(self, name))}"
-                )
+        self._check_rank()
         if self.padding not in ("zero", "nan"):
             raise TensorDescriptorError(
                 f'padding of a TensorDescriptor is "zero" or "nan", not {self.padding!r}'
             )
         self._check_memory()
         self._check_block()
+
+    def _check_rank(self) -> None:
+        rank = len(self.shape)
+        for name in ("strides", "block_shape"):
+            if len(getattr(self, name)) != rank:
+                raise TensorDescriptorError(
+                    f"rank mismatch: shape has {rank} items, and {name} has {len(getattr(self, name))}"
+                )
 
     def _check_memory(self) -> None:
         address, size = _address(self.base), _element_size(self.base)

@@ -26,7 +26,7 @@ from reference_pages import (
     NAMES,
     Renderer,
 )
-from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 
 import tilewright as triton
 from tilewright.experimental.gluon import language as gl
@@ -181,11 +181,15 @@ def test_examples_say_the_truth(page, device, tmp_path):
 
 
 def launch_gluon(kernel: object, outputs: list[torch.Tensor], device: str) -> None:
-    """Launches a kernel of the page: with the numbers 0 to 127, and descriptors of ones and of zeros."""
+    """Launches a kernel of the page: with the numbers 0 to 127, and descriptors of ones, of zeros and of pixels."""
     x = torch.arange(128, dtype=torch.float32, device=device)
     layout = gl.NVMMASharedLayout(128, 16, 2)
     matrices = [make(64, 64, dtype=torch.float16, device=device) for make in (torch.ones, torch.zeros)]
-    kernel[(1,)](x, *[TensorDescriptor.from_tensor(each, [64, 64], layout) for each in matrices], *outputs)
+    images = torch.ones(2, 8, 8, 64, dtype=torch.float16, device=device)
+    corners = {"pixel_box_lower_corner": [-1, -1], "pixel_box_upper_corner": [-1, -1]}
+    pixels = TensorDescriptorIm2Col.from_tensor(images, [64, 64], layout, **corners)
+    descriptors = [TensorDescriptor.from_tensor(each, [64, 64], layout) for each in matrices]
+    kernel[(1,)](x, *descriptors, pixels, *outputs)
 
 
 def test_examples_of_gluon_say_the_truth(device, tmp_path):

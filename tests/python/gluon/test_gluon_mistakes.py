@@ -617,3 +617,118 @@ def test_mistake_in_a_partition(name, device, tmp_path):
     with pytest.raises(tilewright.TritonError, match=message) as raised:
         module.main()
     assert raised.value.code == code
+
+
+CLUSTERS = {
+    "a copy to both blocks before the other one has read": (
+        "59_gluon_clusters",
+        ("        mbarrier.wait(bar, (ahead // STAGES & 1) ^ 1, pred=step > 0)\n", ""),
+        ("TW0207", r"race: writes shared memory .* read"),
+    ),
+    "both blocks wait for different arrivals": (
+        "59_gluon_clusters",
+        ("mbarrier.init(empty.index(stage), count=1)", "mbarrier.init(empty.index(stage), count=2)"),
+        ("TW0207", "deadlock"),
+    ),
+    "a barrier of each block in place of one for both": (
+        "59_gluon_clusters",
+        (
+            "empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], shared)",
+            "empty = mbarrier.allocate_mbarrier(batch=STAGES)",
+        ),
+        ("TW0207", r"race: writes shared memory .* read"),
+    ),
+    "a multicast to blocks that need other parts": (
+        "59_gluon_clusters",
+        ("rows, all_of_it = [[1, 0]], [[0, 0]]", "rows, all_of_it = [[1, 0]], [[1, 0]]"),
+        ("TW0028", "the cga_layout of `b` of `warpgroup_mma` does not fit the accumulator's"),
+    ),
+    "a layout of one block": (
+        "59_gluon_clusters",
+        ("[16, BLOCK_N, 16], cga_layout=[[1, 0]]", "[16, BLOCK_N, 16]"),
+        ("TW0028", "is for 1 block, but the kernel has 2 blocks"),
+    ),
+    "another number of blocks at the launch": (
+        "59_gluon_clusters",
+        ("STAGES, num_ctas=2)", "STAGES, num_ctas=4)"),
+        ("TW0028", "is for 2 blocks, but the kernel has 4 blocks"),
+    ),
+    "a box that begins after the first pixel": (
+        "58_gluon_convolution",
+        ("pixel_box_lower_corner=[-padding, -padding]", "pixel_box_lower_corner=[padding, padding]"),
+        ("TW0207", "begins at -1 along dimension 1, outside of its bounding box from 1 to"),
+    ),
+    "an offset for another axis": (
+        "58_gluon_convolution",
+        ("offsets = [(tap // S).to(gl.int16), (tap % S).to(gl.int16)]", "offsets = [(tap % S).to(gl.int16)]"),
+        ("TW0016", "a list of 2 offsets"),
+    ),
+    "memory for other pixels": (
+        "58_gluon_convolution",
+        ("[STAGES, PIXELS, CHANNELS], x_desc.layout", "[STAGES, 2 * PIXELS, CHANNELS], x_desc.layout"),
+        ("TW0005", "do not fit shared memory"),
+    ),
+}
+"""By name: an example, its text that is wrong, the text in place of it, the code and the message."""
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_mistake_in_a_cluster_or_a_window(name, device, tmp_path):
+    example, (right, wrong), (code, message) = CLUSTERS[name]
+    if device == "cuda" and code.startswith("TW02"):
+        pytest.skip("the simulator finds it")
+    text = (ROOT / "examples" / f"{example}.py").read_text()
+    assert text.count(right) == 1
+    path = tmp_path / "cluster.py"
+    path.write_text(text.replace(right, wrong))
+    spec = importlib.util.spec_from_file_location("cluster", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(tilewright.TritonError, match=message) as raised:
+        module.main()
+    assert raised.value.code == code
+
+
+TWICE = """\
+import torch
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+from tilewright.experimental.gluon.language.nvidia.hopper import cluster, mbarrier, tma
+
+REGISTERS = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0], cga_layout=[[0, 0]]))
+
+
+@gluon.jit
+def kernel(x_desc, out_ptr):
+    smem = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_shape, x_desc.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    total = gl.zeros([64, 64], gl.float32, REGISTERS)
+    for turn in range(2):
+        mbarrier.expect(bar, x_desc.nbytes_per_cta)
+        tma.async_load(x_desc, [0, 0], bar, smem, multicast=True)
+        mbarrier.wait(bar, turn)
+        total += smem.load(REGISTERS).to(gl.float32)
+        cluster.barrier()
+    gl.store(out_ptr, gl.sum(gl.sum(total, axis=1), axis=0))
+"""
+
+
+def test_a_missing_barrier_of_the_cluster(device, tmp_path):
+    """Block 1 may still read its memory when block 0 copies to it again."""
+    layout = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]])
+    x = TensorDescriptor.from_tensor(torch.ones(64, 64, dtype=torch.float16, device=device), [64, 64], layout)
+    for number, text in enumerate((TWICE, TWICE.replace("        cluster.barrier()\n", ""))):
+        path = tmp_path / f"twice_{number}.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(f"twice_{number}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        out = torch.zeros(1, device=device)
+        if number == 0:
+            module.kernel[(1,)](x, out, num_ctas=2)
+            assert out.item() == 8192
+        elif device != "cuda":
+            with pytest.raises(tilewright.TritonError, match=r"race: writes shared memory .* read") as raised:
+                module.kernel[(1,)](x, out, num_ctas=2)
+            assert raised.value.code == "TW0207"

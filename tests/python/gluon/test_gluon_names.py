@@ -16,7 +16,6 @@ import pytest
 from reference_pages import GLUON, read_names
 
 from tilewright import _native
-from tilewright.experimental import gluon
 from tilewright.experimental.gluon import language as gl
 from tilewright.language._builtin import LanguageFunction
 
@@ -112,8 +111,6 @@ def test_missing_names_say_so():
         for name in names if path in NAMES else ():
             with pytest.raises(NotImplementedError, match=rf"TW0117.*\b{name} is not available"):
                 getattr(find(path), name)()
-    with pytest.raises(NotImplementedError, match=r"TW0117.*TensorDescriptorIm2Col"):
-        gluon.nvidia.hopper.TensorDescriptorIm2Col()
 
 
 def test_the_lists_are_those_of_the_official_package(official):

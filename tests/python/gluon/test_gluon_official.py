@@ -18,7 +18,14 @@ from reference_examples import Example
 from reference_pages import GLUON
 from test_gluon_programs import RUNS, source_of
 
-OLDER = ("async_copy_global_to_shared", "async_copy_shared_to_global", "_reinterpret")
+OLDER = (
+    "async_copy_global_to_shared",
+    "async_copy_global_to_shared_im2col",
+    "async_copy_shared_to_global",
+    "cluster.arrive",
+    "cluster.wait",
+    "_reinterpret",
+)
 """The names that the official package no longer has."""
 
 COMPILE = """
@@ -27,7 +34,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon import GluonASTSource, GluonJITFunction, language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.int32: "i32"}
@@ -40,20 +47,24 @@ def type_of(value):
         return value.__mangle__()
     return "fp32" if isinstance(value, float) else "i32"
 
-def launch(kernel, *arguments):
+def launch(kernel, *arguments, **options):
     pairs = [*zip(kernel.params, arguments, strict=True)]
     constants = {each.name: value for each, value in pairs if each.is_constexpr}
     types = {each.name: "constexpr" if each.is_constexpr else type_of(value) for each, value in pairs}
-    key = (kernel.__name__, kernel.src, str(types), str(constants))
+    key = (kernel.__name__, kernel.src, str(types), str(constants), str(options))
     if key not in done:
         done.add(key)
-        made = triton.compile(GluonASTSource(kernel, types, constants), target=TARGET)
+        made = triton.compile(GluonASTSource(kernel, types, constants), target=TARGET, options=options)
         assert "ld" in made.asm["ptx"] or "st" in made.asm["ptx"] or "ret" in made.asm["ptx"]
 
-GluonJITFunction.__getitem__ = lambda kernel, _grid: lambda *arguments: launch(kernel, *arguments)
+GluonJITFunction.__getitem__ = lambda kernel, _grid: lambda *arguments, **options: launch(kernel, *arguments, **options)
 triton.runtime.driver.set_active(types.SimpleNamespace(get_current_target=lambda: TARGET))
 torch.testing.assert_close = lambda *_arguments, **_options: None
-matrix = TensorDescriptor.from_tensor(torch.zeros(64, 64).half(), [64, 64], gl.NVMMASharedLayout(128, 16, 2))
+layout = gl.NVMMASharedLayout(128, 16, 2)
+matrix = TensorDescriptor.from_tensor(torch.zeros(64, 64).half(), [64, 64], layout)
+pixels = TensorDescriptorIm2Col.from_tensor(
+    torch.zeros(2, 8, 8, 64).half(), [64, 64], layout, pixel_box_lower_corner=[-1, -1], pixel_box_upper_corner=[-1, -1]
+)
 wrong = {}
 for path in json.load(sys.stdin):
     spec = importlib.util.spec_from_file_location("program", path)
@@ -64,7 +75,8 @@ for path in json.load(sys.stdin):
             program.main()
         else:
             names = [each.name for each in program.kernel.params]
-            launch(program.kernel, *[torch.zeros(128) if name.endswith("_ptr") else matrix for name in names])
+            of = {"pixels_desc": pixels}
+            launch(program.kernel, *[torch.zeros(128) if name.endswith("_ptr") else of.get(name, matrix) for name in names])
     except Exception as error:
         wrong[path] = str(error)[-500:]
 print("\\n" + json.dumps([len(done), wrong]))

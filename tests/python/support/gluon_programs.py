@@ -14,9 +14,9 @@ from tilewright.experimental import gluon
 from tilewright.experimental.gluon import language as gl
 from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from tilewright.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
+    cluster, fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
 )
-from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 """
 
 # The first lines of each kernel of Gluon, as the page says.
@@ -52,7 +52,7 @@ def definitions(lines: list[str]) -> int:
 def gluon_kernel(
     lines: list[str],
     values: list[tuple[int, str, np.ndarray]],
-    parameters: str = "x_ptr, x_desc, out_desc",
+    parameters: str = "x_ptr, x_desc, out_desc, pixels_desc",
 ) -> str:
     """A kernel of Gluon with these lines, which stores the values, each after its line."""
     outputs = "".join(f", out{index}" for index in range(len(values)))

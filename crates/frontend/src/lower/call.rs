@@ -633,6 +633,11 @@ impl Caller for Lowerer<'_, '_, '_> {
         }
     }
 
+    fn num_ctas(&mut self) -> u32 {
+        self.session.is_shareable = false;
+        self.session.options.num_ctas.max(1)
+    }
+
     fn print(&mut self, text: &str) {
         self.session.is_shareable = false;
         self.session.host.print(text);

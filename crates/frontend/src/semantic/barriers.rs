@@ -4,6 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{DeviceFn, Dtype, SharedTiles, StatedBuffer};
 
 use super::arguments::Arguments;
+use super::clusters::kept_bits;
 use super::convert::{cast, tensor};
 use super::gluon::{allocated, count, device, place, shared};
 use super::{Caller, Op, Semantic, ValueOf};
@@ -17,11 +18,14 @@ const MAX_COUNT: u32 = (1 << 20) - 1;
 
 /// `allocate_mbarrier(batch, two_ctas)`.
 pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let extents = if a.is_none(0) { vec![1] } else { vec![count(c, a, 0)?, 1] };
-    if a.flag(c, 1)? {
-        return Err(a.unexpected(1, "False in this version of tilewright", "True"));
+    let (blocks, pairs) = (c.num_ctas(), a.flag(c, 1)?);
+    if pairs && blocks == 1 {
+        return Err(a.unexpected(1, "False in a kernel of one block (num_ctas=1)", "True"));
     }
-    let found = allocated(c, Dtype::I64, &extents, StatedBuffer::of_mbarriers())?;
+    let barriers = if pairs { blocks / 2 } else { blocks };
+    let extents = if a.is_none(0) { vec![barriers] } else { vec![count(c, a, 0)?, barriers] };
+    let layout = StatedBuffer::of_cluster_mbarriers(blocks, pairs);
+    let found = allocated(c, Dtype::I64, &extents, layout)?;
     Ok(Operand::Shared(Box::new(found)))
 }
 
@@ -32,8 +36,10 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
-    let SharedTiles { dtype, shape, .. } = &found.form.tiles;
-    if *dtype == Dtype::I64 && shape[..] == [1] && found.form.count.is_none() {
+    let SharedTiles { dtype, shape, layout, .. } = &found.form.tiles;
+    // Each block of a cluster has one, or each group of blocks.
+    let is_one = layout.division(shape).is_ok_and(|division| division.part[..] == [1]);
+    if *dtype == Dtype::I64 && is_one && found.form.count.is_none() {
         return Ok(found);
     }
     Err(a
@@ -71,15 +77,6 @@ fn scalar<C: Caller + ?Sized>(
         return cast(c, value, dtype);
     }
     Err(a.unexpected(index, "a scalar integer", &ty.to_string()))
-}
-
-/// Refuses an argument that names a block of a cluster; it must be `None`.
-fn no_cluster<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<()> {
-    if a.is_none(index) {
-        Ok(())
-    } else {
-        Err(a.unexpected(index, "None in this version of tilewright", "a block of a cluster"))
-    }
 }
 
 /// `init(mbarrier, count)`.
@@ -120,8 +117,11 @@ pub(super) fn expect<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .note("a phase of an mbarrier counts at most this number of bytes"));
     }
     operands.push(predicate(c, a, 2)?);
-    no_cluster(a, 3)?;
-    device(c, DeviceFn::MbarrierExpect { tiles, bytes }, operands)?;
+    let function = match kept_bits(c, a, 3)? {
+        None => DeviceFn::MbarrierExpect { tiles, bytes },
+        Some(kept) => DeviceFn::ArriveFrom { tiles, arrivals: 1, bytes, kept },
+    };
+    device(c, function, operands)?;
     Ok(Operand::Constant(NONE))
 }
 
@@ -149,8 +149,11 @@ pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     let (tiles, mut operands) = barrier(c, a)?;
     let arrivals = arrivals(c, a, 1)?;
     operands.push(predicate(c, a, 2)?);
-    no_cluster(a, 3)?;
-    device(c, DeviceFn::MbarrierArrive { tiles, arrivals }, operands)?;
+    let function = match kept_bits(c, a, 3)? {
+        None => DeviceFn::MbarrierArrive { tiles, arrivals },
+        Some(kept) => DeviceFn::ArriveFrom { tiles, arrivals, bytes: 0, kept },
+    };
+    device(c, function, operands)?;
     Ok(Operand::Constant(NONE))
 }
 

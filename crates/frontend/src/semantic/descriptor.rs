@@ -40,6 +40,7 @@ pub(super) fn make_block_ptr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
         block_shape,
         padding: Padding::Zero,
         layout: None,
+        window: None,
     };
     let base = move_pointer(c, base, &offsets, &strides)?;
     Ok(assemble(form, base, [shape, strides, offsets].concat()))
@@ -97,7 +98,8 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     check_width(&block_shape, dtype, 3)?;
     check_padding(padding, dtype, 4)?;
     let base = describe_alignment(c, base, &mut strides, dtype)?;
-    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout: None };
+    let form =
+        DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout: None, window: None };
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
@@ -168,6 +170,7 @@ fn of_kind<C: Caller + ?Sized>(
     let operand = a.at(0)?;
     if let Operand::Descriptor(descriptor) = operand
         && descriptor.form.kind == kind
+        && descriptor.form.window.is_none()
     {
         return Ok((**descriptor).clone());
     }
@@ -553,7 +556,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
         (DescriptorKind::Tensor, "type") => {
             let block = Constant::Type(Type::scalar(dtype).with_shape(block_shape.clone()));
             let integers = |dtype| {
-                LanguageType::tuple(vec![Constant::dtype(dtype); block_shape.len()], None).into_constant()
+                LanguageType::tuple(vec![Constant::dtype(dtype); descriptor.rank()], None).into_constant()
             };
             let parts = [block, integers(Dtype::I32), integers(Dtype::I64)];
             constant(LanguageType::Descriptor(Box::new(parts)).into_constant())
@@ -567,7 +570,9 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
             None => Ok(None),
         },
         (DescriptorKind::Tensor, "nbytes_per_cta") => {
-            constant(Constant::Int((block_shape.elements() * dtype.bytes()) as i128))
+            let layout = descriptor.form.layout.as_deref();
+            let bytes = super::clusters::bytes_of_part(layout, block_shape, dtype);
+            constant(Constant::Int(i128::from(bytes)))
         }
         (DescriptorKind::Tensor, "shape") => items(c, descriptor.shape(), Dtype::I32).map(Some),
         (DescriptorKind::Tensor, "strides") => items(c, descriptor.strides(), Dtype::I64).map(Some),

@@ -7,8 +7,8 @@ use super::names::BuiltinSpec;
 use super::table::{Builtin, builtins};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
 use super::{
-    atomics, barriers, descriptor, dots, external, gluon, inline_asm, machine, map, math, memory, movement,
-    program, reduce, scan, shape, shared_access, tensor_copies, views, workers,
+    atomics, barriers, clusters, descriptor, dots, external, gluon, inline_asm, machine, map, math, memory,
+    movement, program, reduce, scan, shape, shared_access, tensor_copies, views, workers,
 };
 
 macro_rules! dispatch {

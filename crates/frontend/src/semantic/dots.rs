@@ -184,7 +184,9 @@ fn check_extents<C: Caller + ?Sized>(
     let depth = (256 / bits).max(4 * k_width);
     let mut least = vec![batches, rows * warps_m, columns * warps_n, depth];
     let rank = acc.rank();
-    let mut found = acc.shape.to_vec();
+    // Each block of a cluster computes its part of the accumulator.
+    let part = layout.division(&acc.shape).map_or(acc.shape.to_vec(), |division| division.part.to_vec());
+    let mut found = part;
     found.push(left.shape[rank - 1]);
     let mut axes = "B, M, N and K";
     if rank == 2 {

@@ -10,13 +10,15 @@ use tilewright_ir::{
 };
 
 use super::arguments::Arguments;
+use super::clusters::check_blocks;
 use super::convert::{cast, describe, tensor};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape, views};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape, views};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
 /// The attributes of shared memory.
-pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout", "type"];
+pub(super) const ATTRIBUTES: &[&str] =
+    &["dtype", "shape", "rank", "numel", "layout", "type", "nbytes_per_cta"];
 
 /// The methods of shared memory.
 pub(super) const METHODS: &[&str] =
@@ -130,13 +132,14 @@ fn in_stated_layout<C: Caller + ?Sized>(
     in_layout(c, value, (layout, index))
 }
 
-/// Checks that a layout is for the warps that run the code.
+/// Checks that a layout is for the warps and for the blocks that run the code.
 pub(super) fn check_warps<C: Caller + ?Sized>(
     c: &mut C,
     layout: &StatedLayout,
     index: usize,
 ) -> Semantic<()> {
     let warps = warps_of(c);
+    check_blocks(c, layout.blocks(), layout, index)?;
     if layout.warps() == warps {
         return Ok(());
     }
@@ -302,8 +305,8 @@ fn or_default<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semanti
 
 /// `barrier(cluster)`.
 pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    if a.flag(c, 0)? {
-        return Err(not_there("`gl.barrier(cluster=True)`"));
+    if a.flag(c, 0)? && c.num_ctas() > 1 {
+        return clusters::barrier(c, a);
     }
     program::barrier(c, a)
 }
@@ -314,8 +317,8 @@ fn not_there(name: &str) -> SemanticError {
 
 /// `num_ctas()`.
 #[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
-pub(super) fn num_ctas<C: Caller + ?Sized>(_: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    Ok(Operand::Constant(Constant::Int(1)))
+pub(super) fn num_ctas<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    Ok(Operand::Constant(Constant::Int(i128::from(c.num_ctas()))))
 }
 
 /// Emits a function of the GPU.
@@ -353,6 +356,7 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     let count = (extents.len() == rank + 1).then(|| extents[0]);
     let (slots, shape) = (count.unwrap_or(1), &extents[usize::from(count.is_some())..]);
     layout.linear(shape, dtype.bits()).map_err(|error| SemanticError::new(Code::LayoutMismatch, error))?;
+    check_blocks(c, layout.blocks(), &layout, 2)?;
     let shape: Shape = shape.iter().copied().collect();
     let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
@@ -552,6 +556,7 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "shape" => Constant::Tuple(shape.iter().map(|extent| int(*extent)).collect()),
         "rank" => int(shape.len() as u32),
         "numel" => int(shape.iter().product()),
+        "nbytes_per_cta" => clusters::bytes_of_block(&shared.form)?,
         // The type is the memory, whose other attributes are those of its type.
         "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
         "layout" => match c.layout_object(&views::seen_tiles(&shared.form)?.layout.to_string()) {

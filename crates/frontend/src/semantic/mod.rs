@@ -12,6 +12,7 @@ mod arguments;
 mod atomics;
 mod attribute;
 mod barriers;
+mod clusters;
 mod constants;
 mod convert;
 mod descriptor;
@@ -195,6 +196,10 @@ pub trait Caller {
     /// Returns the number of warps of a program, or of the partition that runs the code, and records
     /// that the code depends on this number; 0 means the default, 4.
     fn num_warps(&mut self) -> u32;
+
+    /// Returns the number of blocks of the cluster that runs a program, and records that the code
+    /// depends on this number.
+    fn num_ctas(&mut self) -> u32;
 
     /// Returns whether the code belongs to a library function, where integers may wrap without an
     /// error.

@@ -195,6 +195,7 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
                 Namespace::GluonMbarrier => format!("gluon.mbarrier.{}", spec.name),
                 Namespace::GluonTma => format!("gluon.tma.{}", spec.name),
                 Namespace::GluonHopper => format!("gluon.hopper.{}", spec.name),
+                Namespace::GluonCluster => format!("gluon.cluster.{}", spec.name),
                 Namespace::SharedMethod => format!("gluon.shared_memory_descriptor.{}", spec.name),
                 Namespace::Method => continue,
             };
@@ -226,6 +227,7 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
             | Namespace::GluonMbarrier
             | Namespace::GluonTma
             | Namespace::GluonHopper
+            | Namespace::GluonCluster
             | Namespace::SharedMethod => None,
         })
     });

@@ -37,6 +37,8 @@ pub(super) enum Namespace {
     GluonTma,
     /// `gluon.language.nvidia.hopper.name`.
     GluonHopper,
+    /// `triton.experimental.gluon.language.nvidia.hopper.cluster`.
+    GluonCluster,
     /// `smem.name` on shared memory of Gluon.
     SharedMethod,
 }
@@ -405,7 +407,8 @@ macro_rules! builtins {
             [Gluon] => gluon::load;
         /// Writes memory as `tl.store` does.
         GluonStore "store(pointer, value, mask=None, cache_modifier='', eviction_policy='')" [Gluon] => gluon::store;
-        /// Waits until all threads of the program have reached this point.
+        /// Waits until all threads of the block have reached this point; with `cluster`, all
+        /// threads of the blocks that run the program.
         GluonBarrier "barrier(cluster=False)" [Gluon] => gluon::barrier;
         /// Returns the warps of a program.
         GluonNumWarps "num_warps()" [Gluon] => machine::warps, 1;
@@ -477,6 +480,15 @@ macro_rules! builtins {
         /// arrive at an `mbarrier`.
         TmaLoad "async_load(tensor_desc, coord, barrier, result, pred=True, multicast=False, cache_policy=None)"
             [GluonTma] => tensor_copies::async_load;
+        /// Starts a copy of pixels of a tensor to shared memory (im2col): from the pixel at these
+        /// coordinates on, in the bounding box of the descriptor, each moved by the offsets. Its
+        /// bytes arrive at an `mbarrier`.
+        TmaLoadIm2col "async_load_im2col(tensor_desc, coord, offsets, barrier, result, pred=True, multicast=False, \
+            cache_policy=None)" [GluonTma] => tensor_copies::async_load_im2col;
+        /// The older name of `async_load_im2col`.
+        TmaCopyGlobalToSharedIm2col "async_copy_global_to_shared_im2col(tensor_desc, coord, offsets, barrier, \
+            result, pred=True, multicast=False, cache_policy=None)" [GluonTma]
+            => tensor_copies::async_load_im2col;
         /// The older name of `async_load`.
         TmaCopyGlobalToShared "async_copy_global_to_shared(tensor_desc, coord, barrier, result, pred=True, \
             multicast=False, cache_policy=None)" [GluonTma] => tensor_copies::async_load;
@@ -495,6 +507,13 @@ macro_rules! builtins {
         /// Orders earlier accesses of threads to shared memory before later ones of tensor copies
         /// and `wgmma`.
         FenceAsyncShared "fence_async_shared(cluster=False)" [GluonHopper] => tensor_copies::fence;
+        /// Waits until all threads of the cluster have reached this point: accesses before it, also
+        /// to the shared memory of other blocks, happen before those after it.
+        ClusterBarrier "barrier(relaxed=False)" [GluonCluster] => clusters::barrier;
+        /// Arrives at the barrier of the cluster, without waiting.
+        ClusterArrive "arrive(relaxed=False)" [GluonCluster] => clusters::arrive;
+        /// Waits until all threads of the cluster have arrived at its barrier.
+        ClusterWait "wait()" [GluonCluster] => clusters::wait;
         /// Returns acc + a @ b by `mma.sync`.
         MmaV2 "mma_v2(a, b, acc, input_precision=None)" [GluonHopper] => dots::mma;
         /// Returns a tile as the accumulator of `warpgroup_mma`.

@@ -8,6 +8,7 @@ use tilewright_ir::{DeviceFn, Dtype, Shape, Type};
 
 use super::arguments::Arguments;
 use super::barriers::{mbarrier, predicate};
+use super::clusters::no_blocks;
 use super::convert::{cast, describe, tensor};
 use super::descriptor::{self, DescriptorOf, element_type};
 use super::gluon::{count, device, layout_text, place};
@@ -23,12 +24,18 @@ fn descriptor_for<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     (index, memory_index): (usize, usize),
     memory: &SharedMemory<Op<C>>,
+    is_window: bool,
 ) -> Semantic<DescriptorOf<C>> {
     let found = match a.at(index)? {
-        Operand::Descriptor(found) if found.form.kind == DescriptorKind::Tensor => (**found).clone(),
+        Operand::Descriptor(found)
+            if found.form.kind == DescriptorKind::Tensor && found.form.window.is_some() == is_window =>
+        {
+            (**found).clone()
+        }
         other => {
             let found = describe(c, &other.clone());
-            return Err(a.unexpected(index, "a tensor descriptor", &found));
+            let expected = if is_window { "an im2col descriptor" } else { "a tensor descriptor of blocks" };
+            return Err(a.unexpected(index, expected, &found));
         }
     };
     let tiles = &memory.form.tiles;
@@ -71,22 +78,33 @@ fn append_block<C: Caller + ?Sized>(
     for part in descriptor.shape().iter().chain(strides) {
         operands.push(tensor(c, part, 0)?);
     }
-    let coordinates: Vec<Op<C>> = match a.at(index)? {
+    append_list(c, a, (index, "coordinates"), descriptor.rank(), operands)
+}
+
+/// Appends the integers of a list to the operands of an op.
+fn append_list<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    (index, what): (usize, &str),
+    count: usize,
+    operands: &mut SmallVec<[ValueOf<C>; 4]>,
+) -> Semantic<()> {
+    let items: Vec<Op<C>> = match a.at(index)? {
         Operand::Tuple(items) => items.iter().cloned().collect(),
         Operand::Constant(Constant::Tuple(items)) => {
             items.iter().map(|item| Operand::Constant(item.clone())).collect()
         }
         other => {
             let found = describe(c, &other.clone());
-            return Err(a.unexpected(index, "a list of coordinates", &found));
+            return Err(a.unexpected(index, &format!("a list of {what}"), &found));
         }
     };
-    if coordinates.len() != descriptor.rank() {
-        let expected = format!("a list of {} coordinates", descriptor.rank());
-        return Err(a.unexpected(index, &expected, &format!("a list of {}", coordinates.len())));
+    if items.len() != count {
+        let expected = format!("a list of {count} {what}");
+        return Err(a.unexpected(index, &expected, &format!("a list of {}", items.len())));
     }
-    for coordinate in coordinates {
-        let value = tensor(c, &coordinate, index)?;
+    for item in items {
+        let value = tensor(c, &item, index)?;
         operands.push(cast(c, value, Dtype::I32)?);
     }
     Ok(())
@@ -101,29 +119,57 @@ fn no_cache_policy<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: u
     Err(a.unexpected(index, "None in this version of tilewright", &found).hint("leave it out"))
 }
 
+/// `async_load_im2col(tensor_desc, coord, offsets, barrier, result, pred, multicast,
+/// cache_policy)`.
+pub(super) fn async_load_im2col<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let memory = tile_memory(c, a, 4)?;
+    let barrier = mbarrier(c, a, 3)?;
+    let descriptor = descriptor_for(c, a, (0, 4), &memory, true)?;
+    no_cache_policy(c, a, 7)?;
+    let Some(window) = descriptor.form.window.as_deref().cloned() else {
+        return Err(a.unexpected(0, "an im2col descriptor", "a tensor descriptor of blocks"));
+    };
+    let multicast = a.flag(c, 6)? && c.num_ctas() > 1;
+    let mut operands = place(c, &memory)?;
+    operands.extend(place(c, &barrier)?);
+    operands.push(predicate(c, a, 5)?);
+    operands.push(no_blocks(c)?);
+    append_block(c, a, 1, &descriptor, &mut operands)?;
+    append_list(c, a, (2, "offsets"), window.lower.len(), &mut operands)?;
+    let (tiles, barriers) = (memory.form.tiles.clone(), barrier.form.tiles.clone());
+    device(c, DeviceFn::WindowLoad { tiles, barriers, window, multicast }, operands)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
 /// `async_load(tensor_desc, coord, barrier, result, pred, multicast, cache_policy)`.
 pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 3)?;
     let barrier = mbarrier(c, a, 2)?;
-    let descriptor = descriptor_for(c, a, (0, 3), &memory)?;
-    if a.flag(c, 5)? {
-        return Err(a.unexpected(5, "False in this version of tilewright", "True"));
-    }
+    let descriptor = descriptor_for(c, a, (0, 3), &memory, false)?;
+    let is_multicast = a.flag(c, 5)? && c.num_ctas() > 1;
     no_cache_policy(c, a, 6)?;
     let mut operands = place(c, &memory)?;
     operands.extend(place(c, &barrier)?);
     operands.push(predicate(c, a, 4)?);
+    if is_multicast {
+        operands.push(no_blocks(c)?);
+    }
     append_block(c, a, 1, &descriptor, &mut operands)?;
     let (tiles, barriers) = (memory.form.tiles.clone(), barrier.form.tiles.clone());
     let fills_nan = descriptor.form.padding == Padding::Nan;
-    device(c, DeviceFn::TensorLoad { tiles, barriers, fills_nan }, operands)?;
+    let function = if is_multicast {
+        DeviceFn::MulticastLoad { tiles, barriers, fills_nan }
+    } else {
+        DeviceFn::TensorLoad { tiles, barriers, fills_nan }
+    };
+    device(c, function, operands)?;
     Ok(Operand::Constant(Constant::None))
 }
 
 /// `async_store(tensor_desc, coord, src, cache_policy)`.
 pub(super) fn async_store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let memory = tile_memory(c, a, 2)?;
-    let descriptor = descriptor_for(c, a, (0, 2), &memory)?;
+    let descriptor = descriptor_for(c, a, (0, 2), &memory, false)?;
     no_cache_policy(c, a, 3)?;
     let mut operands = place(c, &memory)?;
     append_block(c, a, 1, &descriptor, &mut operands)?;

@@ -261,12 +261,14 @@ parameters! {
     "mbarrier" "shared_memory_descriptor" "An mbarrier.";
     "increment_count" "_Flag" "True if the arrival adds to the number of arrivals of its phase.";
     "num_outstanding" "_Int" "How many of the latest may still be in flight.";
-    "cluster" "_Flag" "True for all blocks of a cluster, which this version does not have.";
+    "cluster" "_Flag" "True for the threads of all blocks of the cluster.";
+    "relaxed" "_Flag" "True if the barrier orders no accesses to memory; it always does.";
     "batch" "_Int" "The number of mbarriers of an array.";
-    "two_ctas" "_Flag" "True for a pair of blocks, which this version does not have.";
+    "two_ctas" "_Flag" "True if two blocks of a cluster share the mbarrier of the first one.";
     "count" "_Int" "The number of arrivals.";
     "pred" "_Value" "False if the call has no effect.";
-    "from_cta" "_Int" "A block of a cluster, which this version does not have.";
+    "from_cta" "_Int"
+        "The bits of the rank that an arrival keeps: 0 is from block 0 to each block, None from each block to itself.";
     "bytes_per_cta" "_Int" "The number of bytes for which the phase waits.";
     "phase" "_Integer" "The parity of the phase: 0 for the first one.";
     "deps" "Sequence[shared_memory_descriptor]" "Shared memory that stays allocated until then.";
@@ -277,7 +279,8 @@ parameters! {
     "result" "shared_memory_descriptor" "The memory that the block is copied to.";
     "async_store.src" "shared_memory_descriptor" "The memory that is copied.";
     "async_copy_shared_to_global.src" "shared_memory_descriptor" "The memory that is copied.";
-    "multicast" "_Flag" "True for all blocks of a cluster, which this version does not have.";
+    "offsets" "_Offsets" "The offset of the pixels along each axis between the images and the channels.";
+    "multicast" "_Flag" "True if one copy is for all blocks of a cluster that hold the same part.";
     "cache_policy" "object" "Has no effect.";
     "pendings" "_Int" "How many of the latest copies may still read shared memory.";
     "read_only" "_Flag" "True if only the reads of shared memory are awaited.";
@@ -363,6 +366,8 @@ results! {
     "gluon.mbarrier.invalidate" "gluon.mbarrier.expect" "gluon.mbarrier.wait" "gluon.mbarrier.arrive"
     "gluon.tma.async_load" "gluon.tma.async_copy_global_to_shared" "gluon.tma.async_store"
     "gluon.tma.async_copy_shared_to_global" "gluon.tma.store_wait" "gluon.hopper.fence_async_shared"
+    "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
+    "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"

@@ -51,6 +51,7 @@ fn view<C: Caller + ?Sized>(
     slot: Op<C>,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let form = SharedForm { tiles: tiles.clone(), count: None, is_transposed: false, window: None };
+    super::clusters::check_view(&found.form.tiles, &tiles)?;
     if tiles != found.form.tiles && (found.form.tiles.layout.is_padded() || tiles.layout.is_padded()) {
         return Err(SemanticError::new(Code::LayoutMismatch, "memory with padding has no such view")
             .argument(0, format!("this is {}", found.describe()))

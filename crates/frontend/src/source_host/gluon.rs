@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ruff_python_ast::{Expr, Stmt};
-use tilewright_ir::{Shape, StatedBuffer, StatedLayout};
+use tilewright_ir::{Bases, Shape, Sizes, StatedBuffer, StatedLayout};
 
 use super::{MAX_DEPTH, SourceHost};
 use crate::host::{CallError, HostValue};
@@ -25,6 +25,7 @@ const MODULES: &[(&str, &str)] = &[
     ("nvidia.ampere.mbarrier", "gluon.mbarrier"),
     ("nvidia.hopper.mbarrier", "gluon.mbarrier"),
     ("nvidia.hopper.tma", "gluon.tma"),
+    ("nvidia.hopper.cluster", "gluon.cluster"),
     ("nvidia.ampere", "gluon.hopper"),
     ("nvidia.hopper", "gluon.hopper"),
 ];
@@ -53,8 +54,11 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
     ("MBarrierLayout", &["cga_layout"], &["[]"]),
 ];
 
-/// The fields that the text form lacks. They have their defaults.
-const OMITTED: &[&str] = &["cga_layout", "fp4_padded", "alignment"];
+/// The fields that the text form lacks where they have their defaults.
+const OMITTED: &[&str] = &["cga_layout", "block_bases", "fp4_padded", "alignment"];
+
+/// The layouts whose `cga_layout` is not available.
+const UNDIVIDED: &[&str] = &["PaddedSharedLayout"];
 
 /// The functions of layouts that the host calls.
 const FUNCTIONS: &[&str] =
@@ -174,15 +178,18 @@ impl SourceHost {
             {
                 return Some(self.layout_object(&parent.to_string()));
             }
-            (Ok(StatedLayout::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order }), _) => {
-                ints(match name {
-                    "size_per_thread" => &size_per_thread,
-                    "threads_per_warp" => &threads_per_warp,
-                    "warps_per_cta" => &warps_per_cta,
-                    "order" => &order,
-                    _ => return None,
-                })
-            }
+            (Ok(layout), _) if name == "cga_layout" => bases_constant(layout.cga()?),
+            (_, Ok(buffer)) if name == "cga_layout" => bases_constant(buffer.cga()?),
+            (
+                Ok(StatedLayout::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. }),
+                _,
+            ) => ints(match name {
+                "size_per_thread" => &size_per_thread,
+                "threads_per_warp" => &threads_per_warp,
+                "warps_per_cta" => &warps_per_cta,
+                "order" => &order,
+                _ => return None,
+            }),
             (Ok(StatedLayout::Mma { warps_per_cta, .. }), _) if name == "warps_per_cta" => {
                 ints(&warps_per_cta)
             }
@@ -268,17 +275,27 @@ impl SourceHost {
             let part = given.map(|value| self.part_of_layout(value)).transpose()?;
             let part = part.or_else(|| default.map(str::to_owned));
             let part = part.ok_or_else(|| format!("{class} lacks its argument '{field}'"))?;
-            let is_omitted =
-                OMITTED.contains(field) || class == "SharedLinearLayout" && *field == "block_bases";
-            if is_omitted && *field != "alignment" && default.is_some_and(|default| default != part) {
+            let is_set = default.is_some_and(|default| default != part)
+                || class == "PaddedSharedLayout" && *field == "cga_layout" && part != "[]";
+            let is_missing = *field == "fp4_padded" || UNDIVIDED.contains(&class) && *field == "cga_layout";
+            if is_set && is_missing {
                 return Err(format!("{field} of {class} is not available in this version of tilewright"));
             }
-            if !is_omitted {
+            let is_omitted = OMITTED.contains(field) && !(class == "DistributedLinearLayout");
+            if is_omitted && is_set && *field != "alignment" {
+                // The bases follow `fp4_padded`.
+                parts.extend((class == "NVMMASharedLayout").then(|| "False".to_owned()));
+                parts.push(part);
+            } else if !is_omitted {
                 parts.push(part);
             }
         }
         let text = match class {
-            "MBarrierLayout" => StatedBuffer::of_mbarriers().to_string(),
+            "MBarrierLayout" => {
+                let bases = parts.first().map_or("", String::as_str);
+                let separator = if bases.is_empty() { "" } else { ", " };
+                format!("SwizzledSharedLayout(1, 1, 1, [0]{separator}{bases})")
+            }
             _ => format!("{class}({})", parts.join(", ")),
         };
         normalized(&text)
@@ -338,7 +355,33 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
     let bytes = row * i128::from(bits) / 8;
     let width = [128, 64, 32].into_iter().find(|width| bytes >= *width).unwrap_or(0);
     let is_transposed = if transposed { "True" } else { "False" };
-    normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed})", extents.len()))
+    let cga = match at(4, "cga_layout") {
+        Some(Constant::Tuple(bases)) if !bases.is_empty() => {
+            let bases: Vec<String> = bases.iter().map(|basis| list_text(basis)).collect();
+            format!(", False, [{}]", bases.join(", "))
+        }
+        _ => String::new(),
+    };
+    normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed}{cga})", extents.len()))
+}
+
+/// Returns a list of numbers as text.
+fn list_text(list: &Constant) -> String {
+    match list {
+        Constant::Tuple(items) => {
+            let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns the bases of the blocks of a cluster as a tuple of tuples.
+fn bases_constant(bases: &Bases) -> Constant {
+    let ints = |basis: &Sizes| -> Constant {
+        Constant::Tuple(basis.iter().map(|each| Constant::Int(i128::from(*each))).collect())
+    };
+    Constant::Tuple(bases.iter().map(ints).collect())
 }
 
 /// Returns the numbers of a list, such as `[1, 2]`.

@@ -339,9 +339,10 @@ impl<'f> SlotAnalysis<'f> {
                 | GpuOp::MbarrierArrive {}
                 | GpuOp::MbarrierArriveCopies {}
                 | GpuOp::MbarrierTrackCopies {}
+                | GpuOp::MbarrierArriveAt { .. }
                 | GpuOp::MbarrierWait {},
             ) => 0,
-            Op::Gpu(GpuOp::TensorLoad {}) => 2,
+            Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. }) => 2,
             // tidy: wildcard because no other op has a barrier and a slot of it
             _ => return None,
         };

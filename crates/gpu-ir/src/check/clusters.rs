@@ -1,11 +1,51 @@
 //! Checks of ops for clusters.
 
 use tilewright_ir as ir;
+use tilewright_layout::Input;
 
 use super::{Check, Checker, ensure};
 use crate::{GpuOp, Type};
 
 impl Checker<'_> {
+    /// Checks a load from several blocks of the cluster.
+    pub(super) fn gather_blocks(&self, op: &GpuOp, blocks: u32) -> Check {
+        self.cluster_op(op)?;
+        ensure(blocks < self.header.cluster, || {
+            format!("{} from the blocks {blocks:#x} of {}", self.name(), self.header.cluster)
+        })?;
+        let tile = self.memory(0)?.tile();
+        let (bits, result) = (blocks.count_ones(), self.ty(self.inst.results[0]));
+        let shape = [1 << bits].into_iter().chain(tile.shape.iter().copied()).collect();
+        self.tiles(&[tile.with_shape(shape)])?;
+        let elements = tile.shape.elements() as u32;
+        let first: Vec<u32> = (0..bits).map(|bit| elements << bit).collect();
+        let is_first = self.layout(result).is_some_and(|layout| {
+            let others = layout.columns().iter().skip(first.len()).all(|column| *column < elements);
+            layout.bases(Input::Register).starts_with(&first) && others
+        });
+        ensure(is_first, || format!("the blocks are not along the lowest registers of {result}"))
+    }
+
+    /// Checks a tensor load to blocks of the cluster, or of pixels.
+    pub(super) fn tensor_load_to(&self, op: &GpuOp, offsets: u32) -> Check {
+        /// The operands before the coordinates.
+        const BEFORE: usize = 5;
+        let is_own =
+            ir::constant_int(self.function, self.inst.operands[BEFORE - 1]).is_some_and(|mask| mask == 0);
+        if !is_own {
+            self.cluster_op(op)?;
+        }
+        self.barriers(2)?;
+        self.index(self.inst.operands[BEFORE - 1])?;
+        let axes = self.inst.operands.len() - BEFORE;
+        // Of `n` axes, those between the images and the channels have offsets: `n + n - 2` numbers.
+        let fits = offsets == 0 || (1..=3).contains(&offsets) && axes == 2 * offsets as usize + 2;
+        ensure(fits, || {
+            format!("{} has {axes} coordinates and offsets, {offsets} of them offsets", self.name())
+        })?;
+        self.tensor_copy(BEFORE)
+    }
+
     /// Checks that the kernel has clusters, and the operands of `multicast_loads`: a buffer, the
     /// barriers of its slots and a condition.
     pub(super) fn cluster_op(&self, op: &GpuOp) -> Check {

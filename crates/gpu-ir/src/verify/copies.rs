@@ -91,6 +91,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
                 GpuOp::MbarrierExpect { .. }
                     | GpuOp::MbarrierArriveTimes { .. }
                     | GpuOp::MbarrierArrive {}
+                    | GpuOp::MbarrierArriveAt { .. }
                     | GpuOp::MbarrierArriveCopies {}
             )
         ) {
@@ -158,8 +159,10 @@ impl Transfer for Copies<'_> {
             GpuOp::LocalStore {} | GpuOp::LocalHistogram {} => {
                 self.write(inst, state, Stage::Waited, Fence::Missing)
             }
-            GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),
-            GpuOp::LocalLoad { .. } => self.read(inst, state, operand(0), false),
+            GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. } => {
+                self.write(inst, state, Stage::Tensor, Fence::Done)
+            }
+            GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } => self.read(inst, state, operand(0), false),
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
                 let is_async = matches!(op, GpuOp::Wgmma { .. });
                 let places = [0, 1].into_iter();

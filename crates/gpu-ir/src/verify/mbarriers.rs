@@ -111,6 +111,8 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
 struct BarrierUsage {
     arrivals: u32,
     arrive: bool,
+    /// True if other blocks of the cluster arrive.
+    is_shared: bool,
     partitions: Vec<Option<(Inst, usize)>>,
 }
 
@@ -138,6 +140,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
                 usage.arrive = true;
                 usage.partitions.push(analysis.partition(inst));
             }
+            Op::Gpu(GpuOp::MbarrierArriveAt { .. }) => (usage.arrive, usage.is_shared) = (true, true),
             Op::Gpu(GpuOp::MbarrierWait {}) => {
                 waits.push((*root, inst));
                 usage.partitions.push(analysis.partition(inst));
@@ -349,7 +352,10 @@ impl Mbarriers<'_> {
                 Err(format!("{name} uses {text} without a barrier after mbarrier_init"))
             }
             Some(Visibility::Own | Visibility::Threads)
-                if matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {})) =>
+                if matches!(
+                    self.analysis.function.insts[inst].op,
+                    Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. })
+                ) =>
             {
                 Err(format!(
                     "{name} arrives at {text} by the asynchronous proxy: add a fence_proxy after \
@@ -360,11 +366,11 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether all arrivals and waits at a barrier are in one partition, or all are outside
-    /// of partitions. The phases can then be counted along the path.
+    /// Returns whether all arrivals and waits at a barrier are in one partition of one block, or
+    /// all are outside of partitions. The phases can then be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
-        let partitions = &self.usage[&root].partitions;
-        partitions.windows(2).all(|pair| pair[0] == pair[1])
+        let BarrierUsage { partitions, is_shared, .. } = &self.usage[&root];
+        !is_shared && partitions.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     fn arrive(&self, inst: Inst, slot: Slot, count: u32, state: &mut State) -> Check {

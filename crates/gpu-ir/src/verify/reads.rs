@@ -55,7 +55,10 @@ impl Transfer for Reads<'_> {
             return Ok(());
         };
         match op {
-            GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
+            GpuOp::LocalLoad { .. }
+            | GpuOp::GatherBlocks { .. }
+            | GpuOp::MmaSync { .. }
+            | GpuOp::FmaDot { .. } => {
                 self.read(&data.operands, ReadState::Loaded, state);
             }
             GpuOp::Wgmma { .. } => {

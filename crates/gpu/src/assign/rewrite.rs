@@ -7,6 +7,7 @@
 //! loop or branch that contains this use. Thus all loads are issued before the first wait for one
 //! of them, and no loop converts a value that is defined before the loop.
 
+mod clusters;
 mod device;
 mod partitions;
 mod tensor_boxes;

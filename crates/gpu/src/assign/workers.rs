@@ -242,10 +242,18 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
     let start = start.expect("the kernel with the plan starts workers");
     let mut outside = Outside::new(function, start);
     outside.add_captured(function, start)?;
-    let (before, kernel) = outside.divide(function, start);
+    let (mut before, kernel) = outside.divide(function, start);
+    // All threads of the cluster take part in its barriers, so these are outside of partitions.
+    let is_barrier = |inst: &Inst| {
+        matches!(function.insts[*inst].op, Op::Gpu(GpuOp::ClusterArrive {} | GpuOp::ClusterWait {}))
+    };
+    let (of_cluster, kernel): (Vec<Inst>, Vec<Inst>) = kernel.into_iter().partition(is_barrier);
+    let is_early = |inst: &Inst| outside.before.contains(inst);
+    let (early, late): (Vec<Inst>, Vec<Inst>) = of_cluster.into_iter().partition(is_early);
+    before.extend(early);
     let regions = std::mem::take(&mut function.insts[start].regions);
     let location = function.insts[start].location;
-    let (mut own, mut last) = (kernel, Vec::new());
+    let (mut own, mut last) = (kernel, late);
     // The terminator of the kernel remains in the entry block.
     last.extend(own.pop());
     let mut blocks: SmallVec<[Block; 2]> = smallvec![];

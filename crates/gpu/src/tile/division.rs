@@ -282,6 +282,6 @@ impl<'f> Writer<'f> {
 }
 
 /// Returns the largest power of two that divides a number; 1 if it is not positive.
-fn power_of_two_in(number: i64) -> i64 {
+pub(super) fn power_of_two_in(number: i64) -> i64 {
     if number > 0 { 1 << number.trailing_zeros() } else { 1 }
 }

@@ -5,5 +5,6 @@ pub mod cluster;
 mod division;
 pub mod legality;
 pub mod padding;
+pub mod stated;
 pub mod unroll;
 pub mod warps;

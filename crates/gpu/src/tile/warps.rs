@@ -18,6 +18,7 @@
 //! block runs the program, if possible with the warps of all blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
@@ -29,6 +30,8 @@ use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGIST
 
 /// The size in blocks of the largest cluster that every device with clusters supports.
 const MAX_BLOCKS: u32 = 8;
+/// The size in blocks of the largest cluster of Hopper, which a kernel has to request.
+const MAX_CLUSTER: u32 = 16;
 
 /// Gives a kernel more warps, as the documentation of the module describes, if its launcher adds
 /// warps.
@@ -160,6 +163,19 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
             false
         }
     }
+}
+
+/// Refuses a cluster that the target cannot launch, for a kernel that states the parts of its
+/// blocks.
+pub fn check_cluster(target: GpuTarget, blocks: u32) -> Result<(), Box<Diagnostic>> {
+    let message = if !target.features.has(Feature::Tma) {
+        format!("{} has no clusters, but the kernel is for num_ctas={blocks}", target.name)
+    } else if !blocks.is_power_of_two() || blocks > MAX_CLUSTER {
+        format!("num_ctas is a power of two up to {MAX_CLUSTER}, found {blocks}")
+    } else {
+        return Ok(());
+    };
+    Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, message)))
 }
 
 fn is_dot(op: &Op) -> bool {

@@ -4,6 +4,7 @@
 //! text forms are the expressions that make the objects in Python, so that messages show what the
 //! program wrote.
 
+mod clusters;
 mod parse;
 
 use std::fmt;
@@ -18,6 +19,8 @@ use crate::map::Layout;
 use crate::memory::{SwizzleMode, swizzled};
 use crate::space::{Hardware, Input, Tile};
 use crate::tensor_core::{Fragment, Mma};
+
+pub use clusters::Division;
 
 /// A size for each axis, or a list of axes.
 pub type Sizes = SmallVec<[u32; 3]>;
@@ -38,6 +41,9 @@ pub enum StatedLayout {
         warps_per_cta: Sizes,
         /// The axes from the fastest to the slowest.
         order: Sizes,
+        /// The coordinates, in the grid of the blocks' parts, that each bit of the rank of a block
+        /// contributes.
+        cga: Bases,
     },
     /// The layout `parent` without the axis `dim`.
     Slice {
@@ -50,6 +56,8 @@ pub enum StatedLayout {
     Linear {
         /// The bases of the registers, of the lanes and of the warps.
         bases: [Bases; 3],
+        /// The bases of the blocks of a cluster.
+        blocks: Bases,
         /// The extents of the tile.
         shape: Sizes,
     },
@@ -71,6 +79,8 @@ pub enum StatedLayout {
         warps_per_cta: Sizes,
         /// The extents of the instruction for one warp: M and N, or M, N and K.
         instr_shape: Sizes,
+        /// As for `Blocked`.
+        cga: Bases,
     },
     /// The accumulator of `wgmma`s in flight, which is a tile of the layout `accumulator` after a
     /// wait.
@@ -94,6 +104,8 @@ pub enum StatedBuffer {
         max_phase: u32,
         /// The axes from the fastest to the slowest.
         order: Sizes,
+        /// As for [`StatedLayout::Blocked`].
+        cga: Bases,
     },
     /// The swizzle of tensor copies and `wgmma`: see [`swizzled`].
     Nvmma {
@@ -105,11 +117,15 @@ pub enum StatedBuffer {
         rank: u32,
         /// True if the first of the last two axes is contiguous.
         transposed: bool,
+        /// As for [`StatedLayout::Blocked`].
+        cga: Bases,
     },
     /// A linear layout, stated by the bases of the offset.
     Linear {
         /// The coordinates that each bit of the offset contributes.
         offset_bases: Bases,
+        /// The coordinates that each bit of the rank of a block contributes.
+        block_bases: Bases,
     },
     /// A linear layout with padding after each interval of elements.
     Padded {
@@ -171,8 +187,14 @@ impl StatedLayout {
     pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
         self.check_rank(shape)?;
         check_extents(shape)?;
+        if self.blocks() > 1 {
+            check_sizes(shape, shape.len())?;
+            let division = self.division(shape)?;
+            let part = self.of_block().linear(&division.part)?;
+            return Ok(division.enclose(&part, shape));
+        }
         let layout = match self {
-            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. } => {
                 for sizes in [size_per_thread, threads_per_warp, warps_per_cta] {
                     check_sizes(sizes, shape.len())?;
                 }
@@ -184,7 +206,7 @@ impl StatedLayout {
                 whole.insert((*dim as usize).min(shape.len()), 1);
                 parent.linear(&whole)?.remove_axis(*dim as usize)
             }
-            Self::Linear { bases, shape: own } => {
+            Self::Linear { bases, shape: own, .. } => {
                 let [registers, lanes, warps] = bases.each_ref().map(|bases| images(bases, own));
                 let tile = Tile::new(own);
                 let columns: Columns = [registers?, lanes?, warps?].into_iter().flatten().collect();
@@ -199,7 +221,7 @@ impl StatedLayout {
             }
             Self::DotOperand { index, parent, k_width } => dot_operand(*index, parent, *k_width, shape)?,
             Self::InFlight { accumulator } => accumulator.linear(shape)?,
-            Self::Mma { version, warps_per_cta, instr_shape } => {
+            Self::Mma { version, warps_per_cta, instr_shape, .. } => {
                 let mma = instruction(*version, instr_shape, 16)?;
                 fragment(mma, Fragment::Accumulator, shape, warps_per_cta)?
             }
@@ -211,7 +233,7 @@ impl StatedLayout {
     /// because other classes cannot state the result without the shape of the tile.
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Option<Self> {
-        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } = self else {
+        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, cga } = self else {
             return None;
         };
         let permuted = |sizes: &Sizes| -> Sizes { permutation.iter().map(|axis| sizes[*axis]).collect() };
@@ -221,6 +243,7 @@ impl StatedLayout {
             threads_per_warp: permuted(threads_per_warp),
             warps_per_cta: permuted(warps_per_cta),
             order: order.iter().map(|axis| position(axis).map(|at| at as u32)).collect::<Option<_>>()?,
+            cga: cga.iter().map(permuted).collect(),
         })
     }
 
@@ -251,13 +274,14 @@ impl StatedLayout {
                     return Ok((**parent).clone());
                 }
             }
-            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, cga } => {
                 let with = |sizes: &Sizes, last: u32| sizes.iter().copied().chain([last]).collect();
                 return Ok(Self::Blocked {
                     size_per_thread: with(size_per_thread, 2),
                     threads_per_warp: with(threads_per_warp, 1),
                     warps_per_cta: with(warps_per_cta, 1),
                     order: [shape.len() as u32].into_iter().chain(order.iter().copied()).collect(),
+                    cga: cga.iter().map(|basis| with(basis, 0)).collect(),
                 });
             }
             Self::Slice { .. }
@@ -266,23 +290,23 @@ impl StatedLayout {
             | Self::Mma { .. }
             | Self::InFlight { .. } => {}
         }
-        let Self::Linear { mut bases, .. } = Self::of_linear(&self.linear(shape)?) else {
+        let Self::Linear { mut bases, mut blocks, .. } = Self::of_linear(&self.linear(shape)?) else {
             return Err(format!("{self} is no linear layout"));
         };
-        for basis in bases.iter_mut().flatten() {
+        for basis in bases.iter_mut().flatten().chain(&mut blocks) {
             basis.push(0);
         }
         let mut last = Sizes::from_elem(0, joined.len());
         last[shape.len()] = 1;
         bases[0].insert(0, last);
-        Ok(Self::Linear { bases, shape: joined })
+        Ok(Self::Linear { bases, blocks, shape: joined })
     }
 
     /// Returns whether a split of a tile of this shape along its last axis, which has extent 2,
     /// gives tiles whose layout is the slice of this layout: a blocked layout in which each thread
     /// holds both elements, one after the other.
     pub fn splits_registers(&self, shape: &[u32]) -> bool {
-        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } = self else {
+        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. } = self else {
             return false;
         };
         let Some(last) = shape.len().checked_sub(1).filter(|last| order.first() == Some(&(*last as u32)))
@@ -296,11 +320,15 @@ impl StatedLayout {
     /// Returns the stated layout of class `Linear` that is equal to a linear layout.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();
-        let bases = [Input::Register, Input::Lane, Input::Warp].map(|input| {
+        let bases_of = |input: Input| -> Bases {
             let coordinates = layout.bases(input).iter().map(|column| tile.coordinates(*column));
             coordinates.map(|each| each.iter().copied().collect()).collect()
-        });
-        Self::Linear { bases, shape: tile.shape().iter().copied().collect() }
+        };
+        Self::Linear {
+            bases: [Input::Register, Input::Lane, Input::Warp].map(bases_of),
+            blocks: bases_of(Input::Block),
+            shape: tile.shape().iter().copied().collect(),
+        }
     }
 
     /// Returns the additional wavefronts, for each wavefront, of the widest accesses to a buffer.
@@ -313,6 +341,13 @@ impl StatedLayout {
         shape: &[u32],
         element_bits: u32,
     ) -> Result<u32, Misfit> {
+        if self.blocks() > 1 {
+            let (own, other) = (self.division(shape)?, memory.division(shape)?);
+            if own != other {
+                return Err(format!("the blocks hold other parts with {self} than with {memory}"));
+            }
+            return self.of_block().bank_conflicts(&memory.of_block(), &own.part, element_bits);
+        }
         let (linear, own) = (memory.linear(shape, element_bits)?, self.linear(shape)?);
         let width = memory.padding().map(|(interval, padding)| interval.min(padding)).min();
         let padded =
@@ -333,16 +368,17 @@ impl StatedLayout {
 impl StatedBuffer {
     /// Returns the layout of `mbarrier`s.
     pub fn of_mbarriers() -> Self {
-        Self::Swizzled { vec: 1, per_phase: 1, max_phase: 1, order: SmallVec::from_slice(&[0]) }
+        Self::of_cluster_mbarriers(1, false)
     }
 
     /// Returns a linear layout of a buffer as a stated one.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();
-        let bases = layout.bases(Input::Offset).iter();
-        Self::Linear {
-            offset_bases: bases.map(|at| tile.coordinates(*at).iter().copied().collect()).collect(),
-        }
+        let bases = |input: Input| -> Bases {
+            let columns = layout.bases(input).iter();
+            columns.map(|at| tile.coordinates(*at).iter().copied().collect()).collect()
+        };
+        Self::Linear { offset_bases: bases(Input::Offset), block_bases: bases(Input::Block) }
     }
 
     /// Returns the layout of the same class that may be that of the buffer with its axes permuted:
@@ -351,6 +387,11 @@ impl StatedBuffer {
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Self {
         let mut own = self.clone();
+        if let Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } = &mut own {
+            for basis in cga.iter_mut().filter(|basis| basis.len() == permutation.len()) {
+                *basis = permutation.iter().map(|from| basis[*from]).collect();
+            }
+        }
         match &mut own {
             Self::Swizzled { order, .. } => {
                 let position = |axis: &u32| permutation.iter().position(|from| *from == *axis as usize);
@@ -381,7 +422,9 @@ impl StatedBuffer {
         match self {
             Self::Swizzled { order, .. } => order.len(),
             Self::Nvmma { rank, .. } => *rank as usize,
-            Self::Linear { offset_bases } => offset_bases.first().map_or(0, SmallVec::len),
+            Self::Linear { offset_bases, block_bases } => {
+                offset_bases.first().or(block_bases.first()).map_or(0, SmallVec::len)
+            }
             Self::Padded { shape, .. } => shape.len(),
         }
     }
@@ -407,8 +450,17 @@ impl StatedBuffer {
     /// Returns an error if the layout does not fit a buffer of this shape or element width.
     pub fn linear(&self, shape: &[u32], element_bits: u32) -> Result<Layout, Misfit> {
         check_extents(shape)?;
+        check_sizes(shape, shape.len())?;
+        if self.blocks() > 1 {
+            if self.rank() != shape.len() {
+                return Err(format!("{self} has {} axes, but the buffer has {}", self.rank(), shape.len()));
+            }
+            let division = self.division(shape)?;
+            let part = self.of_block().linear(&division.part, element_bits)?;
+            return Ok(division.enclose(&part, shape));
+        }
         match self {
-            Self::Swizzled { vec, per_phase, max_phase, order } => {
+            Self::Swizzled { vec, per_phase, max_phase, order, .. } => {
                 check_sizes(&[*vec, *per_phase, *max_phase], 3)?;
                 if order.len() != shape.len() {
                     return Err(format!(
@@ -419,7 +471,7 @@ impl StatedBuffer {
                 }
                 Ok(permuted_rows(shape, &axes(order)?, [*vec, *per_phase, *max_phase]))
             }
-            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed } => {
+            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed, .. } => {
                 if *rank as usize != shape.len() {
                     return Err(format!("{self} has {rank} axes, but the buffer has {}", shape.len()));
                 }
@@ -455,7 +507,7 @@ impl StatedBuffer {
             Self::Padded { shape: own, .. } if own[..] != *shape => {
                 Err(format!("{self} is for buffers {own:?}, found {shape:?}"))
             }
-            Self::Linear { offset_bases } | Self::Padded { offset_bases, .. } => {
+            Self::Linear { offset_bases, .. } | Self::Padded { offset_bases, .. } => {
                 let tile = Tile::new(shape);
                 let columns: Columns = images(offset_bases, shape)?.into_iter().collect();
                 let bits = columns.len() as u32;
@@ -491,7 +543,7 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
     let operand = fragment_of.ok_or_else(|| format!("operand_index is 0 or 1, found {index}"))?;
     let k_axis = shape.len() - 1 - index as usize;
     match parent {
-        StatedLayout::Mma { version, warps_per_cta, instr_shape } => {
+        StatedLayout::Mma { version, warps_per_cta, instr_shape, .. } => {
             let bits = 32_u32.checked_div(k_width).filter(|bits| bits.is_power_of_two() && *bits >= 2);
             let bits = bits.ok_or_else(|| format!("k_width is 1, 2, 4, 8 or 16, found {k_width}"))?;
             if operand == Fragment::B && *version == 3 {
@@ -604,25 +656,37 @@ impl fmt::Display for List<'_> {
     }
 }
 
+/// Prints the bases of the blocks as a further argument, if there are any.
+struct More<'a>(&'a str, &'a Bases);
+
+impl fmt::Display for More<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(before, bases) = self;
+        if bases.is_empty() { Ok(()) } else { write!(f, ", {before}{bases:?}") }
+    }
+}
+
 impl fmt::Display for StatedLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, cga } => {
                 let [size, threads, warps, order] =
                     [size_per_thread, threads_per_warp, warps_per_cta, order].map(|sizes| List(sizes));
-                write!(f, "BlockedLayout({size}, {threads}, {warps}, {order})")
+                write!(f, "BlockedLayout({size}, {threads}, {warps}, {order}{})", More("", cga))
             }
             Self::Slice { dim, parent } => write!(f, "SliceLayout({dim}, {parent})"),
-            Self::Linear { bases: [registers, lanes, warps], shape } => {
-                write!(f, "DistributedLinearLayout({registers:?}, {lanes:?}, {warps:?}, [], {})", List(shape))
+            Self::Linear { bases: [registers, lanes, warps], blocks, shape } => {
+                let shape = List(shape);
+                write!(f, "DistributedLinearLayout({registers:?}, {lanes:?}, {warps:?}, {blocks:?}, {shape})")
             }
             Self::DotOperand { index, parent, k_width } => {
                 write!(f, "DotOperandLayout({index}, {parent}, {k_width})")
             }
             Self::InFlight { accumulator } => write!(f, "AccumulatorInFlight({accumulator})"),
-            Self::Mma { version, warps_per_cta, instr_shape } => {
+            Self::Mma { version, warps_per_cta, instr_shape, cga } => {
                 let [warps, shape] = [warps_per_cta, instr_shape].map(|sizes| List(sizes));
-                write!(f, "NVMMADistributedLayout([{version}, 0], {warps}, {shape})")
+                let more = More("", cga);
+                write!(f, "NVMMADistributedLayout([{version}, 0], {warps}, {shape}{more})")
             }
         }
     }
@@ -631,14 +695,22 @@ impl fmt::Display for StatedLayout {
 impl fmt::Display for StatedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Swizzled { vec, per_phase, max_phase, order } => {
-                write!(f, "SwizzledSharedLayout({vec}, {per_phase}, {max_phase}, {})", List(order))
+            Self::Swizzled { vec, per_phase, max_phase, order, cga } => {
+                let more = More("", cga);
+                write!(f, "SwizzledSharedLayout({vec}, {per_phase}, {max_phase}, {}{more})", List(order))
             }
-            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed } => {
+            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed, cga } => {
                 let transposed = if *transposed { "True" } else { "False" };
-                write!(f, "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed})")
+                // The argument `fp4_padded` comes before the bases.
+                let more = More("False, ", cga);
+                write!(
+                    f,
+                    "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed}{more})"
+                )
             }
-            Self::Linear { offset_bases } => write!(f, "SharedLinearLayout({offset_bases:?})"),
+            Self::Linear { offset_bases, block_bases } => {
+                write!(f, "SharedLinearLayout({offset_bases:?}{})", More("", block_bases))
+            }
             Self::Padded { intervals, offset_bases, shape } => {
                 write!(f, "PaddedSharedLayout({intervals:?}, {offset_bases:?}, {})", List(shape))
             }

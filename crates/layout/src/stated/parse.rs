@@ -34,12 +34,15 @@ impl FromStr for StatedBuffer {
 fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
     let Term::Call(class, arguments) = term else { return Err(unknown("a layout of registers", term)) };
     Ok(match (class.as_str(), arguments.as_slice()) {
-        ("BlockedLayout", [size, threads, warps, order]) => StatedLayout::Blocked {
-            size_per_thread: sizes(size)?,
-            threads_per_warp: sizes(threads)?,
-            warps_per_cta: sizes(warps)?,
-            order: sizes(order)?,
-        },
+        ("BlockedLayout", [size, threads, warps, order, cga @ ..]) if cga.len() < 2 => {
+            StatedLayout::Blocked {
+                size_per_thread: sizes(size)?,
+                threads_per_warp: sizes(threads)?,
+                warps_per_cta: sizes(warps)?,
+                order: sizes(order)?,
+                cga: optional_bases(cga)?,
+            }
+        }
         ("SliceLayout", [dim, parent]) => {
             let (dim, parent) = (number(dim)?, layout(parent)?);
             if dim as usize >= parent.rank() {
@@ -47,13 +50,11 @@ fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
             }
             StatedLayout::Slice { dim, parent: Arc::new(parent) }
         }
-        ("DistributedLinearLayout", [_, _, _, Term::List(blocks), _]) if !blocks.is_empty() => {
-            return Err("block_bases of a DistributedLinearLayout are for clusters: leave them empty".into());
-        }
-        ("DistributedLinearLayout", [registers, lanes, warps, _, shape]) => {
-            let bases = [bases(registers)?, bases(lanes)?, bases(warps)?];
-            StatedLayout::Linear { bases, shape: sizes(shape)? }
-        }
+        ("DistributedLinearLayout", [registers, lanes, warps, blocks, shape]) => StatedLayout::Linear {
+            bases: [bases(registers)?, bases(lanes)?, bases(warps)?],
+            blocks: block_bases(blocks)?,
+            shape: sizes(shape)?,
+        },
         ("DotOperandLayout", [index, parent, k_width]) => StatedLayout::DotOperand {
             index: number(index)?,
             parent: Arc::new(layout(parent)?),
@@ -62,10 +63,11 @@ fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
         ("AccumulatorInFlight", [accumulator]) => {
             StatedLayout::InFlight { accumulator: Arc::new(layout(accumulator)?) }
         }
-        ("NVMMADistributedLayout", [version, warps, shape]) => StatedLayout::Mma {
+        ("NVMMADistributedLayout", [version, warps, shape, cga @ ..]) if cga.len() < 2 => StatedLayout::Mma {
             version: *sizes(version)?.first().ok_or("a version has two numbers")?,
             warps_per_cta: sizes(warps)?,
             instr_shape: sizes(shape)?,
+            cga: optional_bases(cga)?,
         },
         _ => return Err(unknown("a layout of registers", term)),
     })
@@ -74,19 +76,33 @@ fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
 fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
     let Term::Call(class, arguments) = term else { return Err(unknown("a layout of shared memory", term)) };
     Ok(match (class.as_str(), arguments.as_slice()) {
-        ("SwizzledSharedLayout", [vec, per_phase, max_phase, order]) => StatedBuffer::Swizzled {
-            vec: number(vec)?,
-            per_phase: number(per_phase)?,
-            max_phase: number(max_phase)?,
-            order: sizes(order)?,
-        },
-        ("NVMMASharedLayout", [bytes, bits, rank, Term::Call(transposed, _)]) => StatedBuffer::Nvmma {
-            swizzle_byte_width: number(bytes)?,
-            element_bitwidth: number(bits)?,
-            rank: number(rank)?,
-            transposed: transposed == "True",
-        },
-        ("SharedLinearLayout", [offsets]) => StatedBuffer::Linear { offset_bases: bases(offsets)? },
+        ("SwizzledSharedLayout", [vec, per_phase, max_phase, order, cga @ ..]) if cga.len() < 2 => {
+            StatedBuffer::Swizzled {
+                vec: number(vec)?,
+                per_phase: number(per_phase)?,
+                max_phase: number(max_phase)?,
+                order: sizes(order)?,
+                cga: optional_bases(cga)?,
+            }
+        }
+        ("NVMMASharedLayout", [bytes, bits, rank, Term::Call(transposed, _), rest @ ..])
+            if rest.len() < 3 =>
+        {
+            // The first of the further arguments is `fp4_padded`.
+            if rest.first().is_some_and(|padded| *padded != Term::Call("False".into(), Vec::new())) {
+                return Err("fp4_padded layouts are for GPUs of Blackwell".into());
+            }
+            StatedBuffer::Nvmma {
+                swizzle_byte_width: number(bytes)?,
+                element_bitwidth: number(bits)?,
+                rank: number(rank)?,
+                transposed: transposed == "True",
+                cga: optional_bases(rest.get(1..).unwrap_or_default())?,
+            }
+        }
+        ("SharedLinearLayout", [offsets, blocks @ ..]) if blocks.len() < 2 => {
+            StatedBuffer::Linear { offset_bases: bases(offsets)?, block_bases: optional_bases(blocks)? }
+        }
         ("PaddedSharedLayout", [intervals, offsets, shape]) => {
             let intervals = bases(intervals)?;
             let is_pair = |pair: &Sizes| pair.len() == 2 && pair.iter().all(|size| size.is_power_of_two());
@@ -127,6 +143,22 @@ fn bases(term: &Term) -> Result<Bases, Misfit> {
         Term::List(items) => items.iter().map(sizes).collect(),
         Term::Number(_) | Term::Call(..) => Err("expected a list of bases".into()),
     }
+}
+
+/// Returns the bases of an argument that may be left out.
+fn optional_bases(terms: &[Term]) -> Result<Bases, Misfit> {
+    terms.first().map_or(Ok(Bases::new()), block_bases)
+}
+
+/// Returns the bases of the blocks of a cluster.
+fn block_bases(term: &Term) -> Result<Bases, Misfit> {
+    /// The maximum number of bits of the rank of a block.
+    const MAX_BITS: usize = 4;
+    let found = bases(term)?;
+    if found.len() <= MAX_BITS {
+        return Ok(found);
+    }
+    Err(format!("a cluster has at most {} blocks, but the layout has {} bases", 1 << MAX_BITS, found.len()))
 }
 
 /// The maximum nesting depth of parentheses and brackets.

@@ -294,6 +294,41 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_load(inst, [buffer, descriptor], [barriers, slot], coordinates)
     }
 
+    fn tensor_load_to(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        descriptor: Value,
+        barriers: Value,
+        slot: Value,
+        blocks: Value,
+        coordinates: &[Value],
+        offsets: &u32,
+    ) -> Lowered {
+        self.lower_tensor_load_to(
+            inst,
+            [buffer, descriptor],
+            [barriers, slot, blocks],
+            (coordinates, *offsets),
+        )
+    }
+
+    fn gather_blocks(&mut self, inst: Inst, buffer: Value, blocks: &u32) -> Lowered {
+        self.lower_gather_blocks(inst, buffer, *blocks)
+    }
+
+    fn mbarrier_arrive_at(
+        &mut self,
+        inst: Inst,
+        barriers: Value,
+        slot: Value,
+        block: Value,
+        arrivals: &u32,
+        bytes: &u32,
+    ) -> Lowered {
+        self.lower_mbarrier_arrive_at(inst, [barriers, slot, block], (*arrivals, *bytes))
+    }
+
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
         // Emits nothing: `ClusterBuffers::of` has collected these ops for the lowerings of the
         // buffer's copies and barriers.

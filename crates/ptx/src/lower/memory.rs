@@ -530,12 +530,24 @@ impl Lowering<'_> {
         address: Scalar,
         count: usize,
     ) -> SmallVec<[Scalar; 16]> {
+        self.load_shared_of(StateSpace::Shared, element, address, count)
+    }
+
+    /// Loads elements from consecutive addresses of shared memory: of the own block, or of a block
+    /// of the cluster (`.shared::cluster`).
+    pub(super) fn load_shared_of(
+        &mut self,
+        space: StateSpace,
+        element: Element,
+        address: Scalar,
+        count: usize,
+    ) -> SmallVec<[Scalar; 16]> {
         let words = Words::new(element, count);
         let registers: SmallVec<[isa::RegisterId; 8]> =
             (0..words.count).map(|_| self.builder.fresh(words.width())).collect();
         let address = self.builder.address(Width::B32, address);
         let load = Ld {
-            space: Some(StateSpace::Shared),
+            space: Some(space),
             vector: words.vector(),
             ..plain_load(super::builder::destinations(&registers), address, words.ty())
         };

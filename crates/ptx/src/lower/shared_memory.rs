@@ -75,7 +75,7 @@ impl TileAccess {
 }
 
 /// Returns the widest accesses that move a tile to or from a buffer.
-fn vector_in(layout: &Layout, memory: &Layout, buffer: &Buffer) -> Vector {
+pub(super) fn vector_in(layout: &Layout, memory: &Layout, buffer: &Buffer) -> Vector {
     let widest = (MAX_ACCESS_BYTES * 8 / memory_bits(buffer.element)).max(1);
     layout.vector_in(memory).at_most(widest.min(buffer.padding.max_vector()))
 }

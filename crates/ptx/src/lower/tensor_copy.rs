@@ -59,7 +59,7 @@ impl Lowering<'_> {
 
     /// Returns the boxes of a buffer. Fails if the target has no tensor copies, if they cannot move
     /// the layout of the buffer, or if the tensor has fewer axes than the buffer or more than five.
-    fn tensor_boxes(
+    pub(super) fn tensor_boxes(
         &self,
         inst: Inst,
         buffer: Value,
@@ -77,7 +77,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the shared-memory address of the box `number`, and its coordinates in the tensor.
-    fn tensor_box(
+    pub(super) fn tensor_box(
         &mut self,
         buffer: Value,
         boxes: &BoxLayout,

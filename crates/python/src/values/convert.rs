@@ -1,5 +1,7 @@
 //! Converts the arguments of a launch from Python objects to values of the runtime.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple, PyType};
@@ -8,7 +10,7 @@ use smallvec::SmallVec;
 use tilewright_frontend::{
     Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, accessor,
 };
-use tilewright_ir::{Dtype, Shape};
+use tilewright_ir::{Dtype, PixelWindow, Shape};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Signature, Value};
 
 use super::array::{self, Numpy};
@@ -394,13 +396,18 @@ impl<'a, 'py> Converter<'a, 'py> {
             Some(layout) => Some(layout.getattr(intern!(py, "_text"))?.extract::<String>()?.into()),
             None => None,
         };
-        let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout };
+        let window = window(object)?;
+        if window.is_some() && block_shape.len() != 2 {
+            let found = format!("an im2col descriptor with blocks of shape {block:?}");
+            return Err(self.invalid(index, &found, "give it [pixels, channels] as its block_shape"));
+        }
+        let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout, window };
         self.path.push((Some(["base".into()].into()), 0));
         let base = self.value(index, &object.getattr(intern!(py, "base"))?)?;
         self.path.pop();
-        let rank = form.block_shape.len();
+        let rank = form.rank();
         if let Value::Pointer(pointer) = &base
-            && block[rank - 1].saturating_mul(pointer.pointee.bytes() as i64) < 16
+            && block[block.len() - 1].saturating_mul(pointer.pointee.bytes() as i64) < 16
         {
             let found = format!(
                 "a tensor descriptor with blocks of shape {block:?}, whose rows have less than 16 bytes"
@@ -688,4 +695,18 @@ fn type_of(value: &Value<'_>) -> ParameterType {
         Value::None | Value::Constant { .. } => ParameterType::Constexpr,
         Value::Tuple(items) => ParameterType::Tuple(items.map(type_of)),
     }
+}
+
+/// Returns the window of an im2col descriptor; `None` for other descriptors.
+fn window(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<PixelWindow>>> {
+    let py = object.py();
+    let Some(lower) = object.getattr_opt(intern!(py, "pixel_box_lower_corner"))? else { return Ok(None) };
+    let upper = object.getattr(intern!(py, "pixel_box_upper_corner"))?;
+    let steps = object.getattr(intern!(py, "element_strides"))?;
+    let window = PixelWindow {
+        lower: lower.extract::<Vec<i32>>()?.into(),
+        upper: upper.extract::<Vec<i32>>()?.into(),
+        steps: steps.extract::<Vec<u32>>()?.into(),
+    };
+    Ok(Some(Arc::new(window)))
 }

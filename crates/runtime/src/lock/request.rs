@@ -215,6 +215,9 @@ fn tensor_map(plan: &TensorMapPlan, parameters: &[Parameter]) -> TensorMap {
         block: copied.map_or_else(Vec::new, |copied| copied.extents.to_vec()),
         swizzle: copied.and_then(|copied| copied.swizzle.row_bytes()).unwrap_or(0),
         is_written: plan.access().is_written,
+        pixels: copied
+            .and_then(|copied| copied.pixels.as_ref())
+            .map(|(count, window)| format!("{count} {window}")),
     }
 }
 

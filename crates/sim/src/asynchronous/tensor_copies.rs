@@ -72,6 +72,8 @@ pub(crate) struct TensorBox {
     /// True if the operand selects four gathered rows of a matrix: `.tile::gather4`,
     /// `.tile::scatter4`.
     pub is_rows: bool,
+    /// The offsets of pixels, with `.im2col`: one for each dimension of the bounding box.
+    pub offsets: Option<Vec<Slot>>,
 }
 
 impl TensorBox {
@@ -92,6 +94,10 @@ impl TensorBox {
                     map.box_extents
                 ));
             }
+        } else if map.pixels.is_some() != self.offsets.is_some() {
+            let (copy, of) =
+                if map.pixels.is_some() { ("boxes", "im2col copies") } else { ("pixels", "boxes") };
+            return illegal(format!("a tensor copy of {copy} by a map for {of}"));
         } else if map.rank() != self.coordinates.len() {
             return illegal(format!(
                 "a tensor copy with {} coordinates by a map of {} dimensions: the numbers have to be equal",
@@ -117,6 +123,25 @@ impl TensorBox {
 }
 
 impl TensorBox {
+    /// Returns the rows of a copy of a lane, in the order of shared memory.
+    fn rows_of_lane(
+        &self,
+        context: &Context<'_>,
+        lane: usize,
+        (map, coordinates): (&TensorMap, &[i32]),
+    ) -> Outcome<Vec<BoxRow>> {
+        let (Some(pixels), Some(offsets)) = (&map.pixels, &self.offsets) else {
+            return Ok(self.rows(map, coordinates));
+        };
+        // The ISA does not say so, but Hopper reports an illegal instruction if the first pixel is
+        // outside of the bounding box.
+        if let Some(reason) = pixels.misplaced(map, coordinates) {
+            return illegal(reason);
+        }
+        let offsets: Vec<i16> = offsets.iter().map(|&slot| context.get(slot, lane) as i16).collect();
+        Ok(pixels.rows(map, coordinates, &offsets))
+    }
+
     /// Returns the rows of the box, or the gathered rows, in the order of shared memory.
     fn rows(&self, map: &TensorMap, coordinates: &[i32]) -> Vec<BoxRow> {
         if !self.is_rows {
@@ -179,7 +204,7 @@ impl TensorLoad {
         let agent = operation.reads;
         let targets = bulk::targets(context, self.mask, lane, destination, operation.barrier)?;
         let fill = map.fill_row();
-        for row in self.source.rows(&map, &coordinates) {
+        for row in self.source.rows_of_lane(context, lane, (&map, &coordinates))? {
             let mut bytes = fill.clone();
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {

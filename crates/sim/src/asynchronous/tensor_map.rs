@@ -7,7 +7,11 @@
 use std::fmt;
 use std::ops::Range;
 
+pub use pixels::PixelBox;
+
 use crate::tensor::Swizzle;
+
+mod pixels;
 
 /// Bytes of an encoded map.
 pub const TENSOR_MAP_BYTES: usize = 128;
@@ -115,6 +119,9 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// The value of elements outside of the tensor.
     pub fill: OutOfBoundsFill,
+    /// The pixels that a copy moves, for im2col copies; the box then has one element along each
+    /// dimension but the first one.
+    pub pixels: Option<PixelBox>,
 }
 
 /// The reason why a tensor map is invalid.
@@ -149,6 +156,12 @@ pub enum Field {
     ElementType,
     /// The interleaving: 0, which is none, is the only supported value.
     Interleave,
+    /// The number of pixels of an im2col copy; 0 for copies of boxes.
+    Pixels,
+    /// The offset of the lower corner of an im2col copy along an axis of its bounding box.
+    LowerCorner(usize),
+    /// The offset of the upper corner.
+    UpperCorner(usize),
     /// The swizzle: 0 is none; 1, 2 and 3 have lines of 32, 64 and 128 bytes.
     Swizzle,
     /// The fill: 0 is zero, 1 is NaN.
@@ -170,6 +183,9 @@ impl Field {
             Self::ElementStride(number) => (dimension(number, 6), 2),
             Self::Stride(number) => (dimension(number, 8), 8),
             Self::Interleave => (dimension(MAX_RANK, 0), 1),
+            Self::Pixels => (dimension(MAX_RANK, 2), 2),
+            Self::LowerCorner(axis) => (dimension(MAX_RANK, 4 + 2 * axis), 2),
+            Self::UpperCorner(axis) => (dimension(MAX_RANK, 10 + 2 * axis), 2),
         }
     }
 
@@ -220,6 +236,13 @@ impl TensorMap {
         for (dimension, &stride) in self.strides.iter().enumerate() {
             put(Field::Stride(dimension), stride);
         }
+        if let Some(pixels) = &self.pixels {
+            put(Field::Pixels, pixels.pixels.into());
+            for (axis, (lower, upper)) in pixels.lower.iter().zip(&pixels.upper).enumerate() {
+                put(Field::LowerCorner(axis), *lower as u64);
+                put(Field::UpperCorner(axis), *upper as u64);
+            }
+        }
         Ok(bytes)
     }
 
@@ -246,6 +269,15 @@ impl TensorMap {
         let swizzles = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
         let rank = choice(Field::Rank, "rank minus 1 of", MAX_RANK)? + 1;
         choice(Field::Interleave, "interleaved layout", 1)?;
+        let corner = |field: fn(usize) -> Field| {
+            (0..rank.saturating_sub(2)).map(|axis| i32::from(number(field(axis)) as i16)).collect()
+        };
+        let pixels = number(Field::Pixels) as u32;
+        let pixels = (pixels > 0).then(|| PixelBox {
+            lower: corner(Field::LowerCorner),
+            upper: corner(Field::UpperCorner),
+            pixels,
+        });
         let map = Self {
             data_type: TensorDataType::ALL
                 [choice(Field::ElementType, "element type", TensorDataType::ALL.len())?],
@@ -261,6 +293,7 @@ impl TensorMap {
                 .collect(),
             swizzle: swizzles[choice(Field::Swizzle, "swizzle mode", swizzles.len())?],
             fill: [OutOfBoundsFill::Zero, OutOfBoundsFill::Nan][choice(Field::Fill, "fill mode", 2)?],
+            pixels,
         };
         map.check()?;
         Ok(map)
@@ -302,6 +335,9 @@ impl TensorMap {
                 ));
             }
         }
+        if let Some(pixels) = &self.pixels {
+            pixels.check(self)?;
+        }
         let row = self.row_bytes();
         if !row.is_multiple_of(16) {
             return refuse(format!("a row of the box has {row} bytes: it has to be a multiple of 16"));
@@ -339,7 +375,11 @@ impl TensorMap {
     /// Returns the bytes of the box in shared memory. A copy adds these bytes to its barrier, even
     /// if a part of the box is outside of the tensor.
     pub fn box_bytes(&self) -> u32 {
-        (1..self.rank()).map(|dimension| self.taken(dimension)).product::<u32>() * self.row_bytes()
+        let rows = match &self.pixels {
+            Some(pixels) => pixels.pixels,
+            None => (1..self.rank()).map(|dimension| self.taken(dimension)).product(),
+        };
+        rows * self.row_bytes()
     }
 
     /// Returns the bytes that a copy stores for a row of the box that is outside of the tensor.
@@ -355,26 +395,33 @@ impl TensorMap {
     /// Returns the rows of the box at these coordinates, one for each dimension, in the order of
     /// shared memory.
     pub fn rows<'m>(&'m self, coordinates: &'m [i32]) -> impl Iterator<Item = BoxRow> + 'm {
-        let width = u64::from(self.data_type.bytes());
         let (row_bytes, count) = (self.row_bytes(), self.box_bytes() / self.row_bytes());
-        let start = i64::from(coordinates[0]);
-        let clip = |element: i64| element.clamp(0, i64::from(self.box_extents[0])) as u32 * width as u32;
-        let whole = clip(-start)..clip(self.extents[0] as i64 - start);
         (0..count).map(move |row| {
             let mut rest = row;
-            let mut address = self.address.wrapping_add_signed(start * width as i64);
-            let mut is_inside = true;
-            for (dimension, &coordinate) in coordinates.iter().enumerate().skip(1) {
+            let mut place: Vec<i64> = coordinates.iter().map(|coordinate| i64::from(*coordinate)).collect();
+            for (dimension, index) in place.iter_mut().enumerate().skip(1) {
                 let taken = self.taken(dimension);
-                let step = i64::from(rest % taken) * i64::from(self.element_strides[dimension]);
-                let index = i64::from(coordinate) + step;
-                is_inside &= (0..self.extents[dimension] as i64).contains(&index);
-                address = address.wrapping_add_signed(index.wrapping_mul(self.strides[dimension - 1] as i64));
+                *index += i64::from(rest % taken) * i64::from(self.element_strides[dimension]);
                 rest /= taken;
             }
-            let inside = if is_inside && whole.start < whole.end { whole.clone() } else { 0..0 };
-            BoxRow { offset: row * row_bytes, address, inside }
+            BoxRow { offset: row * row_bytes, ..self.row_at(&place) }
         })
+    }
+
+    /// Returns the row of a copy that begins at an element of the tensor.
+    fn row_at(&self, place: &[i64]) -> BoxRow {
+        let width = u64::from(self.data_type.bytes());
+        let start = place[0];
+        let clip = |element: i64| element.clamp(0, i64::from(self.box_extents[0])) as u32 * width as u32;
+        let whole = clip(-start)..clip(self.extents[0] as i64 - start);
+        let mut address = self.address.wrapping_add_signed(start * width as i64);
+        let mut is_inside = true;
+        for (dimension, &index) in place.iter().enumerate().skip(1) {
+            is_inside &= (0..self.extents[dimension] as i64).contains(&index);
+            address = address.wrapping_add_signed(index.wrapping_mul(self.strides[dimension - 1] as i64));
+        }
+        let inside = if is_inside && whole.start < whole.end { whole } else { 0..0 };
+        BoxRow { offset: 0, address, inside }
     }
 }
 

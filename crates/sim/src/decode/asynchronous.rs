@@ -1,8 +1,8 @@
 //! Decodes asynchronous copies, barriers in shared memory, and fences between proxies.
 
 use tilewright_ptx::isa::{
-    AtomicOperation, Completion, CpAsync, CpAsyncBulk, CpAsyncBulkTensorLoad, CpAsyncBulkTensorStore,
-    CpAsyncBulkWaitGroup, CpAsyncMbarrierArrive, CpAsyncWaitGroup, CpReduceAsyncBulk,
+    AtomicOperation, Completion, Coordinates, CpAsync, CpAsyncBulk, CpAsyncBulkTensorLoad,
+    CpAsyncBulkTensorStore, CpAsyncBulkWaitGroup, CpAsyncMbarrierArrive, CpAsyncWaitGroup, CpReduceAsyncBulk,
     CpReduceAsyncBulkTensor, Destination, FenceProxyTensormap, MbarrierArrive, MbarrierArriveDrop,
     MbarrierCompleteTx, MbarrierExpectTx, MbarrierInit, MbarrierInval, MbarrierPendingCount,
     MbarrierTestWait, MbarrierTryWait, ProxyKind, RedAsync, ScalarType, Semantics, Source, StAsync,
@@ -124,11 +124,16 @@ impl Decoder<'_> {
         &mut self,
         address: &TensorAddress,
         mode: Option<TensorMode>,
+        offsets: Option<&Coordinates>,
     ) -> Decoded<tensor_copies::TensorBox> {
-        let is_rows = match mode {
-            None | Some(TensorMode::Tile) => false,
-            Some(TensorMode::TileGather4 | TensorMode::TileScatter4) => true,
-            Some(other) => return Err(FaultKind::Unsupported(format!("tensor copies with `{other}`"))),
+        let is_rows = match (mode, offsets) {
+            (None | Some(TensorMode::Tile), None) | (Some(TensorMode::Im2col), Some(_)) => false,
+            (Some(TensorMode::TileGather4 | TensorMode::TileScatter4), None) => true,
+            (Some(TensorMode::Im2col), None) | (None, Some(_)) => {
+                let text = "a tensor copy has offsets if and only if it is `.im2col`";
+                return Err(FaultKind::Illegal(text.into()));
+            }
+            (Some(other), _) => return Err(FaultKind::Unsupported(format!("tensor copies with `{other}`"))),
         };
         let coordinates = &address.coordinates.0;
         Ok(tensor_copies::TensorBox {
@@ -138,6 +143,12 @@ impl Decoder<'_> {
                 .map(|&coordinate| self.source(coordinate, ScalarType::S32))
                 .collect::<Decoded<_>>()?,
             is_rows,
+            offsets: offsets
+                .map(|offsets| {
+                    let offset = |source: &Source| self.source(*source, ScalarType::U16);
+                    offsets.0.iter().map(offset).collect::<Decoded<_>>()
+                })
+                .transpose()?,
         })
     }
 
@@ -152,7 +163,7 @@ impl Decoder<'_> {
         self.has_bulk_loads = true;
         let step = tensor_copies::TensorLoad {
             destination: self.address(&instruction.destination, Some(instruction.destination_space))?,
-            source: self.tensor_box(&instruction.source, instruction.mode)?,
+            source: self.tensor_box(&instruction.source, instruction.mode, instruction.offsets.as_ref())?,
             barrier: self.address(&instruction.mbarrier, Some(StateSpace::Shared))?,
             mask: self.optional(instruction.cta_mask.filter(|_| instruction.multicast), ScalarType::U16)?,
         };
@@ -164,7 +175,7 @@ impl Decoder<'_> {
         instruction: &CpAsyncBulkTensorStore,
     ) -> Decoded {
         let step = tensor_copies::TensorStore {
-            destination: self.tensor_box(&instruction.destination, instruction.mode)?,
+            destination: self.tensor_box(&instruction.destination, instruction.mode, None)?,
             source: self.address(&instruction.source, Some(instruction.source_space))?,
             reduction: None,
         };
@@ -177,7 +188,7 @@ impl Decoder<'_> {
     ) -> Decoded {
         let operation = instruction.operation;
         let step = tensor_copies::TensorStore {
-            destination: self.tensor_box(&instruction.destination, instruction.mode)?,
+            destination: self.tensor_box(&instruction.destination, instruction.mode, None)?,
             source: self.address(&instruction.source, Some(instruction.source_space))?,
             reduction: Some(Box::new(move |ty| reduction(operation, tensor_type(ty, operation)?, false))),
         };

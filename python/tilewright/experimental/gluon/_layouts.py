@@ -59,15 +59,21 @@ class _Value:
     def _text(self) -> str:
         """The expression that makes the layout, which the compiler reads. Every launch reads it."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        for name in ("cga_layout", "fp4_padded", "block_bases"):
+        missing = ["fp4_padded", *(["cga_layout"] if isinstance(self, PaddedSharedLayout) else [])]
+        for name in missing:
             if parts.get(name):
                 raise _native.not_available(
                     f"{name} of {type(self).__name__} is not available in this version of tilewright", HINT
                 )
-            if name != "block_bases" or isinstance(self, SharedLinearLayout):
-                parts.pop(name, None)
         # No program can observe the alignment: the compiler aligns memory as its uses need.
         parts.pop("alignment", None)
+        if not isinstance(self, DistributedLinearLayout):
+            # Layouts for one block have no bases of blocks, and then nothing that precedes these.
+            names = ("cga_layout", "block_bases")
+            bases = [parts.pop(name) for name in names if name in parts]
+            padded = [parts.pop(name) for name in ("fp4_padded",) if name in parts]
+            if any(bases):
+                parts |= {str(at): part for at, part in enumerate([*padded, *bases])}
         kind = SwizzledSharedLayout if isinstance(self, SwizzledSharedLayout) else type(self)
         return f"{kind.__name__}({', '.join(map(_text_of, parts.values()))})"
 
@@ -152,14 +158,18 @@ class SliceLayout(DistributedLayout):
 
     __hash__ = _Value.__hash__
     rank = property(lambda self: self.parent.rank - 1)
-    cga_layout = property(lambda self: self.parent.cga_layout)
+
+    @property
+    def cga_layout(self) -> Any:
+        """The bases of the blocks of a cluster, without the removed axis."""
+        return [[*basis[: self.dim], *basis[self.dim + 1 :]] for basis in self.parent.cga_layout]
 
 
 @dataclass(frozen=True)
 class DistributedLinearLayout(DistributedLayout):
     """A linear layout: the coordinates that each bit of the register, the lane and the warp contributes.
 
-    ``block_bases`` are for clusters, and empty; ``shape`` is that of the tile.
+    ``block_bases`` are those of the blocks of a cluster, and empty for one block; ``shape`` is that of the tile.
     """
 
     reg_bases: Any
@@ -298,7 +308,15 @@ class MBarrierLayout(SwizzledSharedLayout):
     def __init__(self, cga_layout: Any = None) -> None:
         super().__init__(1, 1, 1, [0], cga_layout or [])
 
-    multicta = _absent("nvidia.hopper.mbarrier.MBarrierLayout.multicta")
+    @staticmethod
+    @constexpr_function
+    def multicta(num_ctas: int, two_cta: bool = False) -> MBarrierLayout:
+        """The layout of an mbarrier for each block of a cluster or, with ``two_cta``, for each pair of blocks."""
+        blocks, skipped = _unwrap_if_constexpr(num_ctas), int(_unwrap_if_constexpr(two_cta))
+        if blocks <= 0 or blocks & (blocks - 1) or blocks < 1 + skipped:
+            raise AssertionError(f"a cluster has a power of two of blocks, found {blocks}")
+        bits = blocks.bit_length() - 1
+        return MBarrierLayout([[0]] * skipped + [[1 << bit] for bit in range(bits - skipped)])
 
 
 @dataclass(frozen=True)
@@ -445,8 +463,8 @@ def to_linear_layout(layout: Any, shape: Any) -> Any:
     layout, shape = _unwrap_if_constexpr(layout), [_unwrap_if_constexpr(extent) for extent in shape]
     bases = dict(_native.gluon_layout_bases(layout._text, shape, getattr(layout, "element_bitwidth", 32)))
     if isinstance(layout, SharedLayout):
-        return SharedLinearLayout(bases["offset"])
-    return DistributedLinearLayout(bases["register"], bases["lane"], bases["warp"], [], shape)
+        return SharedLinearLayout(bases["offset"], bases["block"])
+    return DistributedLinearLayout(bases["register"], bases["lane"], bases["warp"], bases["block"], shape)
 
 
 bases_per_dim = _absent("_layouts.bases_per_dim")

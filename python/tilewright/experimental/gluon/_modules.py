@@ -19,6 +19,7 @@ _PATHS = {
     "nvidia.ampere.mbarrier": "gluon.mbarrier",
     "nvidia.hopper.mbarrier": "gluon.mbarrier",
     "nvidia.hopper.tma": "gluon.tma",
+    "nvidia.hopper.cluster": "gluon.cluster",
     "nvidia.ampere": "gluon.hopper",
     "nvidia.hopper": "gluon.hopper",
 }

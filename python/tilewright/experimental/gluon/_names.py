@@ -231,7 +231,7 @@ MODULES = {
         ),
     },
     "nvidia.hopper.cluster": {
-        "nvidia.hopper.cluster": "barrier",
+        "nvidia.hopper.cluster": "arrive barrier wait",
         "tl": "_unwrap_if_constexpr",
     },
     "nvidia.hopper.mbarrier": {

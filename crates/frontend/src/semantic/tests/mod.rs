@@ -78,6 +78,10 @@ impl Caller for Fixture {
         self.options.num_warps
     }
 
+    fn num_ctas(&mut self) -> u32 {
+        self.options.num_ctas.max(1)
+    }
+
     fn print(&mut self, text: &str) {
         self.printed.push_str(text);
     }

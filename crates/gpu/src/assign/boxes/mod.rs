@@ -47,7 +47,7 @@ use tilewright_ir::{
 };
 
 use super::coalescing::Infos;
-pub use stated::rank_of_tensor;
+pub use stated::{places_of_copy, rank_of_tensor};
 
 use crate::launcher::Launcher;
 use crate::remarks::{self, RemarkReason};

@@ -18,6 +18,7 @@ use tilewright_gpu_ir::{LaunchInteger, LaunchTerm, TensorMapBox, TensorMapPlan};
 pub fn first_of_tensor(function: &DeviceFn) -> usize {
     match function {
         DeviceFn::TensorLoad { .. } => 5,
+        DeviceFn::MulticastLoad { .. } | DeviceFn::WindowLoad { .. } => 6,
         // tidy: wildcard because the other tensor copy is a store
         _ => 2,
     }
@@ -26,8 +27,22 @@ pub fn first_of_tensor(function: &DeviceFn) -> usize {
 /// Returns the rank of the tensor of a copy with this number of operands.
 pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
     // For `n` axes, these operands are 1 base, `n` extents, `n - 1` strides (none for the last
-    // axis) and `n` coordinates: `3 * n` operands.
-    (operands - first_of_tensor(function)) / 3
+    // axis) and `n` coordinates: `3 * n` operands. A copy of pixels has offsets, too.
+    match function {
+        DeviceFn::WindowLoad { window, .. } => window.steps.len(),
+        // tidy: wildcard because other copies have no offsets
+        _ => (operands - first_of_tensor(function)) / 3,
+    }
+}
+
+/// Returns the number of coordinates and offsets at the end of the operands of a copy.
+pub fn places_of_copy(function: &DeviceFn, operands: usize) -> usize {
+    let rank = rank_of_tensor(function, operands);
+    match function {
+        DeviceFn::WindowLoad { .. } => 2 * rank - 2,
+        // tidy: wildcard because other copies have no offsets
+        _ => rank,
+    }
 }
 
 impl TensorBoxes {
@@ -42,7 +57,11 @@ impl TensorBoxes {
         let of_workers = in_workers(function);
         function.walk(function.entry, &mut |inst| {
             let Op::Device { function: device } = &function.insts[inst].op else { return };
-            let (DeviceFn::TensorLoad { tiles, .. } | DeviceFn::TensorStore { tiles }) = device else {
+            let (DeviceFn::TensorLoad { tiles, .. }
+            | DeviceFn::MulticastLoad { tiles, .. }
+            | DeviceFn::WindowLoad { tiles, .. }
+            | DeviceFn::TensorStore { tiles }) = device
+            else {
                 return;
             };
             let is_written = matches!(device, DeviceFn::TensorStore { .. });
@@ -133,17 +152,31 @@ fn plan(
     let own = boxes.extents(&tiles.shape);
     let mut box_extents: SmallVec<[u32; 5]> = SmallVec::from_elem(1, rank.saturating_sub(own.len()));
     box_extents.extend(own.iter().skip(own.len().saturating_sub(rank)).copied());
-    let fills_nan = matches!(device, DeviceFn::TensorLoad { fills_nan: true, .. });
+    let fills_nan = matches!(
+        device,
+        DeviceFn::TensorLoad { fills_nan: true, .. } | DeviceFn::MulticastLoad { fills_nan: true, .. }
+    );
     if fills_nan && bits < 16 {
         return Err("no tensor copy fills elements of 8 bits with NaN".into());
     }
-    let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, fills_nan, is_written };
+    let mut pixels = None;
+    if let (DeviceFn::WindowLoad { window, .. }, [count, channels]) = (device, &own[..]) {
+        // A copy moves a row of the memory for each pixel.
+        box_extents = SmallVec::from_elem(1, rank - 1);
+        box_extents.push(*channels);
+        pixels = Some((*count, window.clone()));
+    }
+    let is_window = pixels.is_some();
+    let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, fills_nan, is_written, pixels };
     // The launch makes the map if it knows all parts, else the kernel makes it of its scalars.
     let mut inputs = Vec::new();
     let by_launch =
         map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| argument(function, value));
     if let Some(plan) = by_launch {
         return Ok(Plan::Launch(plan));
+    }
+    if is_window {
+        return Err("an im2col descriptor has to be an argument of the kernel".into());
     }
     let plan = map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| {
         let index = inputs.iter().position(|other| *other == value).unwrap_or_else(|| {

@@ -12,7 +12,7 @@ use tilewright_ir::{
 
 use super::Rewrite;
 use super::tensor_boxes::device_map;
-use crate::assign::boxes::{MapId, rank_of_tensor};
+use crate::assign::boxes::{MapId, places_of_copy};
 use crate::assign::coalescing::AccessShape;
 use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, Type};
 
@@ -29,8 +29,8 @@ pub struct SharedAllocations {
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
     /// The allocations to which threads copy by `cp.async`.
     copied: FxHashSet<Value>,
-    /// The allocations that tensor copies fill. They live to the end of the kernel, since only the
-    /// phases of `mbarrier`s say when a copy has arrived.
+    /// The allocations that tensor copies fill, or other blocks of the cluster access. They live to
+    /// the end of the kernel, since only the phases of `mbarrier`s say when a copy has arrived.
     filled: FxHashSet<Value>,
     /// The allocations and views that the program uses as `mbarrier`s.
     barriers: FxHashSet<Value>,
@@ -128,6 +128,7 @@ pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
     matches!(
         function,
         DeviceFn::Load { .. }
+            | DeviceFn::GatherBlocks { .. }
             | DeviceFn::Wgmma { .. }
             | DeviceFn::WgmmaWait { .. }
             | DeviceFn::TensorStore { .. }
@@ -194,7 +195,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Returns the buffer that the operands `index` (memory) and `index + 1` (slot) select.
-    fn tile_at(&mut self, inst: Inst, block: Block, index: usize) -> Value {
+    pub(super) fn tile_at(&mut self, inst: Inst, block: Block, index: usize) -> Value {
         let (memory, slot) = self.place(inst, index);
         let Type::Buffer(buffer) = self.new.ty(memory).clone() else { return memory };
         if buffer.slots == 1 {
@@ -206,7 +207,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Returns the allocation and the slot that operands select.
-    fn place(&mut self, inst: Inst, index: usize) -> (Value, Value) {
+    pub(super) fn place(&mut self, inst: Inst, index: usize) -> (Value, Value) {
         let operands = &self.context.function.insts[inst].operands;
         let (memory, slot) = (operands[index], operands[index + 1]);
         let memory = self.memory.values.get(&memory).copied().expect("an allocation dominates its uses");
@@ -284,6 +285,13 @@ impl Rewrite<'_, '_> {
             | DeviceFn::ArriveCopies { .. }
             | DeviceFn::TrackCopies { .. } => self.mbarrier(inst, block, &function),
             DeviceFn::TensorLoad { .. } => self.tensor_load(inst, block, &function),
+            DeviceFn::MulticastLoad { .. }
+            | DeviceFn::WindowLoad { .. }
+            | DeviceFn::ArriveFrom { .. }
+            | DeviceFn::RemoteArrive { .. }
+            | DeviceFn::GatherBlocks { .. }
+            | DeviceFn::ClusterArrive {}
+            | DeviceFn::ClusterWait {} => self.cluster_function(inst, block, &function),
             DeviceFn::TensorStore { .. } => {
                 let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0)];
                 operands.extend(self.tensor(inst, &function));
@@ -337,21 +345,20 @@ impl Rewrite<'_, '_> {
     }
 
     /// Returns the tensor map of a copy, and its coordinates.
-    fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
+    pub(super) fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
         let operands = self.context.function.insts[inst].operands.clone();
-        let rank = rank_of_tensor(function, operands.len());
+        let places = places_of_copy(function, operands.len());
         let map = match self.context.boxes.of_copy[&inst] {
             MapId::Launch(index) => self.tensor_maps[index],
             MapId::Device(index) => device_map(self, inst, index),
         };
-        let coordinates = operands[operands.len() - rank..].iter();
+        let coordinates = operands[operands.len() - places..].iter();
         std::iter::once(map).chain(coordinates.map(|value| self.get(*value, None))).collect()
     }
 
     fn tensor_load(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         let (barriers, barrier) = self.place(inst, 2);
-        let filled = self.memory.allocation(self.context.function.insts[inst].operands[0]);
-        self.memory.filled.insert(filled);
+        self.keep_allocated(inst, 0);
         let buffer = self.tile_at(inst, block, 0);
         let tensor = self.tensor(inst, function);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier];
@@ -360,6 +367,12 @@ impl Rewrite<'_, '_> {
         self.predicated(inst, block, 4, |rewrite, block| {
             rewrite.append(inst, block, GpuOp::TensorLoad {}.into(), operands, &[]);
         });
+    }
+
+    /// Keeps the memory that an operand names allocated to the end of the kernel.
+    pub(super) fn keep_allocated(&mut self, inst: Inst, index: usize) {
+        let memory = self.memory.allocation(self.context.function.insts[inst].operands[index]);
+        self.memory.filled.insert(memory);
     }
 
     /// Returns whether the first operand is an accumulator in flight.
@@ -372,7 +385,7 @@ impl Rewrite<'_, '_> {
     /// Appends a barrier of the thread block before a copy that one thread starts, unless no thread
     /// has read shared memory since the last barrier. Without it, other threads could still read
     /// the memory that the copy overwrites.
-    fn wait_for_reads(&mut self, inst: Inst, block: Block) {
+    pub(super) fn wait_for_reads(&mut self, inst: Inst, block: Block) {
         if self.memory.read_since_barrier(block) {
             self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
             self.memory.all_have_read = Some(block);
@@ -501,7 +514,13 @@ impl Rewrite<'_, '_> {
     }
 
     /// Emits instructions that run if the operand `index`, an int1, is true.
-    fn predicated(&mut self, inst: Inst, block: Block, index: usize, emit: impl FnOnce(&mut Self, Block)) {
+    pub(super) fn predicated(
+        &mut self,
+        inst: Inst,
+        block: Block,
+        index: usize,
+        emit: impl FnOnce(&mut Self, Block),
+    ) {
         let function = self.context.function;
         let predicate = function.insts[inst].operands[index];
         if ir::constant_bool(function, predicate) == Some(true) {

@@ -28,6 +28,7 @@ pub fn map(
         element_strides: vec![1; extents.len()],
         swizzle,
         fill: OutOfBoundsFill::Zero,
+        pixels: None,
     };
     Memory::new(&map.encode().expect("it is a tensor map"))
 }

@@ -19,6 +19,7 @@ fn map(data_type: TensorDataType, extents: &[u64], box_extents: &[u32]) -> Tenso
         element_strides: vec![1; extents.len()],
         swizzle: Swizzle::None,
         fill: OutOfBoundsFill::Zero,
+        pixels: None,
     }
 }
 
@@ -123,4 +124,54 @@ fn rows_outside_are_zeros_or_nans() {
             .chunks(2)
             .all(|element| { half::bf16::from_le_bytes([element[0], element[1]]).is_nan() })
     );
+}
+
+/// Returns a map of images of 5 by 4 pixels with 64 channels, of which a copy moves 32.
+fn pixels(lower: [i32; 2], upper: [i32; 2], pixels: u32) -> TensorMap {
+    let pixels = PixelBox { lower: lower.to_vec(), upper: upper.to_vec(), pixels };
+    TensorMap { pixels: Some(pixels), ..map(TensorDataType::F16, &[64, 4, 5, 3], &[32, 1, 1, 1]) }
+}
+
+#[test]
+fn maps_of_pixels_survive_encoding() {
+    let mut all = pixels([-1, 3], [-128, 127], 1024);
+    all.element_strides = vec![1, 2, 3, 1];
+    assert_eq!(TensorMap::decode(&all.encode().unwrap()), Ok(all));
+}
+
+#[test]
+fn rules_of_maps_of_pixels() {
+    let message = |map: TensorMap| map.encode().unwrap_err().to_string();
+    assert!(message(pixels([-129, 0], [0, 0], 8)).contains("from -128 to 127"));
+    assert!(message(pixels([0, 0], [0, 0], 1025)).contains("1 to 1024"));
+    let flat = TensorMap { extents: vec![64, 4], strides: vec![128], ..pixels([0, 0], [0, 0], 8) };
+    let flat = TensorMap { box_extents: vec![32, 1], element_strides: vec![1, 1], ..flat };
+    assert!(message(flat).contains("3 to 5"));
+}
+
+#[test]
+fn pixels_follow_each_other_in_their_bounding_box() {
+    let mut map = pixels([-1, 0], [0, -1], 40);
+    map.element_strides = vec![1, 2, 1, 1];
+    let found = map.pixels.as_ref().unwrap().rows(&map, &[32, 1, 2, 0], &[1, -1]);
+    // The box has the columns -1, 1 and 3, and the rows 0 to 3.
+    let mut all =
+        (0..4).flat_map(|image| (0..4).flat_map(move |row| [-1, 1, 3].map(|column| (image, row, column))));
+    let start = all.by_ref().position(|place| place == (0, 2, 1)).unwrap();
+    assert_eq!(start, 7);
+    let expected = std::iter::once((0, 2, 1)).chain(all);
+    assert_eq!(found.len(), 40);
+    for (number, (row, (image, line, column))) in found.iter().zip(expected).enumerate() {
+        let (line, column) = (line - 1, column + 1);
+        let is_inside = image < 3 && (0..5).contains(&line) && (0..4).contains(&column);
+        let element = ((image * 5 + line) * 4 + column) * 64 + 32;
+        assert_eq!(row.offset, number as u32 * 64);
+        assert_eq!(row.inside, if is_inside { 0..64 } else { 0..0 }, "{number}");
+        if is_inside {
+            assert_eq!(row.address, map.address + 2 * element as u64, "{number}");
+        }
+    }
+    let outside = map.pixels.as_ref().unwrap().misplaced(&map, &[0, -2, 0, 0]).unwrap();
+    assert!(outside.contains("begins at -2 along dimension 1, outside of its bounding box from -1 to 3"));
+    assert_eq!(map.pixels.as_ref().unwrap().misplaced(&map, &[0, 3, 3, 7]), None);
 }

@@ -1,0 +1,116 @@
+//! The rules of clusters (Gluon): the blocks of a cluster run a program together, and each holds a
+//! part of its tiles.
+
+use std::fmt;
+
+use smallvec::smallvec;
+use tilewright_base::Code;
+use tilewright_ir::{Builder, DeviceFn, Dtype, Shape, SharedTiles, StatedBuffer};
+
+use super::arguments::Arguments;
+use super::convert::literal;
+use super::gluon::{count, device, misfit};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::shared_memory::SharedForm;
+use crate::value::{Constant, Operand};
+
+/// Checks that a layout is for the blocks of the cluster.
+pub(super) fn check_blocks<C: Caller + ?Sized>(
+    c: &mut C,
+    found: u32,
+    layout: &dyn fmt::Display,
+    index: usize,
+) -> Semantic<()> {
+    let blocks = c.num_ctas();
+    if found == blocks {
+        return Ok(());
+    }
+    let name = |count: u32| if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
+    let message = format!("{layout} is for {}, but the kernel has {}", name(found), name(blocks));
+    let hint = "give the layout a cga_layout with a basis for each bit of the rank of a block, and launch \
+                the kernel with this number: `kernel[grid](…, num_ctas=…)`";
+    Err(misfit(index, message).hint(hint))
+}
+
+/// `cluster.barrier(relaxed)`, `gl.barrier(cluster=True)`.
+pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    arrive(c, a)?;
+    wait(c, a)
+}
+
+/// `cluster.arrive(relaxed)`. The order of memory is always that of the stronger barrier.
+pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if c.num_ctas() > 1 {
+        device(c, DeviceFn::ClusterArrive {}, smallvec![])?;
+    } else {
+        c.builder().barrier()?;
+    }
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `cluster.wait()`.
+pub(super) fn wait<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if c.num_ctas() > 1 {
+        device(c, DeviceFn::ClusterWait {}, smallvec![])?;
+    }
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// Returns the argument `from_cta`: the bits of the rank that an arrival keeps. Returns `None` if
+/// each block arrives at its own barrier.
+pub(super) fn kept_bits<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<Option<u32>> {
+    if a.is_none(index) {
+        return Ok(None);
+    }
+    let (kept, all) = (count(c, a, index)?, c.num_ctas() - 1);
+    if kept > all {
+        let expected = format!("a mask of the bits of a rank, from 0 to {all}");
+        return Err(a.unexpected(index, &expected, &kept.to_string()));
+    }
+    Ok((kept != all).then_some(kept))
+}
+
+/// Returns the mask of a multicast copy whose blocks follow from the layout of its memory.
+pub(super) fn no_blocks<C: Caller + ?Sized>(c: &mut C) -> Semantic<ValueOf<C>> {
+    literal(c, &Constant::Int(0), Dtype::I32)
+}
+
+/// Returns the bytes of shared memory of each block.
+pub(super) fn bytes_of_block(form: &SharedForm) -> Semantic<Constant> {
+    let SharedTiles { dtype, shape, layout, .. } = &form.tiles;
+    let division = layout.division(shape).map_err(|error| SemanticError::new(Code::LayoutMismatch, error))?;
+    let elements: u64 = division.part.iter().map(|extent| u64::from(*extent)).product();
+    let bytes = elements * u64::from(form.count.unwrap_or(1)) * u64::from(dtype.bits().max(8)) / 8;
+    Ok(Constant::Int(i128::from(bytes)))
+}
+
+/// Returns the bytes of the part of a block, or of all of it without a layout.
+pub(super) fn bytes_of_part(layout: Option<&str>, shape: &Shape, dtype: Dtype) -> u64 {
+    let layout = layout.and_then(|layout| layout.parse::<StatedBuffer>().ok());
+    let part = layout.and_then(|layout| layout.division(shape).ok());
+    let elements = part.map_or(shape.elements() as u64, |division| {
+        division.part.iter().map(|extent| u64::from(*extent)).product()
+    });
+    elements * dtype.bytes() as u64
+}
+
+/// Refuses views of memory of several blocks that may have elements of other blocks.
+pub(super) fn check_view(own: &SharedTiles, new: &SharedTiles) -> Semantic<()> {
+    let bytes = |tiles: &SharedTiles| {
+        let part = tiles.layout.division(&tiles.shape).map(|division| division.part);
+        part.map(|part| u64::from(part.iter().product::<u32>()) * u64::from(tiles.dtype.bits().max(8)) / 8)
+    };
+    let is_one = own.layout.blocks() == 1 && new.layout.blocks() == 1;
+    let fits = own.layout.blocks() == new.layout.blocks() && bytes(own).is_ok() && bytes(own) == bytes(new);
+    if is_one || fits {
+        return Ok(());
+    }
+    let message = "a view of the memory of several blocks has other parts than the memory";
+    Err(SemanticError::new(Code::LayoutMismatch, message)
+        .argument(0, format!("this has {}, and the view {}", own.layout, new.layout))
+        .hint("allocate memory with the layout of the view"))
+}

@@ -1,0 +1,75 @@
+//! Translates the functions by which the blocks of a cluster work together (Gluon).
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, DeviceFn, Inst, Value};
+
+use super::Rewrite;
+use tilewright_gpu_ir::{GpuOp, Op};
+
+impl Rewrite<'_, '_> {
+    /// Translates a function of clusters; its block is already that of one block of the cluster.
+    pub(super) fn cluster_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
+        match function {
+            DeviceFn::MulticastLoad { .. } => {
+                let mask = self.get(self.context.function.insts[inst].operands[5], None);
+                self.tensor_load_to(inst, block, function, mask, 0);
+            }
+            DeviceFn::WindowLoad { window, .. } => {
+                let mask = self.get(self.context.function.insts[inst].operands[5], None);
+                self.tensor_load_to(inst, block, function, mask, window.lower.len() as u32);
+            }
+            DeviceFn::RemoteArrive { arrivals, bytes, .. } => {
+                let (barriers, slot) = self.place(inst, 0);
+                self.keep_allocated(inst, 0);
+                let rank = self.get(self.context.function.insts[inst].operands[3], None);
+                let op = GpuOp::MbarrierArriveAt { arrivals: *arrivals, bytes: *bytes };
+                // One thread arrives, after all threads have reached this point.
+                self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
+                self.predicated(inst, block, 2, |rewrite, block| {
+                    rewrite.append(inst, block, op.into(), smallvec![barriers, slot, rank], &[]);
+                });
+            }
+            DeviceFn::GatherBlocks { blocks, .. } => {
+                let buffer = self.tile_at(inst, block, 0);
+                let old = self.context.function.insts[inst].results[0];
+                let layout = self.layouts_of(old)[0];
+                let ty = self.ty(old, layout);
+                let op = GpuOp::GatherBlocks { blocks: *blocks }.into();
+                let value = self.append(inst, block, op, smallvec![buffer], &[ty]);
+                self.define(old, layout, value.expect("a load is a value"), block);
+            }
+            DeviceFn::ClusterArrive {} => {
+                self.append(inst, block, GpuOp::ClusterArrive {}.into(), smallvec![], &[]);
+            }
+            DeviceFn::ClusterWait {} => {
+                self.append(inst, block, GpuOp::ClusterWait {}.into(), smallvec![], &[]);
+            }
+            // tidy: wildcard because `tile/stated` has replaced `arrive_from`, and the caller
+            // passes no other function
+            other => unreachable!("{} is no function of one block of a cluster", other.name()),
+        }
+    }
+
+    /// Appends a tensor load to the blocks in a mask, of which the last coordinates may be offsets.
+    pub(super) fn tensor_load_to(
+        &mut self,
+        inst: Inst,
+        block: Block,
+        function: &DeviceFn,
+        mask: Value,
+        offsets: u32,
+    ) {
+        let (barriers, barrier) = self.place(inst, 2);
+        self.keep_allocated(inst, 0);
+        self.keep_allocated(inst, 2);
+        let buffer = self.tile_at(inst, block, 0);
+        let tensor = self.tensor(inst, function);
+        let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier, mask];
+        operands.extend(tensor[1..].iter().copied());
+        self.wait_for_reads(inst, block);
+        self.predicated(inst, block, 4, |rewrite, block| {
+            rewrite.append(inst, block, GpuOp::TensorLoadTo { offsets }.into(), operands, &[]);
+        });
+    }
+}

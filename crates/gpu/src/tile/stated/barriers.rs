@@ -1,0 +1,70 @@
+//! Inserts the barriers of the cluster that a program does not state.
+//!
+//! Blocks arrive at `mbarrier`s of other blocks, so these are initialized before any block goes on:
+//! a barrier of the cluster follows each sequence of initializations. No block ends while others
+//! access its shared memory: a barrier of the cluster precedes the end of the program.
+
+use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily};
+
+/// Inserts the barriers, if blocks access the shared memory of other blocks.
+pub(super) fn insert(function: &mut Function) {
+    let (mut signals, mut reads) = (false, false);
+    function.walk(function.entry, &mut |inst| {
+        if let Op::Device { function } = &function.insts[inst].op {
+            signals |= matches!(
+                function,
+                DeviceFn::RemoteArrive { .. }
+                    | DeviceFn::MulticastLoad { .. }
+                    | DeviceFn::WindowLoad { multicast: true, .. }
+            );
+            reads |= matches!(function, DeviceFn::GatherBlocks { .. });
+        }
+    });
+    let entry = function.entry;
+    if signals {
+        after_initializations(function, entry);
+    }
+    if signals || reads {
+        let end = function.terminator(entry).expect("the entry has an end");
+        barrier_before(function, entry, end);
+    }
+}
+
+/// Inserts a barrier after each sequence of initializations in a block and the regions within.
+/// Workers do not take part in barriers of the cluster.
+fn after_initializations(function: &mut Function, block: Block) {
+    let mut is_pending = false;
+    for inst in function.blocks[block].insts.clone() {
+        let data = &function.insts[inst];
+        if let Op::Device { function: DeviceFn::MbarrierInit { .. } } = data.op {
+            is_pending = true;
+        } else if is_pending && !is_passive(function, inst) {
+            barrier_before(function, block, inst);
+            is_pending = false;
+        }
+        if !matches!(function.insts[inst].op, Op::StartWorkers { .. }) {
+            for region in function.insts[inst].regions.clone() {
+                after_initializations(function, region);
+            }
+        }
+    }
+}
+
+/// Returns whether an instruction neither accesses memory nor waits.
+fn is_passive(function: &Function, inst: Inst) -> bool {
+    let op = &function.insts[inst].op;
+    match op {
+        Op::Device { function } => {
+            matches!(function, DeviceFn::Allocate { .. } | DeviceFn::View { .. } | DeviceFn::KeepAlive {})
+        }
+        // tidy: wildcard because other ops are passive if they are pure
+        _ => op.is_pure() && op.family() != OpFamily::Terminator,
+    }
+}
+
+fn barrier_before(function: &mut Function, block: Block, inst: Inst) {
+    let mut cursor = Cursor::before(function, block, inst);
+    for function in [DeviceFn::ClusterArrive {}, DeviceFn::ClusterWait {}] {
+        cursor.emit(Op::Device { function }, &[], []);
+    }
+}

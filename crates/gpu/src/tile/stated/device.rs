@@ -1,0 +1,355 @@
+//! Writes the accesses of each block of a cluster to shared memory, its copies, `mbarrier`s and
+//! dots.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tilewright_base::Code;
+use tilewright_ir::{Block, DeviceFn, Dtype, ElementwiseFn, Inst, Op, SharedTiles, Value, constant_bool};
+use tilewright_layout::Division;
+
+use super::{OfRank, Writer, Written};
+
+/// An arrival at `mbarrier`s of the cluster.
+struct Arrival {
+    tiles: SharedTiles,
+    arrivals: u32,
+    bytes: u32,
+}
+
+impl Writer<'_> {
+    /// Returns the division of tiles in shared memory.
+    fn division_of_tiles(&self, inst: Inst, tiles: &SharedTiles) -> Written<Division> {
+        let misfit = |message: String| self.error(inst, Code::LayoutMismatch, message);
+        let found = tiles.layout.blocks();
+        if found != self.blocks {
+            return Err(misfit(format!(
+                "{} is for {found} blocks, but the cluster of the kernel has {}",
+                tiles.layout, self.blocks
+            )));
+        }
+        tiles.layout.division(&tiles.shape).map_err(misfit)
+    }
+
+    /// Returns the division of tiles, and replaces them by their parts.
+    fn part_of_tiles(&self, inst: Inst, tiles: &mut SharedTiles) -> Written<Division> {
+        let division = self.division_of_tiles(inst, tiles)?;
+        tiles.shape = division.part.iter().copied().collect();
+        tiles.layout = Arc::new(tiles.layout.of_block());
+        Ok(division)
+    }
+
+    /// Writes a function of the GPU.
+    pub(super) fn device(&mut self, block: Block, inst: Inst) -> Written {
+        let Op::Device { function } = self.data(inst).op.clone() else { return Ok(()) };
+        let mut new = function.clone();
+        match &mut new {
+            DeviceFn::Allocate { tiles } | DeviceFn::View { tiles } => {
+                let division = self.part_of_tiles(inst, tiles)?;
+                let memory = self.data(inst).results[0];
+                self.memories.insert(memory, division);
+            }
+            DeviceFn::MbarrierInvalidate { tiles } => {
+                self.part_of_tiles(inst, tiles)?;
+            }
+            DeviceFn::Load { tiles, layout } => {
+                let memory = self.part_of_tiles(inst, tiles)?;
+                if self.division(self.data(inst).results[0]) != memory {
+                    return Err(self.unsupported(inst, "a load of shared memory with another cga_layout"));
+                }
+                *layout = Arc::new(layout.of_block());
+            }
+            DeviceFn::Store { tiles } | DeviceFn::CopyAsync { tiles, .. } => {
+                let memory = self.part_of_tiles(inst, tiles)?;
+                self.take(inst, &memory)?;
+            }
+            DeviceFn::MbarrierInit { tiles, arrivals } => {
+                let barriers = self.part_of_tiles(inst, tiles)?;
+                *arrivals <<= barriers.copies().count_ones();
+            }
+            DeviceFn::MbarrierExpect { tiles, bytes } => {
+                let arrival = Arrival { tiles: tiles.clone(), arrivals: 1, bytes: *bytes };
+                if self.division_of_tiles(inst, tiles)?.copies() != 0 {
+                    return self.arrive_at_lead(inst, arrival);
+                }
+                self.part_of_tiles(inst, tiles)?;
+            }
+            DeviceFn::MbarrierArrive { tiles, arrivals } => {
+                let arrival = Arrival { tiles: tiles.clone(), arrivals: *arrivals, bytes: 0 };
+                if self.division_of_tiles(inst, tiles)?.copies() != 0 {
+                    return self.arrive_at_lead(inst, arrival);
+                }
+                self.part_of_tiles(inst, tiles)?;
+            }
+            DeviceFn::ArriveFrom { tiles, arrivals, bytes, kept } => {
+                let arrival = Arrival { tiles: tiles.clone(), arrivals: *arrivals, bytes: *bytes };
+                return self.arrive_from(inst, arrival, *kept);
+            }
+            DeviceFn::MbarrierWait { tiles } => {
+                let barriers = self.part_of_tiles(inst, tiles)?;
+                if barriers.copies() != 0 {
+                    // At the barriers of the other blocks nothing arrives, so their first phase
+                    // goes on, and the phase before it, of parity 1, counts as complete.
+                    let other = self.of_rank(OfRank::IsOther(barriers.copies()));
+                    let phase = self.data(inst).operands[2];
+                    self.go_before(inst);
+                    let phase = self.cursor.scalar(ElementwiseFn::Or, &[phase, other], Dtype::I32);
+                    self.data_mut(inst).operands[2] = phase;
+                }
+            }
+            DeviceFn::ArriveCopies { tiles } | DeviceFn::TrackCopies { tiles } => {
+                let barriers = self.part_of_tiles(inst, tiles)?;
+                self.refuse_pairs(inst, &barriers, "asynchronous copies")?;
+            }
+            DeviceFn::TensorLoad { tiles, barriers, .. } => {
+                let division = self.part_of_tiles(inst, tiles)?;
+                let own = self.part_of_tiles(inst, barriers)?;
+                self.refuse_pairs(inst, &own, "tensor copies")?;
+                self.shift_coordinates(inst, &function, &division)?;
+            }
+            DeviceFn::MulticastLoad { tiles, barriers, fills_nan } => {
+                let division = self.part_of_tiles(inst, tiles)?;
+                let own = self.part_of_tiles(inst, barriers)?;
+                self.refuse_pairs(inst, &own, "tensor copies")?;
+                self.shift_coordinates(inst, &function, &division)?;
+                let copies = division.copies();
+                if copies == 0 {
+                    // Each block has another part.
+                    let (tiles, barriers, fills_nan) = (tiles.clone(), barriers.clone(), *fills_nan);
+                    new = DeviceFn::TensorLoad { tiles, barriers, fills_nan };
+                    self.data_mut(inst).operands.remove(MASK);
+                } else {
+                    self.only_if_lead(inst, MASK - 1, copies);
+                    let mask = self.multicast_mask(inst, copies);
+                    self.data_mut(inst).operands[MASK] = mask;
+                }
+            }
+            DeviceFn::WindowLoad { tiles, barriers, window, multicast } => {
+                let division = self.part_of_tiles(inst, tiles)?;
+                let own = self.part_of_tiles(inst, barriers)?;
+                self.refuse_pairs(inst, &own, "tensor copies")?;
+                if division.splits(0) {
+                    return Err(self.unsupported(inst, "an im2col copy to memory whose pixels are split"));
+                }
+                if let Some(offset) = self.offset(&division, 1) {
+                    // The channels are the last coordinate, before the offsets.
+                    let index = self.data(inst).operands.len() - window.lower.len() - 1;
+                    self.add_to_operand(inst, index, offset);
+                }
+                let copies = division.copies();
+                if *multicast && copies != 0 {
+                    self.only_if_lead(inst, MASK - 1, copies);
+                    let mask = self.multicast_mask(inst, copies);
+                    self.data_mut(inst).operands[MASK] = mask;
+                }
+            }
+            DeviceFn::TensorStore { tiles } => {
+                let division = self.part_of_tiles(inst, tiles)?;
+                self.shift_coordinates(inst, &function, &division)?;
+                if division.copies() != 0 {
+                    self.data_mut(inst).op = Op::Device { function: new };
+                    self.only_in(block, inst, division.copies());
+                    return Ok(());
+                }
+            }
+            DeviceFn::Mma {} | DeviceFn::DotFma {} | DeviceFn::WgmmaInit {} | DeviceFn::WgmmaWait { .. } => {}
+            DeviceFn::Wgmma { b, transposed_b, transposed_a, .. } => {
+                let (is_b_transposed, is_a_transposed) = (*transposed_b, *transposed_a);
+                let division = self.part_of_tiles(inst, b)?;
+                self.check_dot(inst, &division, is_b_transposed, is_a_transposed)?;
+            }
+            DeviceFn::ClusterArrive {} | DeviceFn::ClusterWait {} => {
+                if self.is_in_worker || self.has_workers() {
+                    let message = "a barrier of the cluster in a kernel with `warp_specialize`";
+                    let hint =
+                        "all threads of the cluster have to reach it; use an `mbarrier` with `from_cta`";
+                    let found = self.error(inst, Code::PartitionMisuse, message);
+                    return Err(Box::new(found.hint(hint)));
+                }
+            }
+            DeviceFn::KeepAlive {}
+            | DeviceFn::CommitGroup {}
+            | DeviceFn::WaitGroup { .. }
+            | DeviceFn::RemoteArrive { .. }
+            | DeviceFn::GatherBlocks { .. }
+            | DeviceFn::TensorStoreWait { .. }
+            | DeviceFn::FenceProxy {}
+            | DeviceFn::JoinWorkers {} => {}
+        }
+        self.data_mut(inst).op = Op::Device { function: new };
+        Ok(())
+    }
+
+    /// Returns whether the kernel starts workers.
+    pub(super) fn has_workers(&self) -> bool {
+        let function = &*self.cursor.function;
+        function.blocks[function.entry]
+            .insts
+            .iter()
+            .any(|inst| matches!(function.insts[*inst].op, Op::StartWorkers { .. }))
+    }
+
+    /// Refuses `mbarrier`s that several blocks share, where the hardware signals only an own one.
+    fn refuse_pairs(&self, inst: Inst, barriers: &Division, what: &str) -> Written {
+        if barriers.copies() == 0 {
+            return Ok(());
+        }
+        let message = format!("{what} of Hopper signal the mbarrier of their own block, not one of a pair");
+        let hint = "allocate it without `two_ctas=True`: each block waits for its own copies";
+        Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)))
+    }
+
+    /// Restricts the predicate of an instruction to the blocks whose rank has no bit in a mask.
+    fn only_if_lead(&mut self, inst: Inst, index: usize, mask: u32) {
+        if mask != 0 {
+            let lead = self.of_rank(OfRank::Lacks(mask));
+            self.and_predicate(inst, index, lead);
+        }
+    }
+
+    fn and_predicate(&mut self, inst: Inst, index: usize, condition: Value) {
+        let own = self.data(inst).operands[index];
+        let both = if constant_bool(self.cursor.function, own) == Some(true) {
+            condition
+        } else {
+            self.go_before(inst);
+            self.cursor.scalar(ElementwiseFn::And, &[own, condition], Dtype::I1)
+        };
+        self.data_mut(inst).operands[index] = both;
+    }
+
+    /// Writes an arrival at the `mbarrier` that a group of blocks shares: that of the lowest rank.
+    fn arrive_at_lead(&mut self, inst: Inst, mut arrival: Arrival) -> Written {
+        let copies = self.part_of_tiles(inst, &mut arrival.tiles)?.copies();
+        let lead = self.of_rank(OfRank::Masked(self.blocks - 1 & !copies));
+        let Arrival { tiles, arrivals, bytes } = arrival;
+        let data = self.data_mut(inst);
+        data.op = Op::Device { function: DeviceFn::RemoteArrive { tiles, arrivals, bytes } };
+        data.operands.push(lead);
+        Ok(())
+    }
+
+    /// Writes arrivals at the `mbarrier`s of all blocks whose ranks agree in the bits of a mask.
+    fn arrive_from(&mut self, inst: Inst, mut arrival: Arrival, kept: u32) -> Written {
+        let all = self.blocks - 1;
+        if self.part_of_tiles(inst, &mut arrival.tiles)?.copies() != 0 {
+            let message = "`from_cta` is for mbarriers of which each block has its own";
+            let hint = "allocate the mbarrier without `two_ctas=True`";
+            return Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)));
+        }
+        let others = all & !kept;
+        if others == 0 {
+            let Arrival { tiles, arrivals, bytes } = arrival;
+            let function = if bytes > 0 {
+                DeviceFn::MbarrierExpect { tiles, bytes }
+            } else {
+                DeviceFn::MbarrierArrive { tiles, arrivals }
+            };
+            self.data_mut(inst).op = Op::Device { function };
+            return Ok(());
+        }
+        self.only_if_lead(inst, 2, others);
+        let Arrival { tiles, arrivals, bytes } = arrival;
+        let function = DeviceFn::RemoteArrive { tiles, arrivals, bytes };
+        let rank = self.scalars[&OfRank::Rank];
+        let operands = self.data(inst).operands.clone();
+        // The blocks that arrive lack the bits of `others`, so `|` selects each block of the group.
+        let mut targets: SmallVec<[u32; 8]> = (0..self.blocks).filter(|bits| bits & !others == 0).collect();
+        let last = targets.pop().expect("0 has no bits");
+        self.go_before(inst);
+        let target = |writer: &mut Self, bits: u32| {
+            let bits = writer.cursor.int(Dtype::I32, bits);
+            let block = writer.cursor.scalar(ElementwiseFn::Or, &[rank, bits], Dtype::I32);
+            operands.iter().copied().chain([block]).collect::<SmallVec<[Value; 4]>>()
+        };
+        for bits in targets {
+            let all = target(self, bits);
+            self.cursor.emit(Op::Device { function: function.clone() }, &all, []);
+        }
+        let operands = target(self, last);
+        let data = self.data_mut(inst);
+        (data.op, data.operands) = (Op::Device { function }, operands);
+        Ok(())
+    }
+
+    /// Returns the mask of the blocks whose ranks differ from the own one only in the bits
+    /// `copies`.
+    fn multicast_mask(&mut self, inst: Inst, copies: u32) -> Value {
+        let group =
+            (0..self.blocks).filter(|bits| bits & !copies == 0).fold(0_u32, |mask, bits| mask | 1 << bits);
+        let lead = self.blocks - 1 & !copies;
+        if lead == 0 {
+            self.go_before(inst);
+            return self.cursor.int(Dtype::I32, group);
+        }
+        let lead = self.of_rank(OfRank::Masked(lead));
+        self.go_before(inst);
+        let group = self.cursor.int(Dtype::I32, group);
+        self.cursor.scalar(ElementwiseFn::Shl, &[group, lead], Dtype::I32)
+    }
+
+    /// Adds the offset of the part of a block to the coordinates of a tensor copy.
+    fn shift_coordinates(&mut self, inst: Inst, function: &DeviceFn, division: &Division) -> Written {
+        let count = self.data(inst).operands.len();
+        let rank = crate::assign::boxes::rank_of_tensor(function, count);
+        let axes = division.part.len();
+        for axis in (0..axes).filter(|axis| division.splits(*axis)) {
+            // A tensor may have leading axes that the memory lacks.
+            let Some(at) = (axis + rank).checked_sub(axes) else {
+                return Err(self.unsupported(inst, "a copy to memory with more axes than the tensor"));
+            };
+            let index = count - rank + at;
+            let Some(offset) = self.offset(division, axis) else { continue };
+            self.add_to_operand(inst, index, offset);
+        }
+        Ok(())
+    }
+
+    fn add_to_operand(&mut self, inst: Inst, index: usize, offset: Value) {
+        let own = self.data(inst).operands[index];
+        self.go_before(inst);
+        let sum = self.cursor.scalar(ElementwiseFn::Add, &[own, offset], Dtype::I32);
+        self.data_mut(inst).operands[index] = sum;
+    }
+
+    /// Checks that a block has all elements that its part of a dot needs.
+    fn check_dot(
+        &mut self,
+        inst: Inst,
+        b: &Division,
+        is_b_transposed: bool,
+        is_a_transposed: bool,
+    ) -> Written {
+        let operands = self.data(inst).operands.clone();
+        let acc = self.division(operands[0]);
+        let along = |division: &Division, axis: usize, is_transposed: bool| -> Vec<u32> {
+            let axis = if is_transposed { 1 - axis } else { axis };
+            division.bases.iter().map(|basis| basis[axis]).collect()
+        };
+        let zeros = vec![0; acc.bases.len()];
+        let b_fits =
+            along(b, 0, is_b_transposed) == zeros && along(b, 1, is_b_transposed) == along(&acc, 1, false);
+        let in_memory = operands.len() == 5;
+        let of_memory = self.memories.get(&operands[3]).cloned();
+        let a = if in_memory { of_memory } else { Some(self.division(operands[3])) };
+        let is_a_transposed = is_a_transposed && in_memory;
+        let a_fits = a.is_none_or(|a| {
+            along(&a, 1, is_a_transposed) == zeros && along(&a, 0, is_a_transposed) == along(&acc, 0, false)
+        });
+        for (fits, name, expected) in [
+            (a_fits, "a", "that of the accumulator, with 0 in place of columns: A is not split along K"),
+            (b_fits, "b", "that of the accumulator, with 0 in place of rows: B is not split along K"),
+        ] {
+            if !fits {
+                let message =
+                    format!("the cga_layout of `{name}` of `warpgroup_mma` does not fit the accumulator's");
+                let found = self.error(inst, Code::LayoutMismatch, message);
+                return Err(Box::new(found.note(format!("expected {expected}"))));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The index of the mask among the operands of a multicast load.
+const MASK: usize = 5;
