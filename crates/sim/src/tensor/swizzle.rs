@@ -59,7 +59,7 @@ mod tests {
                 assert_eq!(place(Swizzle::Bytes64), (chunk ^ (row % 4)) * 16 + 5);
                 assert_eq!(place(Swizzle::Bytes32), (chunk ^ (row % 2)) * 16 + 5);
                 assert_eq!(place(Swizzle::None), chunk * 16 + 5);
-                let pair = chunk / 2 ^ (row % 4);
+                let pair = (chunk / 2) ^ (row % 4);
                 assert_eq!(place(Swizzle::Bytes128Pairs), pair * 32 + chunk % 2 * 16 + 5);
             }
         }
