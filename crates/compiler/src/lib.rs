@@ -48,7 +48,8 @@ pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use stored::{
-    StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore, restore_variant,
+    PreparedKernel, StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore,
+    restore_prepared, restore_variant,
 };
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};
@@ -160,12 +161,11 @@ pub fn compile(
 ///
 /// # Errors
 /// Returns the errors of the kernel.
-pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
 #[cfg(feature = "python-syntax")]
+pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
 
-/// Reads the IR of a kernel from text that another process printed at stage `ir`. This needs no
 /// Refuses to lower a kernel.
 #[cfg(not(feature = "python-syntax"))]
 pub fn lower(_: &Job, _: &mut dyn Host) -> Result<Lowered, CompileError> {
@@ -173,6 +173,7 @@ pub fn lower(_: &Job, _: &mut dyn Host) -> Result<Lowered, CompileError> {
     Err(CompileError::Kernel(Box::new(Failure { diagnostics, sources })))
 }
 
+/// Reads the IR of a kernel from text that another process printed at stage `ir`. This needs no
 /// [`Host`], because the names of the source are resolved already.
 ///
 /// # Errors

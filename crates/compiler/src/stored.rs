@@ -123,6 +123,45 @@ pub fn restore(
     })
 }
 
+/// The code for the CPU of a stored kernel, which a process can make before it lowers the kernel's
+/// source.
+#[derive(Debug)]
+pub struct PreparedKernel {
+    optimized: Module,
+    program: tilewright_cpu::Program,
+}
+
+impl PreparedKernel {
+    /// Makes the code from the stored text of the optimized IR, and its machine code, which
+    /// otherwise the first launch makes.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not a module, or if the CPU cannot execute it.
+    pub fn new(opt: &str) -> Result<Self, CompileError> {
+        with_stack(|| {
+            let optimized = parse_stored(Stage::Opt, opt, &Arc::default())?;
+            let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+            program.make_machine_code();
+            Ok(Self { optimized, program })
+        })
+    }
+}
+
+/// Restores a kernel for the CPU, as [`restore`] does, from code that is made already.
+pub fn restore_prepared(
+    job: &Job,
+    source: Option<FunctionSource>,
+    lowered: Lowered,
+    prepared: PreparedKernel,
+) -> CompiledKernel {
+    let PreparedKernel { mut optimized, program } = prepared;
+    locate_in(&mut optimized.sources, &lowered.module.sources);
+    let program = program.with_sources(Arc::clone(&optimized.sources));
+    let code = MachineCode::Cpu(Box::new(program));
+    let restored = CompiledKernel::new(job, source, lowered.module, optimized, code);
+    CompiledKernel { is_shareable: lowered.is_shareable, ..restored }
+}
+
 /// Restores the GPU code of a variant of a kernel.
 ///
 /// # Errors

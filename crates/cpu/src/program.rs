@@ -25,7 +25,7 @@ pub(crate) mod product_loop;
 
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
-pub(crate) use nest::{Nest, TreeCode};
+pub(crate) use nest::{Nest, NestCode, TreeCode};
 pub(crate) use product_loop::ProductLoop;
 
 /// The index of a slot, in [`Program::slots`].
@@ -243,6 +243,22 @@ impl Program {
         &self.name
     }
 
+    /// Makes the machine code of the program, which otherwise a launch makes when it first needs
+    /// it.
+    pub fn make_machine_code(&self) {
+        for step in self.blocks.iter().flat_map(|block| &block.steps) {
+            if let Some(code) = step.machine_code() {
+                code.executable();
+            }
+        }
+    }
+
+    /// Returns the program with other sources, whose files have the same ids.
+    #[must_use]
+    pub fn with_sources(self, sources: Arc<SourceMap>) -> Self {
+        Self { sources, ..self }
+    }
+
     /// Returns the sources of the spans in diagnostics.
     pub fn sources(&self) -> &Arc<SourceMap> {
         &self.sources
@@ -277,6 +293,21 @@ impl Step {
             | Action::Assembly(_)
             | Action::Fused(_)
             | Action::Nest(_) => None,
+        }
+    }
+
+    /// Returns the machine code that executes the step, if there is any.
+    fn machine_code(&self) -> Option<&NestCode> {
+        match &self.action {
+            Action::Nest(nest) => Some(&nest.code),
+            Action::Reduce { code, .. } => code.as_ref().map(|tree| &tree.code),
+            Action::Op(_)
+            | Action::Dot { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Sort(_)
+            | Action::Assembly(_)
+            | Action::Fused(_) => None,
         }
     }
 

@@ -83,8 +83,9 @@ mod _native {
     use crate::launch::hooks::{set_capturing, set_hooks};
     #[pymodule_export]
     use crate::launch::lock::{
-        grid_in_c, lock_assemble, lock_choice, lock_collect, lock_is_active, lock_is_recording, lock_record,
-        lock_record_choice, lock_resume, lock_suspend, target_names,
+        grid_in_c, lock_assemble, lock_choice, lock_collect, lock_end_preparation, lock_is_active,
+        lock_is_recording, lock_prepare, lock_record, lock_record_choice, lock_resume, lock_suspend,
+        target_names,
     };
     #[pymodule_export]
     use crate::launch::sanitize::{

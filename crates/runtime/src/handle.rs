@@ -138,6 +138,7 @@ impl Handle {
 
     /// Returns the data that the caller attached when it compiled the code, if that is a `T`.
     /// Handles that share their code share the data.
+    #[doc(hidden)]
     pub fn attachment<T: 'static>(&self) -> Option<&T> {
         self.attachment.as_ref()?.downcast_ref()
     }
@@ -192,6 +193,19 @@ impl Handle {
             Some(loaded) => Ok(loaded.resources(self.compiled.metadata.resources)),
             None => Ok(self.compiled.metadata.resources),
         }
+    }
+
+    /// Does the work that the first launch otherwise does: makes the machine code of a CPU, or loads
+    /// the code on the GPU or in the simulator.
+    ///
+    /// # Errors
+    /// If the code cannot be loaded.
+    pub fn prepare(&self) -> Result<(), Error> {
+        match &*self.compiled.code {
+            MachineCode::Cpu(program) => program.make_machine_code(),
+            MachineCode::Gpu(_) => drop(self.loaded()?),
+        }
+        Ok(())
     }
 
     /// Returns the cubin; `None` on the CPU and in the simulator.

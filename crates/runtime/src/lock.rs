@@ -5,24 +5,29 @@
 //! TILEWRIGHT_LOCK_RECORD=folder   each compilation adds its kernel to the folder    record
 //! folder ──collect──> tilewright.lock and its artifacts                            record
 //! TILEWRIGHT_LOCK=file            a launch restores its kernel from the lock        active
+//!                                 a thread restores kernels before their launches   background
 //! verify                          compiles each kernel of a lock anew, and compares verify
 //! ```
 //! With `TILEWRIGHT_LOCK`, the first launch of a variant lowers the source to tile IR, because the
 //! hash of the IR shows whether the kernel is the one in the lock. A [`Bundle`] needs no source. In
 //! both cases, the optimizer, the back ends and the assembler of a GPU do not run. On the CPU,
-//! machine code is made from the locked IR, because machine code depends on the processor.
+//! machine code is made from the locked IR, because machine code depends on the processor: in the
+//! background, else by the first launch.
 
 mod active;
 mod assemble;
+mod background;
 mod bundle;
 mod describe;
 mod grid_expressions;
+mod prepare;
 mod record;
 mod request;
 mod verify;
 
 pub use active::{is_locked, locked_choice};
 pub use assemble::assemble_missing;
+pub use background::{end_preparation, prepare_in_background};
 pub use bundle::Bundle;
 pub use describe::describe;
 pub use grid_expressions::{GridExpressions, GridName};

@@ -13,6 +13,7 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 /// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
 /// Launches need neither their source nor Python. The first launch of a kernel on the CPU compiles
 /// its machine code. On a GPU, the driver assembles its PTX, unless the lock has its cubin.
+/// [`prepare`](Self::prepare) does this work earlier.
 ///
 /// ```
 /// use tilewright::{Bundle, Code, Device, Stream, args};
@@ -42,6 +43,10 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 ///
 /// let misspelled = bundle.launch("scael", 4, args![]).unwrap_err();
 /// assert_eq!(misspelled.code(), Some(Code::NotLocked));
+///
+/// // A server makes the code of all kernels before the first request.
+/// bundle.prepare(Device::Cpu)?;
+/// assert_eq!(bundle.prepare(Device::Sim(100)).unwrap_err().code(), Some(Code::NotLocked));
 /// # std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 /// # Ok(())
 /// # }
@@ -106,6 +111,15 @@ impl Bundle {
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
         let bundle = Arc::new(runtime::lock::Bundle::from_bytes(name, bytes)?);
         Ok(Self { bundle, device: Device::selected()? })
+    }
+
+    /// Restores all kernels for a device, and makes the machine code of a CPU, or loads the code on
+    /// a GPU. Otherwise, the first launch of each kernel does that.
+    ///
+    /// # Errors
+    /// If the lock has no kernel for the device, or if its code cannot be read or loaded.
+    pub fn prepare(&self, device: Device) -> Result<(), Error> {
+        self.bundle.prepare(device)
     }
 
     /// Returns the same kernels for launches on `device`.

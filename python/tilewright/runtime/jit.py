@@ -7,6 +7,7 @@ The class here gathers the properties of the function that Python knows. Its bas
 from __future__ import annotations
 
 import functools
+import os
 from _weakrefset import WeakSet
 
 from tilewright import _environment, _native
@@ -388,6 +389,8 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
         self._define_native()
         _functions.add(self)
+        if "TILEWRIGHT_LOCK" in os.environ:
+            _prepare_lock()
 
     def _define_native(self) -> None:
         """Describes the function to the native part; one that was unpickled without its function is described later."""
@@ -590,6 +593,14 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
     def __repr__(self) -> str:
         return f"JITFunction({self.module}:{self.__qualname__})"
+
+
+@functools.cache
+def _prepare_lock() -> None:
+    """Prepares the kernels of the lock in the background: the first launch of each then takes less time."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_native.lock_end_preparation)
+    _native.lock_prepare()
 
 
 def is_interpreting() -> bool:

@@ -567,8 +567,55 @@ def test_an_option_of_the_program_is_not_warned_of(project: Project, words: list
     assert done.out == f"{words[start:]}\n"
 
 
-def test_faults_in_locked_kernels_name_their_line(project: Project) -> None:
+def waiting(program: str) -> str:
+    """Returns a program that first waits for the thread which prepares the kernels of a lock.
+
+    The thread begins with the first kernel, which is in the module ``helpers``.
+    """
+    first, main = "from helpers import scaled\n", 'if __name__ == "__main__":\n'
+    tasks = "import os, time\nothers = set(os.listdir('/proc/self/task'))\n"
+    wait = "while set(os.listdir('/proc/self/task')) - others:\n    time.sleep(0.01)\n"
+    return program.replace(first, tasks + first).replace(main, wait + main)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system does not list the threads of a process"
+)
+def test_the_kernels_of_a_lock_are_prepared_before_their_launch(
+    project: Project, without_compiler: dict[str, str]
+) -> None:
+    project.write_lock("--target", "cpu")
+    # A launch of a kernel that is not prepared would read its artifacts.
+    gone = f"import shutil\nshutil.rmtree({str(project.artifacts)!r})\n"
+    main = 'if __name__ == "__main__":\n'
+    project.program.write_text(waiting(PROGRAM).replace(main, gone + main))
+    saved = project.folder / "saved"
+    shutil.copytree(project.artifacts, saved)
+    locked = project.run_locked(64, env=without_compiler)
+    assert locked.code == 0, locked.err
+    shutil.copytree(saved, project.artifacts)
+    elsewhere = project.run_locked(64, env={**without_compiler, "TILEWRIGHT_DEVICE": "sim:sm_90"})
+    assert "sm_90a here, cpu in the lock" in elsewhere.err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_process_with_a_lock_may_fork(project: Project) -> None:
+    project.write_lock("--target", "cpu")
+    main = 'if __name__ == "__main__":\n'
+    text = project.program.read_text()
+    fork = "    import os\n    child = os.fork()\n"
+    wait = "    if child:\n        assert os.waitpid(child, 0)[1] == 0\n"
+    project.program.write_text(text.replace(main, main + fork) + wait)
+    locked = project.run_locked(64)
+    assert (locked.code, locked.out.count("tuned")) == (0, 2), locked.err
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_faults_in_locked_kernels_name_their_line(project: Project, is_prepared: bool) -> None:
+    if is_prepared and not Path("/proc/self/task").exists():
+        pytest.skip("the system does not list the threads of a process")
     text = PROGRAM.replace("mask=i < n) + BLOCK, mask=i < n)", "mask=i < n) + BLOCK)")
+    text = waiting(text) if is_prepared else text
     project.program.write_text(text.replace("def main(block, n=1000)", "def main(block, n=1024)"))
     project.write_lock("--target", "cpu")
     project.program.write_text(

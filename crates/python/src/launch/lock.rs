@@ -19,6 +19,18 @@ pub(crate) fn lock_is_active() -> bool {
     lock::is_locked()
 }
 
+/// Begins to prepare the kernels of the lock in the background, if the CPU is to launch them.
+#[pyfunction]
+pub(crate) fn lock_prepare() {
+    lock::prepare_in_background();
+}
+
+/// Ends the thread of `lock_prepare`. A process calls this before it forks.
+#[pyfunction]
+pub(crate) fn lock_end_preparation(py: Python<'_>) {
+    py.detach(lock::end_preparation);
+}
+
 /// Returns whether this process records the kernels that it compiles.
 #[pyfunction]
 pub(crate) fn lock_is_recording() -> bool {

@@ -1,15 +1,17 @@
 //! Reads the lock of this process, and restores the kernels of its launches from the lock.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap};
 use tilewright_compiler::{
-    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, ir_digest, restore, restore_variant,
+    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, Target, ir_digest, restore, restore_prepared,
+    restore_variant,
 };
 use tilewright_frontend::{FunctionSource, Lowered};
 use tilewright_lock::{ArtifactError, Artifacts, Choice, Entry, LockError, LockFile, Request, Source};
 
+use super::prepare::Preparation;
 use super::request::Compilation;
 use crate::{Error, Knobs};
 
@@ -17,8 +19,9 @@ use crate::{Error, Knobs};
 #[derive(Debug)]
 pub(crate) struct ActiveLock {
     path: PathBuf,
-    file: LockFile,
-    artifacts: Artifacts,
+    pub(super) file: LockFile,
+    pub(super) artifacts: Artifacts,
+    pub(super) preparation: Preparation,
 }
 
 /// The result of looking for a kernel in a lock.
@@ -45,9 +48,24 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
         return Ok(Some(Arc::clone(lock)));
     }
     let (file, artifacts) = tilewright_lock::open(path)?;
-    let lock = Arc::new(ActiveLock { artifacts, path: path.clone(), file });
+    let lock =
+        Arc::new(ActiveLock { artifacts, path: path.clone(), file, preparation: Preparation::default() });
     *active = Some(Arc::clone(&lock));
     Ok(Some(lock))
+}
+
+/// Reads the lock at `path` for the first launch, which is to find it in [`active`]. Returns `None`
+/// if the lock cannot be read, or if a launch has read a lock meanwhile.
+pub(super) fn open_early(path: &Path) -> Option<Arc<ActiveLock>> {
+    let (file, artifacts) = tilewright_lock::open(path).ok()?;
+    let lock = ActiveLock { artifacts, path: path.to_owned(), file, preparation: Preparation::default() };
+    let mut active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    if active.is_some() {
+        return None;
+    }
+    let lock = Arc::new(lock);
+    *active = Some(Arc::clone(&lock));
+    Some(lock)
 }
 
 /// Reports work that a process with a lock should not do: fails with the message of `what`, or
@@ -116,6 +134,11 @@ impl ActiveLock {
             self.explain(&request, knobs)?;
             return Ok(Found::Missing(source, lowered));
         };
+        if job.target == Target::Cpu
+            && let Some(prepared) = self.preparation.take(&entry.code.opt)
+        {
+            return Ok(Found::Restored(restore_prepared(job, source, lowered, prepared)));
+        }
         let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
         Ok(Found::Restored(restore(job, source, lowered, stored)?))
     }

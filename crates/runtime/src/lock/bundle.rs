@@ -1,5 +1,6 @@
 //! Finds and restores the kernels of a lock, for programs that have neither the source nor Python.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -108,6 +109,29 @@ impl Bundle {
         Ok((handle, ordered.collect()))
     }
 
+    /// Restores all kernels for a device, and makes or loads their code, so that no launch waits for
+    /// that.
+    ///
+    /// # Errors
+    /// If the lock has no kernel for the device, or if an artifact cannot be read or loaded.
+    pub fn prepare(&self, device: Device) -> Result<(), Error> {
+        let target = device.target()?.to_string();
+        let mut is_missing = true;
+        for (index, entry) in self.file.entries.iter().enumerate() {
+            if entry.launches.target == target && !entry.launches.options.contains_key(WITHOUT) {
+                self.handle(index, device)?.prepare()?;
+                is_missing = false;
+            }
+        }
+        if is_missing {
+            let targets = self.file.entries.iter().map(|entry| entry.launches.target.clone());
+            let targets: BTreeSet<String> = targets.collect();
+            let note = format!("it has kernels for {}", Vec::from_iter(targets).join(", "));
+            return Err(missing(format!("the lock has no kernel for {target}"), vec![note]));
+        }
+        Ok(())
+    }
+
     fn handle(&self, index: usize, device: Device) -> Result<Arc<Handle>, Error> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = handles.get(&(index, device)) {
@@ -121,6 +145,7 @@ impl Bundle {
     /// Restores the kernel of an entry. Its parameters are the run-time arguments.
     fn restore(&self, entry: &Entry, device: Device) -> Result<Handle, Error> {
         let target = device.target()?;
+        let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid(entry, "options"))?;
         let options = options(entry)?;
         let described = entry.launch.parameters.iter().map(argument).collect::<Option<Vec<_>>>();
         let arguments = described.ok_or_else(|| invalid(entry, "parameters"))?;
@@ -144,7 +169,6 @@ impl Bundle {
         let module = parse_stored(Stage::Ir, &stored.ir, &sources)?;
         let compiled = restore(&job, None, Lowered { module, is_shareable: false }, stored)?;
         Ok(Handle::new(compiled, (device, 0), Arc::new(signature), arguments, options))
-        let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid(entry, "options"))?;
     }
 }
 

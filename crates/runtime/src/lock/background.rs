@@ -1,0 +1,50 @@
+//! Prepares the kernels of a process's lock in a thread.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::active;
+
+/// The thread of this process.
+static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+/// True if the thread ends after its current kernel.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Begins to prepare the kernels of the lock that `TILEWRIGHT_LOCK` names, if there is one and the
+/// process is to launch its kernels on the CPU: `TILEWRIGHT_DEVICE` is `cpu`, or it is not set and
+/// the lock has kernels for the CPU only. Reads both variables, and does not fix the settings of
+/// later launches.
+pub fn prepare_in_background() {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let Some(path) = variable("TILEWRIGHT_LOCK").map(PathBuf::from) else { return };
+    let device = variable("TILEWRIGHT_DEVICE");
+    if device.as_ref().is_some_and(|device| device != "cpu") {
+        return;
+    }
+    let prepare = move || {
+        let Some(lock) = active::open_early(&path) else { return };
+        let has_others = || lock.file.entries.iter().any(|entry| entry.launches.target != "cpu");
+        if device.is_some() || !has_others() {
+            lock.preparation.run(&lock.file, &lock.artifacts, &IS_ENDING);
+        }
+    };
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if thread.is_none() {
+        // Without a thread, each launch makes its kernel.
+        *thread = std::thread::Builder::new().name("tilewright-lock".into()).spawn(prepare).ok();
+    }
+}
+
+/// Ends the thread of [`prepare_in_background`] after its current kernel, and waits for its end. A
+/// caller does this before it forks, because a fork copies the locks of other threads, but not the
+/// threads that would release them.
+pub fn end_preparation() {
+    IS_ENDING.store(true, Ordering::Relaxed);
+    let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(thread) = thread {
+        // The thread ignores its errors.
+        let _ = thread.join();
+    }
+}
