@@ -124,6 +124,10 @@ bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch a
 bench-cpu: $(VENV)/.bench-tools $(VENV)/.extension ## Time many kernels on the CPU beside torch; ARGS are passed on
 	$(BIN)/python benches/cpu_rows.py $(ARGS)
 
+.PHONY: lock-digest
+lock-digest: $(VENV)/.test-tools $(VENV)/.extension ## Print the digest of a lock of the examples, which is the same on each machine
+	@$(BIN)/python benches/locked_examples.py --digest
+
 # Each warning is an error: a broken link or anchor, or a page without a link from an index page. The cache is outside of
 # the site.
 .PHONY: site
