@@ -1,19 +1,19 @@
 /* Launches the kernels of a lock, which `tilewright lock` writes. No Python is needed.
 
-   tw_error *error = NULL;
-   tw_bundle *bundle = tw_bundle_open("serve.lock", &error);
-   tw_argument arguments[] = {
-       {"x_ptr", TW_CONST_POINTER, "fp32", {.pointer = x}, n * sizeof(float)},
-       {"out_ptr", TW_POINTER, "fp32", {.pointer = out}, n * sizeof(float)},
-       {"n", TW_INTEGER, NULL, {.integer = n}, 0},
-       {"BLOCK", TW_INTEGER, NULL, {.integer = 1024}, 0},
-   };
-   uint32_t grid[3] = {(n + 1023) / 1024, 1, 1};
-   if (!tw_bundle_launch(bundle, "scale", "cpu", grid, arguments, 4, NULL, &error)) {
-       fprintf(stderr, "%s\n", tw_error_message(error));
-       tw_error_free(error);
-   }
-   tw_bundle_close(bundle);
+       tw_error *error = NULL;
+       tw_bundle *bundle = tw_bundle_open("serve.lock", &error);
+       tw_argument arguments[] = {
+           {"x_ptr", TW_CONST_POINTER, "fp32", {.pointer = x}, n * sizeof(float)},
+           {"out_ptr", TW_POINTER, "fp32", {.pointer = out}, n * sizeof(float)},
+           {"n", TW_INTEGER, NULL, {.integer = n}, 0},
+           {"BLOCK", TW_INTEGER, NULL, {.integer = 1024}, 0},
+       };
+       uint32_t grid[3] = {(n + 1023) / 1024, 1, 1};
+       if (!tw_bundle_launch(bundle, "scale", "cpu", grid, arguments, 4, NULL, &error)) {
+           fprintf(stderr, "%s\n", tw_error_message(error));
+           tw_error_free(error);
+       }
+       tw_bundle_close(bundle);
 
    Each function may be called by any thread. No function exits the process, prints, or changes the
    current CUDA context of the calling thread. A function that fails returns NULL or 0, and sets
@@ -70,12 +70,31 @@ uint32_t tw_interface(void);
 tw_bundle *tw_bundle_open(const char *path, tw_error **error);
 
 /* Reads a packed lock from memory, such as an array in the program. The memory is not used after
-   the function has returned. */
+   the function has returned.
+
+       if (tw_interface() != TW_INTERFACE) {
+           fprintf(stderr, "tilewright %s does not fit the header\n", tw_version());
+           return 1;
+       }
+       tw_error *error = NULL;
+       tw_bundle *bundle = tw_bundle_from_memory(serve_tar, serve_tar_size, &error);
+       if (bundle == NULL && strcmp(tw_error_code(error), "TW0120") == 0)
+           fprintf(stderr, "the array has no lock: %s\n", tw_error_message(error));
+       tw_error_free(error);
+       tw_bundle_close(bundle); */
 tw_bundle *tw_bundle_from_memory(const void *bytes, size_t size, tw_error **error);
 
 /* Frees a bundle (a lock that is open) and unloads its kernels. No launch of the bundle may be
    running; NULL is allowed. */
 void tw_bundle_close(tw_bundle *bundle);
+
+/* Makes the machine code of all kernels for "cpu", or loads the code of all kernels for a GPU.
+   Otherwise, the first launch of each kernel does that. Returns 1, or 0 after an error.
+
+       tw_bundle *bundle = tw_bundle_open("serve.lock", NULL);
+       int is_ready = tw_bundle_prepare(bundle, "cpu", NULL);
+       tw_bundle_close(bundle); */
+int tw_bundle_prepare(tw_bundle *bundle, const char *device, tw_error **error);
 
 /* Launches a kernel. `device` is "cpu", "cuda:0" or a simulated GPU such as "sim:sm_90". `stream` is a
    CUstream, or NULL for the default stream; other devices ignore it. On the CPU and in the simulator

@@ -102,6 +102,26 @@ pub unsafe extern "C" fn tw_bundle_close(bundle: *mut Bundle) {
     }
 }
 
+/// Makes or loads the code of all kernels of a bundle for a device.
+///
+/// # Safety
+/// The pointers are as the header requires.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_bundle_prepare(
+    bundle: *mut Bundle,
+    device: *const c_char,
+    error: *mut *mut TwError,
+) -> c_int {
+    let prepare = || {
+        // SAFETY: the caller passes a bundle or null.
+        let bundle = unsafe { bundle.as_ref() }.ok_or_else(|| invalid("the bundle is NULL"))?;
+        // SAFETY: the caller passes a C string.
+        bundle.prepare(Device::parse(unsafe { text(device, "device") }?)?)
+    };
+    // SAFETY: `error` is null or points to a pointer.
+    c_int::from(unsafe { guarded(error, prepare) }.is_some())
+}
+
 /// Launches a kernel.
 ///
 /// # Safety

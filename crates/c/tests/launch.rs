@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tilewright::runtime::lock::{begin_recording, collect, open, pack};
-use tilewright::{Bundle, Device, Error, Knobs, Module, Target, args};
+use tilewright::runtime::lock::{open, pack};
+use tilewright::{Bundle, Device, Error, Kernel, Module, Target, args, record_lock};
 use tilewright_testkit::say_skipped;
 
 const KERNELS: &str = "
@@ -27,27 +27,104 @@ def scale(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
 #[repr(align(16))]
 struct Aligned([f32; 1000]);
 
-/// Writes the lock of the kernel for the CPU and a GPU, and returns its path.
-fn lock(folder: &Path) -> Result<PathBuf, Error> {
-    let recording = folder.join("recording");
+/// Writes the lock `NAME.lock` of the launches of the kernel `scale` for the CPU and a GPU, and
+/// returns its path.
+fn lock(
+    folder: &Path,
+    name: &str,
+    source: &str,
+    launch: impl FnOnce(&Kernel) -> Result<(), Error>,
+) -> Result<PathBuf, Error> {
+    let path = folder.join(name).with_extension("lock");
     let targets: Vec<_> = ["cpu", "sm_90"].into_iter().filter_map(Target::parse).collect();
-    begin_recording(&recording, &targets)?;
-    Knobs { lock_record: Some(recording.clone()), ..Knobs::default() }.set();
-    let scale = Module::from_source("scale.py", KERNELS)?.kernel("scale")?;
-    let (x, mut out) = (Aligned([1.0; 1000]), Aligned([0.0; 1000]));
-    scale.launch(4, args![&x.0, &mut out.0, 2.5, 1000, BLOCK = 256])?;
-    Knobs::default().set();
-    let path = folder.join("scale.lock");
-    let collected = collect(&recording, &path)?;
-    assert_eq!((collected.lock.entries.len(), collected.failures.len()), (2, 0));
+    std::fs::create_dir_all(folder).unwrap();
+    record_lock(&path, &targets, || launch(&Module::from_source("scale.py", source)?.kernel("scale")?))?;
     Ok(path)
+}
+
+/// Compiles a C program, and returns its path.
+fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
+    // Cargo has built the C library into the folder of the test's executable.
+    let exe = std::env::current_exe().unwrap();
+    let libraries = exe.parent().unwrap();
+    let program = folder.join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program).arg(source);
+    command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    command.arg("-L").arg(libraries).arg("-ltilewright_c");
+    command.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    let compiled = command.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+/// Returns the examples in the comments of the header, which are the lines with an indentation of 7.
+fn examples() -> Vec<String> {
+    let header = include_str!("../include/tilewright.h");
+    let (mut examples, mut example, mut is_comment) = (Vec::new(), String::new(), false);
+    for line in header.lines() {
+        is_comment |= line.starts_with("/*");
+        match line.strip_prefix("       ").filter(|_| is_comment) {
+            Some(code) => {
+                example.push_str(code.trim_end().trim_end_matches("*/"));
+                example.push('\n');
+            }
+            None if !line.is_empty() && !example.is_empty() => {
+                examples.push(std::mem::take(&mut example));
+            }
+            None => {}
+        }
+        is_comment &= !line.contains("*/");
+    }
+    examples
+}
+
+#[test]
+fn the_examples_of_the_header_run() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        say_skipped("the_examples_of_the_header_run", "there is no C compiler");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("tilewright-c-examples-{}", std::process::id()));
+    let scale =
+        KERNELS.replace("factor, n, BLOCK", "n, BLOCK").replace("mask=mask), factor)", "mask=mask), 2)");
+    let lock = lock(&folder, "serve", &scale, |kernel| {
+        let (x, mut out) = (Aligned([1.0; 1000]), Aligned([0.0; 1000]));
+        kernel.launch(1, args![&x.0, &mut out.0, 1000, BLOCK = 1024])
+    });
+    let (file, artifacts) = open(&lock.unwrap()).unwrap();
+    let bytes: Vec<_> = pack(&file, &artifacts).unwrap().iter().map(u8::to_string).collect();
+    let [launch, memory, prepare] = &examples()[..] else { panic!("the header has three examples") };
+    let program = format!(
+        "#include <stdio.h>\n#include <string.h>\n#include \"tilewright.h\"\n\
+         static const unsigned char serve_tar[] = {{{}}};\n\
+         static const size_t serve_tar_size = sizeof serve_tar;\n\
+         static _Alignas(64) float x[1000], out[1000];\n\
+         static int first(uint32_t n)\n{{\n{launch}return 0;\n}}\n\
+         static int second(void)\n{{\n{memory}return error != NULL;\n}}\n\
+         static int third(void)\n{{\n{prepare}return !is_ready;\n}}\n\
+         int main(void)\n{{\nfor (int i = 0; i < 1000; i++)\nx[i] = (float)i;\n\
+         return first(1000) || second() || third() || out[999] != 1998.0f;\n}}\n",
+        bytes.join(",")
+    );
+    let source = folder.join("examples.c");
+    std::fs::write(&source, program).unwrap();
+    let run = Command::new(compile("examples", &source, &folder)).current_dir(&folder).output().unwrap();
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && printed.is_empty(), "{}: {printed}", run.status);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn kernels_are_launched_from_c_and_rust() {
     let folder = std::env::temp_dir().join(format!("tilewright-c-{}", std::process::id()));
-    let lock = lock(&folder).unwrap();
+    let lock = lock(&folder, "scale", KERNELS, |kernel| {
+        let (x, mut out) = (Aligned([1.0; 1000]), Aligned([0.0; 1000]));
+        kernel.launch(4, args![&x.0, &mut out.0, 2.5, 1000, BLOCK = 256])
+    });
+    let lock = lock.unwrap();
     let (file, artifacts) = open(&lock).unwrap();
+    assert_eq!(file.entries.len(), 2);
     let packed = folder.join("scale.tar");
     std::fs::write(&packed, pack(&file, &artifacts).unwrap()).unwrap();
     for device in ["cpu", "sim:sm_90"] {
@@ -67,18 +144,7 @@ fn kernels_are_launched_from_c_and_rust() {
         say_skipped("kernels_are_launched_from_c_and_rust", "there is no C compiler");
         return;
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Cargo has built the C library into the folder of the test's executable.
-    let exe = std::env::current_exe().unwrap();
-    let libraries = exe.parent().unwrap();
-    let program = folder.join("launch");
-    let mut command = Command::new("cc");
-    command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program);
-    command.arg(here.join("tests/launch.c")).arg("-I").arg(here.join("include"));
-    command.arg("-L").arg(libraries).arg("-ltilewright_c");
-    command.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    let compiled = command.output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let program = compile("launch", &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/launch.c"), &folder);
     for device in ["cpu", "sim:sm_90"] {
         for words in
             [&[lock.as_os_str()][..], &[packed.as_os_str()], &[packed.as_os_str(), "memory".as_ref()]]

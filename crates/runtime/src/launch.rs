@@ -83,6 +83,7 @@ impl Handle {
 
     /// As [`launch`](Self::launch), but runs `program`: other CPU code that was compiled from the
     /// same kernel. Tests use it to run the IR before optimization.
+    #[doc(hidden)]
     pub fn launch_program(
         &self,
         program: &Program,

@@ -37,6 +37,7 @@ pub struct TraceRequest<'a> {
 impl Handle {
     /// As [`launch`](Handle::launch), but records the launch. The kernel must be compiled for the
     /// CPU.
+    #[doc(hidden)]
     pub fn launch_traced(
         &self,
         grid: Grid,

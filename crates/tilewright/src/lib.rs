@@ -98,7 +98,8 @@ pub use tilewright_macros::include_kernels;
 /// let error = Module::from_source("k.py", "import triton").and_then(|module| module.kernel("k"));
 /// let code = error.unwrap_err().code().unwrap();
 /// assert_eq!((code, code.name(), code.kind()), (Code::KernelNotFound, "TW0110", Kind::LaunchKey));
-/// println!("{}: {}", code.url(), code.title());
+/// println!("{}: {}\n{}", code.url(), code.title(), code.page());
+/// assert_eq!(Code::parse("tw0110"), Some(code));
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Code;
@@ -124,6 +125,22 @@ pub use tilewright_base::Color;
 ///     println!("{} {}", finding.code.name(), finding.message);
 ///     assert!(!finding.is_warning && finding.primary.is_some());
 /// }
+/// ```
+/// A host with checks of its own makes findings that look like those of the compiler:
+///
+/// ```
+/// use tilewright::{Code, Color, Diagnostic, SourceFile, SourceMap, Span};
+///
+/// let mut sources = SourceMap::default();
+/// let file = sources.add(SourceFile::new("kernels.py", "BLOCK = 96\nSIZE = BLOCK\n"));
+/// let finding = Diagnostic::at(Code::InvalidOption, Span::new(file, 8, 10), "BLOCK is 96")
+///     .secondary(Span::new(file, 18, 23), "used here")
+///     .note("blocks are powers of two")
+///     .hint("use 64 or 128")
+///     .as_warning();
+/// assert!(finding.render(&sources, Color::Never).contains("warning[TW0108]: BLOCK is 96"));
+/// let elsewhere = Diagnostic::new(Code::InvalidOption, "no block fits").primary(Span::new(file, 0, 5), "");
+/// assert!(elsewhere.hint.is_none());
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Diagnostic;
@@ -170,6 +187,8 @@ pub use tilewright_base::RemarkKind;
 ///
 /// let file = SourceFile::new("kernels.py", "import triton\nimport torch\n");
 /// assert_eq!(file.line_column(21), (2, 8));
+/// // Functions such as `tl.cdiv` are in files of the library.
+/// assert!(!file.is_library());
 /// ```
 #[doc(inline)]
 pub use tilewright_base::SourceFile;
@@ -182,18 +201,25 @@ pub use tilewright_base::SourceFile;
 /// let file = sources.add(SourceFile::new("kernels.py", "import triton\nimport torch\n"));
 /// let span = Span::new(file, 21, 26);
 /// assert_eq!((sources.text(span), &*sources.position(span)), ("torch", "kernels.py:2:8"));
+/// assert_eq!(sources.file(file).name, sources.files().next().unwrap().1.name);
+/// let renamed = sources.with_names(|name| format!("src/{name}"));
+/// assert_eq!(renamed.position(span), "src/kernels.py:2:8");
+/// // Of an instruction and the calls that lead to it, the first one that is not in the library:
+/// assert_eq!(sources.users_place(&[span]), Some(0));
 /// ```
 #[doc(inline)]
 pub use tilewright_base::SourceMap;
 /// Selects bytes of a file in a [`SourceMap`].
 ///
 /// ```
-/// use tilewright::{Error, Module};
+/// use tilewright::{Error, Module, Span};
 ///
 /// let error = Module::from_source("k.py", "def k(:").unwrap_err();
 /// let Error::Diagnostics(failure) = &error else { unreachable!("the source is wrong") };
 /// let label = failure.diagnostics[0].primary.as_ref().expect("a syntax error has a position");
 /// assert!(failure.sources.position(label.span).starts_with("k.py:1:"));
+/// let first = Span::new(label.span.file, 0, 3);
+/// assert_eq!(failure.sources.text(first), "def");
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Span;
@@ -220,6 +246,10 @@ pub use tilewright_base::collect_remarks;
 ///
 /// assert_eq!(Dtype::parse("bf16"), Some(Dtype::BF16));
 /// assert_eq!((Dtype::F8E5.bytes(), Dtype::F8E5.is_float(), Dtype::I64.bits()), (1, true, 64));
+/// assert!(Dtype::F8E5.is_fp8() && Dtype::I1.is_bool() && Dtype::I8.is_int() && Dtype::I8.is_signed());
+/// assert_eq!((Dtype::U8.int_range(), Dtype::F32.int_range()), (Some((0, 255)), None));
+/// assert_eq!(Dtype::ALL.iter().filter(|dtype| dtype.name() == "bf16").count(), 1);
+/// assert!(Dtype::names().contains("bf16"));
 /// let arguments = args![dtype = Dtype::F16];
 /// ```
 #[doc(inline)]
@@ -236,9 +266,17 @@ pub use tilewright_ir::Dtype;
 /// assert_eq!(Device::parse("tpu").unwrap_err().code(), Some(Code::NoDevice));
 /// // The usable GPUs of this machine come after the CPU.
 /// assert_eq!(Device::available()[0], Device::Cpu);
+/// assert!(Device::simulated_names().contains(&"sim:sm_90".to_owned()));
+/// // Code for a device has a target, which the simulator of this target runs.
+/// assert_eq!(Device::simulating(Device::Sim(80).target()?), Some(Device::Sim(80)));
+/// // The simulator uses the memory of the CPU.
+/// assert_eq!(Device::Sim(90).memory(), Device::Cpu);
+/// // The driver knows only GPUs.
+/// assert!(Device::Cpu.gpu().is_err() && Device::Cpu.context().is_err());
 /// // Kernels that are made from now on run in the simulator.
 /// Device::Sim(80).select()?;
 /// assert_eq!(Device::selected()?, Some(Device::Sim(80)));
+/// assert_eq!((Device::active()?, Device::current()?), (Device::Sim(80), Device::Sim(80)));
 /// # Ok(())
 /// # }
 /// ```
@@ -248,13 +286,18 @@ pub use tilewright_runtime::Device;
 /// with the lines of the kernel.
 ///
 /// ```
-/// use tilewright::{Code, Module, args};
+/// use tilewright::{Code, Color, Diagnostic, Error, Kind, Module, SourceMap, args};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
 /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
 /// let error = double.launch(1, args![&mut [1.0_f32; 50], 60, BLOCK = 64]).unwrap_err();
 /// assert_eq!(error.code(), Some(Code::OutOfBounds));
 /// assert!(error.to_string().contains("kernels.py"));
+/// assert_eq!((error.kind(), error.diagnostics().len()), (Some(Kind::OutOfBounds), 1));
+/// println!("{}", error.render(Color::Always));
+/// // A function that launches kernels may have errors of its own.
+/// let own = Error::new(Diagnostic::new(Code::InvalidOption, "no block fits"), SourceMap::default());
+/// assert_eq!(own.code(), Some(Code::InvalidOption));
 /// # Ok(())
 /// # }
 /// ```
@@ -269,22 +312,64 @@ pub use tilewright_runtime::Error;
 /// assert_eq!(Grid::new(&[8, 2])?.extents(), [8, 2, 1]);
 /// assert!(Grid::from([0, 1, 1]).is_empty());
 /// assert!(Grid::new(&[-1]).is_err());
+/// assert!(Grid::not_a_grid("a str", "'8'").to_string().contains("'8'"));
 /// # Ok(())
 /// # }
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Grid;
-/// Gives access to the code that [`Kernel::warmup`] and [`Kernel::compile`] return.
+/// Gives access to the code that [`Kernel::warmup`] and [`Kernel::compile`] return, and launches it.
 ///
 /// ```
-/// use tilewright::{Device, Module, Stage, args};
+/// use tilewright::{Device, Grid, Module, Stage, args, runtime::Interrupt, runtime::StreamRef};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
-/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?.on(Device::Sim(90));
-/// let handle = double.warmup(args![&mut [1.0_f32; 64], 64, BLOCK = 64])?;
-/// assert_eq!(handle.device(), Device::Sim(90));
-/// assert!(handle.compiled.asm(Stage::Ptx).is_some_and(|ptx| ptx.contains(".entry double")));
-/// println!("{:?}", handle.resources()?);
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+/// let gpu = double.on(Device::Sim(90)).warmup(args![&mut [1.0_f32; 64], 64, BLOCK = 64])?;
+/// assert_eq!(gpu.device(), Device::Sim(90));
+/// assert!(gpu.compiled.asm(Stage::Ptx).is_some_and(|ptx| ptx.contains(".entry double")));
+/// println!("{:?}, {:?}", gpu.resources()?, gpu.options());
+/// assert!(!gpu.takes_tensor_maps() && !gpu.makes_pointers());
+/// // The first launch then need not load the code.
+/// gpu.prepare()?;
+/// // The simulator loads PTX, a GPU loads a cubin.
+/// assert!(gpu.loaded()?.is_some() && gpu.cubin()?.is_none());
+///
+/// let mut x = vec![1.0_f32; 64];
+/// let cpu = double.on(Device::Cpu).warmup(args![&mut x, 64, BLOCK = 64])?;
+/// assert_eq!((&*cpu.signature().name, cpu.arguments().len()), ("double", 3));
+/// assert_ne!(cpu.code_number(), gpu.code_number());
+/// // A launch passes a value for each parameter. `complete` checks the values, because the code is
+/// // for these types only, and adds the compile-time values.
+/// let values = cpu.complete(&args![&mut x, 64].positional)?;
+/// cpu.launch(Grid::from([1, 1, 1]), &values, Interrupt::Never)?;
+/// cpu.launch_on(StreamRef::DEFAULT, Grid::from([1, 1, 1]), &values, &[], Interrupt::Never)?;
+/// assert_eq!(x, [4.0; 64]);
+/// // `bind` assigns the arguments of a call to parameters, here `x_ptr` and `n`.
+/// let sources = cpu.bind(1, &["n"])?;
+/// assert!(sources[1].is_some() && sources[2].is_none());
+/// let values = vec![Some(args![&mut x].positional.remove(0)), Some(args![64].positional.remove(0)), None];
+/// assert_eq!(cpu.complete_bound(values)?.len(), 3);
+/// # Ok(())
+/// # }
+/// ```
+/// Checks that accesses are in bounds for every size:
+///
+/// ```
+/// use tilewright::runtime::{BoundsExpression, BoundsStatement};
+/// use tilewright::{Device, Module, Options};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?.on(Device::Cpu);
+/// let handle = double.compile("*fp32,i32,BLOCK=64", &Options::default())?;
+/// // `x_ptr` has `n` elements.
+/// let extents = vec![("x_ptr".to_owned(), BoundsExpression::parse("n").unwrap())];
+/// let statement = BoundsStatement { extents, ..BoundsStatement::default() };
+/// let report = handle.check_bounds(&statement).unwrap();
+/// assert_eq!(report.findings.len(), 2);
+/// for finding in &report.findings {
+///     println!("{}: {:?}", finding.access, finding.verdict);
+/// }
 /// # Ok(())
 /// # }
 /// ```
@@ -295,7 +380,7 @@ pub use tilewright_runtime::Handle;
 /// ```
 /// use tilewright::Knobs;
 ///
-/// let knobs = Knobs::clone(&Knobs::current());
+/// let knobs = Knobs::from_environment();
 /// Knobs { debug: true, num_threads: Some(2), ..knobs }.set();
 /// assert!(Knobs::current().debug);
 /// ```
@@ -304,13 +389,20 @@ pub use tilewright_runtime::Knobs;
 /// Sets options of a compilation; for a launch, `args!` takes them as named arguments.
 ///
 /// ```
-/// use tilewright::{Code, Options, frontend::Constant};
+/// use tilewright::{Code, Device, Knobs, Options, frontend::Constant, runtime::OptionId};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
 /// let mut options = Options::default();
 /// options.set_named("num_warps", &Constant::Int(8))?;
 /// let error = options.set_named("num_warps", &Constant::Int(0)).unwrap_err();
 /// assert_eq!(error.code(), Some(Code::InvalidOption));
+/// // Options that do not depend on environment variables, with assertions:
+/// let mut options = Options::new(&Knobs::default()).with_debug();
+/// options.set(OptionId::Maxnreg, &Constant::Int(64))?;
+/// assert_eq!(options.get(OptionId::Maxnreg), Constant::Int(64));
+/// // A launch warns of options that have no effect.
+/// options.set(OptionId::Sched4reg, &Constant::Bool(true))?;
+/// assert_eq!(options.without_effect(Device::Sim(90).target()?).len(), 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -328,6 +420,7 @@ pub use tilewright_runtime::Options;
 ///     println!("{}: {} bytes", stage.name(), handle.compiled.asm(stage).map_or(0, |s| s.len()));
 /// }
 /// assert!(handle.compiled.asm(Stage::Ptx).is_none());
+/// assert_eq!(Stage::parse("ptx"), Some(Stage::Ptx));
 /// # Ok(())
 /// # }
 /// ```
@@ -342,6 +435,9 @@ pub use tilewright_runtime::Stage;
 /// assert_eq!(Target::parse("cpu"), Some(Target::Cpu));
 /// assert_eq!(Device::Sim(90).target()?.to_string(), "sm_90a");
 /// assert_eq!(Target::for_capability(89).and_then(Target::capability), Some(89));
+/// assert!(Target::names().contains(&"sm_90a"));
+/// assert_eq!((Target::Cpu.backend(), Target::Cpu.architecture()), ("cpu", std::env::consts::ARCH));
+/// println!("this processor has {}", Target::Cpu.features().join(", "));
 /// # Ok(())
 /// # }
 /// ```

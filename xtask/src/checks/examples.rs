@@ -4,7 +4,8 @@
 //! A type, a trait, a macro and a function each need an example of their own. So does a function of
 //! a type that has no `self`. A method with `self` needs none if an example of its type calls the
 //! method. A name that `lib.rs` exports from another crate of the project needs an example at the
-//! export.
+//! export, and some example at an export calls each function of an exported type. The comments of
+//! the C header have examples that call each of its functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,9 @@ use crate::tree::{File, Finding, Tree};
 const FOLDER: &str = "crates/tilewright/src/";
 const ROOT: &str = "crates/tilewright/src/lib.rs";
 const RULE: &str = "example";
+/// The header of the C interface. A line of a comment with this indentation is code.
+const HEADER: &str = "crates/c/include/tilewright.h";
+const HEADER_CODE: &str = "       ";
 
 /// Checks the examples of the public Rust API.
 pub fn of_public_items(tree: &Tree) -> Vec<Finding> {
@@ -30,8 +34,32 @@ pub fn of_public_items(tree: &Tree) -> Vec<Finding> {
     let items = || files.iter().flat_map(|(file, syntax)| syntax.items.iter().map(move |item| (file, item)));
     items().for_each(|(file, item)| api.read_item(file, item));
     items().for_each(|(file, item)| api.read_functions(file, item));
+    api.read_foreign_functions(tree);
     api.findings.extend(api.methods.iter().filter_map(|method| method.check(&api.calls)));
     api.findings
+}
+
+/// Checks the examples of the C header.
+pub fn of_c_functions(tree: &Tree) -> Vec<Finding> {
+    let Some(header) = tree.files.iter().find(|file| file.path == HEADER) else { return Vec::new() };
+    let (mut example, mut declared, mut is_comment) = (String::new(), Vec::new(), false);
+    for (number, line) in header.lines() {
+        is_comment |= line.starts_with("/*");
+        if !is_comment {
+            let names = line.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next());
+            declared.extend(names.filter(|name| name.starts_with("tw_")).map(|name| (number, name)));
+        } else if line.starts_with(HEADER_CODE) {
+            example.push_str(line);
+        }
+        is_comment &= !line.contains("*/");
+    }
+    let is_missing = |&(_, name): &(usize, &str)| !example.contains(&format!("{name}("));
+    let missing = declared.into_iter().filter(is_missing);
+    let finding = |(line, name)| {
+        let message = format!("no example calls `{name}`: write one, in a comment of the header");
+        Finding::new(HEADER, line, RULE, message)
+    };
+    missing.map(finding).collect()
 }
 
 /// The public items of the crate, collected file by file.
@@ -41,6 +69,10 @@ struct Api {
     exports: BTreeSet<String>,
     /// For each type, the text of the examples of the type and of its functions.
     calls: BTreeMap<String, String>,
+    /// The names that `lib.rs` exports from other crates, each with its crate.
+    foreign: BTreeSet<(String, String)>,
+    /// The text of the examples at the exports of these names.
+    foreign_calls: String,
     methods: Vec<Method>,
     findings: Vec<Finding>,
 }
@@ -90,6 +122,45 @@ impl Api {
             } else if first.starts_with("tilewright_") {
                 let line = item.span().start().line;
                 self.require(root, line, &item.attrs, &names.join(", "));
+                self.foreign_calls.push_str(&examples(&item.attrs));
+                self.foreign.extend(names.into_iter().map(|name| (first.clone(), name)));
+            }
+        }
+    }
+
+    /// Requires that an example at an export calls each public function of the exported types.
+    fn read_foreign_functions(&mut self, tree: &Tree) {
+        for (crate_name, name) in std::mem::take(&mut self.foreign) {
+            let folder = defining_folder(tree, &crate_name, &name);
+            for file in tree.rust().filter(|file| file.path.starts_with(&folder)) {
+                let Ok(syntax) = syn::parse_file(&file.text) else { continue };
+                for item in &syntax.items {
+                    let Item::Impl(item) = item else { continue };
+                    let Type::Path(ty) = &*item.self_ty else { continue };
+                    if item.trait_.is_none() && ty.path.segments.last().is_some_and(|last| last.ident == name)
+                    {
+                        self.read_foreign_impl(file, &name, &item.items);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_foreign_impl(&mut self, file: &File, ty: &str, items: &[ImplItem]) {
+        for function in items {
+            let ImplItem::Fn(function) = function else { continue };
+            if !is_public(&function.vis) || is_hidden(&function.attrs) {
+                continue;
+            }
+            let name = function.sig.ident.to_string();
+            let own = examples(&function.attrs);
+            let is_called =
+                |text: &str| text.contains(&format!(".{name}(")) || text.contains(&format!("{ty}::{name}"));
+            if !is_called(&own) && !is_called(&self.foreign_calls) {
+                let line = function.sig.ident.span().start().line;
+                let message =
+                    format!("no example calls `{ty}::{name}`: write one, at the export of `{ty}` in {ROOT}");
+                self.findings.push(Finding::new(&file.path, line, RULE, message));
             }
         }
     }
@@ -148,6 +219,25 @@ impl Api {
             self.findings.push(Finding::new(&file.path, line, RULE, message));
         }
     }
+}
+
+/// Returns the folder of the crate that defines a name which a crate exports: the crate itself, or
+/// the crate that its `lib.rs` exports the name from.
+fn defining_folder(tree: &Tree, crate_name: &str, name: &str) -> String {
+    let folder = format!("crates/{}/src/", crate_name.trim_start_matches("tilewright_").replace('_', "-"));
+    let root = tree.files.iter().find(|file| file.path == format!("{folder}lib.rs"));
+    let syntax = root.and_then(|root| syn::parse_file(&root.text).ok());
+    for item in syntax.iter().flat_map(|syntax| &syntax.items) {
+        let Item::Use(item) = item else { continue };
+        let UseTree::Path(path) = &item.tree else { continue };
+        let (first, mut names) = (path.ident.to_string(), Vec::new());
+        add_names(&path.tree, &mut names);
+        if first.starts_with("tilewright_") && is_public(&item.vis) && names.iter().any(|found| found == name)
+        {
+            return defining_folder(tree, &first, name);
+        }
+    }
+    folder
 }
 
 fn is_public(visibility: &Visibility) -> bool {
@@ -229,6 +319,34 @@ mod tests {
         assert_eq!(check(&root, ""), [""; 0]);
         let root = "pub use tilewright_base::{Code, Kind};\npub use tilewright_ir as ir;\n";
         assert_eq!(check(root, ""), ["crates/tilewright/src/lib.rs:1: example"]);
+    }
+
+    #[test]
+    fn functions_of_exported_types_need_an_example() {
+        let export = |call: &str| format!("/// ```\n/// {call};\n/// ```\npub use tilewright_base::Code;\n");
+        let base = "impl Code {\npub fn name(&self) {}\n#[doc(hidden)]\npub fn f() {}\nfn g() {}\n}\n";
+        let check = |root: &str| {
+            let files = [
+                (ROOT, root),
+                ("crates/base/src/lib.rs", "pub use tilewright_ir::Code;\n"),
+                ("crates/base/src/codes.rs", "impl Code {\npub fn other() {}\n}\n"),
+                ("crates/ir/src/codes.rs", base),
+            ];
+            found(of_public_items, &files)
+        };
+        assert_eq!(check(&export("code.name()")), [""; 0]);
+        assert_eq!(check(&export("Code::name")), [""; 0]);
+        assert_eq!(check(&export("code.names()")), ["crates/ir/src/codes.rs:2: example"]);
+    }
+
+    #[test]
+    fn functions_of_the_header_need_an_example() {
+        let header = |call: &str| {
+            format!("/* Opens.\n\n       {call};\n*/\n\n/* See tw_close(). */\ntw_lock *tw_open(int tw_a);\n")
+        };
+        let check = |call: &str| found(of_c_functions, &[(HEADER, &header(call))]);
+        assert_eq!(check("tw_open(1)"), [""; 0]);
+        assert_eq!(check("tw_opened(1)"), ["crates/c/include/tilewright.h:7: example"]);
     }
 
     #[test]

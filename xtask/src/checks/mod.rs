@@ -40,6 +40,7 @@ pub const ALL: &[Check] = &[
     documents::sizes,
     documents::widths,
     examples::of_public_items,
+    examples::of_c_functions,
 ];
 
 /// Runs a check on a small tree and returns `path:line: rule` of each finding.
