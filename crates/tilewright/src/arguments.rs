@@ -8,6 +8,7 @@ use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
 
 /// Memory of a GPU that a launch may write.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "python-syntax"), expect(dead_code, reason = "only kernels of source use it"))]
 pub struct GpuMemory {
     pub(crate) device: Device,
     pub(crate) address: u64,
@@ -403,6 +404,7 @@ grids!(i32 i64 u32 u64 usize);
 
 /// Returns the constant that the argument for the option `name` contains. Fails if the argument is
 /// not a constant but, for example, a tensor or a tuple.
+#[cfg_attr(not(feature = "python-syntax"), expect(dead_code, reason = "only kernels of source use it"))]
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);
