@@ -487,8 +487,7 @@ fn tensor_copies_are_waited_for_and_wait() {
         "%flipped",
         "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
-    // In each warp, a dot reads its operands until it has finished. So the barrier must follow the
-    // wait for the dot.
+    // A dot reads its operands until it has finished, so the barrier follows the wait for it.
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
