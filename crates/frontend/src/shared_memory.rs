@@ -28,7 +28,27 @@ pub struct SharedForm {
     pub window: Option<Window>,
 }
 
+/// Returns tiles with the axes in another order.
+///
+/// # Errors
+/// Returns the reason why the layout does not fit the tiles.
+pub fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Result<SharedTiles, String> {
+    let SharedTiles { slots, dtype, shape, layout } = tiles.clone();
+    let linear = layout.linear(&shape, dtype.bits())?.transpose(order);
+    let shape: Shape = linear.output().shape().iter().copied().collect();
+    let layout = Arc::new(layout.transposed(order).with_linear(&linear, dtype.bits()));
+    Ok(SharedTiles { slots, dtype, shape, layout })
+}
+
 impl SharedForm {
+    /// Returns the tiles that a program sees: those of a transpose have their axes in its order.
+    ///
+    /// # Errors
+    /// Returns the reason why the layout does not fit the tiles.
+    pub fn seen_tiles(&self) -> Result<SharedTiles, String> {
+        if self.is_transposed { permuted_tiles(&self.tiles, &[1, 0]) } else { Ok(self.tiles.clone()) }
+    }
+
     /// Returns the extents, with the number of tiles of an array first.
     pub fn shape(&self) -> Vec<u32> {
         let mut tile = self.window.as_ref().map_or(&self.tiles.shape, |window| &window.shape).to_vec();

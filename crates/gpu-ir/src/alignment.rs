@@ -100,8 +100,8 @@ pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     found
 }
 
-/// Returns the distance between the slots of an allocation or view, one of which an operand is, if
-/// this slot may begin at no multiple of `need` bytes.
+/// Returns the distance between the slots of an allocation or view, if an operand is a slot that may
+/// begin at no multiple of `need` bytes.
 fn misaligned_slots(analysis: &SlotAnalysis<'_>, operand: Value, need: u32) -> Option<u32> {
     let root = analysis.root(operand)?;
     let (Type::Buffer(buffer) | Type::Ring(buffer)) = analysis.function.ty(root) else { return None };

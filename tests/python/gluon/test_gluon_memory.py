@@ -282,7 +282,7 @@ def chosen_at_run_time(x_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
 
 @gluon.jit
 def swaps(x_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
-    """Stores to two buffers in turn, each of which is a tile of an array."""
+    """Stores to two buffers in turn. Each is a tile of an array."""
     offsets = gl.arange(0, 512, layout=layout)
     memory = gl.allocate_shared_memory(gl.float32, [2, 512], shared).index(0)
     other = gl.allocate_shared_memory(gl.float32, [2, 512], shared).index(1)

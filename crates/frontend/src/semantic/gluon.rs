@@ -12,7 +12,7 @@ use tilewright_ir::{
 use super::arguments::Arguments;
 use super::clusters::check_blocks;
 use super::convert::{cast, describe, tensor};
-use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape, views};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
 
@@ -269,7 +269,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     a.call(c, memory::store, arguments)
 }
 
-/// Refuses a store of tiles none of which has a layout.
+/// Refuses a store of tiles without layouts.
 fn check_has_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<()> {
     let mut is_tile = false;
     for operand in a.values.iter().take(3) {
@@ -559,7 +559,9 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "nbytes_per_cta" => clusters::bytes_of_block(&shared.form)?,
         // The type is the memory, whose other attributes are those of its type.
         "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
-        "layout" => match c.layout_object(&views::seen_tiles(&shared.form)?.layout.to_string()) {
+        "layout" => match c
+            .layout_object(&shared.form.seen_tiles().map_err(|error| misfit(0, error))?.layout.to_string())
+        {
             Some(object) => object,
             None => return Err(not_there("the attribute `layout` of shared memory")),
         },

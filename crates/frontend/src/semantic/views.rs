@@ -14,7 +14,7 @@ use super::convert::tensor;
 use super::gluon::{any_matrix_memory, any_shared, device, layout_text, misfit, shared};
 use super::operators::binary;
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError};
-use crate::shared_memory::{SharedForm, SharedMemory, Window};
+use crate::shared_memory::{SharedForm, SharedMemory, Window, permuted_tiles};
 use crate::value::{Constant, Operand};
 
 fn int<V>(value: u32) -> Operand<V> {
@@ -67,27 +67,13 @@ fn view<C: Caller + ?Sized>(
     Ok(SharedMemory { form: Arc::new(form), memory, slot })
 }
 
-/// Returns tiles with the axes in another order.
-fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Semantic<SharedTiles> {
-    let SharedTiles { slots, dtype, shape, layout } = tiles.clone();
-    let linear = layout.linear(&shape, dtype.bits()).map_err(|error| misfit(0, error))?.transpose(order);
-    let shape: Shape = linear.output().shape().iter().copied().collect();
-    let layout = Arc::new(layout.transposed(order).with_linear(&linear, dtype.bits()));
-    Ok(SharedTiles { slots, dtype, shape, layout })
-}
-
-/// Returns the tiles that a program sees, with the axes of a transpose in their order.
-pub(super) fn seen_tiles(form: &SharedForm) -> Semantic<SharedTiles> {
-    if form.is_transposed { permuted_tiles(&form.tiles, &[1, 0]) } else { Ok(form.tiles.clone()) }
-}
-
 /// Returns a view with the axes in another order.
 pub(super) fn permuted<C: Caller + ?Sized>(
     c: &mut C,
     found: &SharedMemory<Op<C>>,
     order: &[usize],
 ) -> Semantic<SharedMemory<Op<C>>> {
-    let tiles = permuted_tiles(&found.form.tiles, order)?;
+    let tiles = permuted_tiles(&found.form.tiles, order).map_err(|error| misfit(0, error))?;
     view(c, found, tiles, found.slot.clone())
 }
 
@@ -211,7 +197,7 @@ pub(super) fn reshape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
 /// `smem.reinterpret(dtype, shape, layout)`.
 pub(super) fn reinterpret<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let found = shared(c, a, 0)?;
-    let own = seen_tiles(&found.form)?;
+    let own = found.form.seen_tiles().map_err(|error| misfit(0, error))?;
     let dtype = if a.is_none(1) { own.dtype } else { a.dtype(c, 1)? };
     let extents: Shape = if a.is_none(2) { found.form.shape().into_iter().collect() } else { a.shape(c, 2)? };
     let layout = match layout_text(c, a, 3)? {

@@ -110,6 +110,8 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
 #[derive(Default)]
 struct BarrierUsage {
     arrivals: u32,
+    /// True if initializations state different numbers of arrivals. The rule then counts none.
+    is_mixed: bool,
     arrive: bool,
     /// True if other blocks of the cluster arrive.
     is_shared: bool,
@@ -130,7 +132,10 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
         };
         let usage = usage.entry(*root).or_default();
         match data.op {
-            Op::Gpu(GpuOp::MbarrierInit { arrivals }) => usage.arrivals = arrivals,
+            Op::Gpu(GpuOp::MbarrierInit { arrivals }) => {
+                usage.is_mixed |= ![0, arrivals].contains(&usage.arrivals);
+                usage.arrivals = usage.arrivals.max(arrivals);
+            }
             Op::Gpu(
                 GpuOp::MbarrierExpect { .. }
                 | GpuOp::MbarrierArriveTimes { .. }
@@ -375,15 +380,15 @@ impl Mbarriers<'_> {
 
     fn arrive(&self, inst: Inst, slot: Slot, count: u32, state: &mut State) -> Check {
         let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
-        let most = self.usage[&slot.root].arrivals;
+        let BarrierUsage { arrivals: most, is_mixed, .. } = self.usage[&slot.root];
         let too_many = |found: u32| {
             Err(format!("{name} makes {found} arrivals in a phase of {text}, mbarrier_init allows {most}"))
         };
         if count > most {
             return too_many(count);
         }
-        let is_in_one_partition = self.is_in_one_partition(slot.root);
-        let Some(phase) = state.phase(slot).filter(|_| is_in_one_partition) else { return Ok(()) };
+        let is_counted = self.is_in_one_partition(slot.root) && !is_mixed;
+        let Some(phase) = state.phase(slot).filter(|_| is_counted) else { return Ok(()) };
         if phase.arrived == 0 && !phase.waited {
             return Err(format!(
                 "{name} arrives at {text} after all {most} arrivals of the phase: wait for the phase first"
@@ -404,9 +409,9 @@ impl Mbarriers<'_> {
         let sum = self.analysis.base_offset(parity, 2);
         let parity = if sum.base.is_none() { Some(sum.offset as u8) } else { None };
         let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
-        let most = self.usage[&slot.root].arrivals;
+        let BarrierUsage { arrivals: most, is_mixed, .. } = self.usage[&slot.root];
         let is_in_one_partition = self.is_in_one_partition(slot.root);
-        let Some(phase) = state.phase(slot) else { return Ok(()) };
+        let Some(phase) = state.phase(slot).filter(|_| !is_mixed) else { return Ok(()) };
         if let Some(parity) = parity {
             let bit = 1 << parity;
             // In an explicit program, the condition of the wait may be that of the arrival.

@@ -4,6 +4,7 @@
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
 
+mod mbarriers;
 mod names;
 mod rings;
 mod schedules;
@@ -507,8 +508,7 @@ fn tensor_copies_are_waited_for_and_wait() {
         "%flipped",
         "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
-    // In each warp, a dot reads its operands until it has finished. So the barrier must follow the
-    // wait for the dot.
+    // A dot reads its operands until it has finished, so the barrier follows the wait for it.
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
@@ -818,70 +818,4 @@ fn memory_has_as_many_slots_as_there_may_be() {
         let found = parse_dialect::<Gpu>(&text(&format!("%m = alloc {{offset = ?}} : {ty}")));
         assert_eq!(found.is_ok(), is_known, "{ty}: {:?}", found.err());
     }
-}
-
-#[test]
-fn mbarriers_end_and_begin_again() {
-    let again = "
-%w = alloc {offset = ?} : mbarrier<2>
-mbarrier_init %w, %c0 {arrivals = 1}
-mbarrier_arrive_times %w, %c0 {arrivals = 1}
-mbarrier_wait %w, %c0, %c0
-mbarrier_invalidate %w, %c0
-mbarrier_init %w, %c0 {arrivals = 2}
-mbarrier_arrive_times %w, %c0 {arrivals = 2}
-mbarrier_wait %w, %c0, %c0";
-    accepted(again);
-    refused_with(
-        again,
-        "mbarrier_invalidate %w, %c0\n",
-        "",
-        "mbarrier_init initializes %w twice: add an mbarrier_invalidate before it",
-    );
-    refused_with(
-        again,
-        "mbarrier_init %w, %c0 {arrivals = 2}\n",
-        "",
-        "mbarrier_arrive_times uses %w after mbarrier_invalidate",
-    );
-    refused_with(
-        again,
-        "mbarrier_init %w, %c0 {arrivals = 2}\n",
-        "mbarrier_invalidate %w, %c0\n",
-        "mbarrier_invalidate ends %w twice",
-    );
-    // The other slot is not initialized again, so its phases continue.
-    accepted(&again.replace("init %w, %c0 {arrivals = 2}", "init %w, %c1 {arrivals = 2}").replace(
-        "mbarrier_arrive_times %w, %c0 {arrivals = 2}\nmbarrier_wait %w, %c0, %c0",
-        "mbarrier_arrive_times %w, %c1 {arrivals = 2}\nmbarrier_wait %w, %c1, %c0",
-    ));
-    // A branch on the same condition, or an equal one, continues with the phases of its region.
-    let branch = "
-%w = alloc {offset = ?} : mbarrier<1>
-mbarrier_init %w {arrivals = 1}
-%one = eq %n, %c2 : int1
-%other = eq %n, %c2 : int1
-if_else %one () {
-mbarrier_arrive_times %w, %c0 {arrivals = 1}
-yield_values
-} () {
-yield_values
-}
-if_else %other () {
-mbarrier_wait %w, %c0, %c0
-yield_values
-} () {
-yield_values
-}";
-    accepted(branch);
-    let wrong = "mbarrier_wait waits for a phase of parity 0 of %w, which may be the current phase, with 0 of 1 \
-                 arrivals: nothing completes it";
-    refused_with(branch, "%other = eq %n, %c2", "%other = eq %n, %c3", wrong);
-    refused_with(branch, "yield_values\n} () {\nyield_values\n}", "yield_values\n} () {\nmbarrier_wait %w, %c0, %c0\nyield_values\n}", wrong);
-    refused_with(
-        branch,
-        "if_else %other () {\nmbarrier_wait %w, %c0, %c0\nyield_values\n} () {\nyield_values\n}",
-        "mbarrier_wait %w, %c0, %c0",
-        wrong,
-    );
 }
