@@ -5,12 +5,13 @@ use std::fmt;
 
 use smallvec::smallvec;
 use tilewright_base::Code;
-use tilewright_ir::{Builder, DeviceFn, Dtype, Shape, SharedTiles, StatedBuffer};
+use tilewright_ir::{Builder, DeviceFn, Dtype, SharedTiles, StatedBuffer};
 
 use super::arguments::Arguments;
 use super::convert::literal;
 use super::gluon::{count, device, misfit};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::descriptor::DescriptorForm;
 use crate::shared_memory::SharedForm;
 use crate::value::{Constant, Operand};
 
@@ -88,14 +89,15 @@ pub(super) fn bytes_of_block(form: &SharedForm) -> Semantic<Constant> {
     Ok(Constant::Int(i128::from(bytes)))
 }
 
-/// Returns the bytes of the part of a block, or of all of it without a layout.
-pub(super) fn bytes_of_part(layout: Option<&str>, shape: &Shape, dtype: Dtype) -> u64 {
-    let layout = layout.and_then(|layout| layout.parse::<StatedBuffer>().ok());
+/// Returns the bytes of the part of a descriptor's block that each block of the cluster holds.
+pub(super) fn bytes_of_part(form: &DescriptorForm, dtype: Dtype) -> Constant {
+    let shape = &form.block_shape;
+    let layout = form.layout.as_deref().and_then(|layout| layout.parse::<StatedBuffer>().ok());
     let part = layout.and_then(|layout| layout.division(shape).ok());
     let elements = part.map_or(shape.elements() as u64, |division| {
         division.part.iter().map(|extent| u64::from(*extent)).product()
     });
-    elements * dtype.bytes() as u64
+    Constant::Int(i128::from(elements * dtype.bytes() as u64))
 }
 
 /// Refuses views of memory of several blocks that may have elements of other blocks.

@@ -570,9 +570,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
             None => Ok(None),
         },
         (DescriptorKind::Tensor, "nbytes_per_cta") => {
-            let layout = descriptor.form.layout.as_deref();
-            let bytes = super::clusters::bytes_of_part(layout, block_shape, dtype);
-            constant(Constant::Int(i128::from(bytes)))
+            constant(super::clusters::bytes_of_part(&descriptor.form, dtype))
         }
         (DescriptorKind::Tensor, "shape") => items(c, descriptor.shape(), Dtype::I32).map(Some),
         (DescriptorKind::Tensor, "strides") => items(c, descriptor.strides(), Dtype::I64).map(Some),

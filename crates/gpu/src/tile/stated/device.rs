@@ -40,6 +40,7 @@ impl Writer<'_> {
     }
 
     /// Writes a function of the GPU.
+    #[expect(clippy::too_many_lines, reason = "one arm for each function")]
     pub(super) fn device(&mut self, block: Block, inst: Inst) -> Written {
         let Op::Device { function } = self.data(inst).op.clone() else { return Ok(()) };
         let mut new = function.clone();
