@@ -18,6 +18,7 @@ use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 mod buffers;
 mod clusters;
 mod reductions;
+mod shapes;
 mod tensor_maps;
 mod wgmma;
 
@@ -644,7 +645,7 @@ impl<'a> Checker<'a> {
         ensure(batches == 1 || is_batch, || format!("{} is not a batch of {batches} dots", tiles[0]))?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
-        ensure(wgmma::is_instruction(mma, &tiles, warps, is_async), || {
+        ensure(shapes::is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
         // The pass that lowers conversions stores operands of `wgmma` to shared memory. Before it,
