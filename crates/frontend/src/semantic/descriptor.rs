@@ -11,8 +11,8 @@ use tilewright_ir::{
 
 use super::access::{check_writable, stored};
 use super::arguments::{Arguments, count, flatten};
-use super::clusters::bytes_of_part;
 use super::convert::{broadcast_to, cast, cast_element, describe, literal};
+use super::parts::bytes_of_part;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 use crate::types::LanguageType;
