@@ -2,7 +2,6 @@
 //! copies.
 
 use std::fmt;
-
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
