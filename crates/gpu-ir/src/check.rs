@@ -18,13 +18,11 @@ use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 mod buffers;
 mod clusters;
 mod reductions;
+mod shapes;
 mod tensor_maps;
 mod wgmma;
 
 type Check = Result<(), String>;
-
-/// The extent along K of the operands of one `wgmma`, in bits.
-const WGMMA_K_BITS: u32 = 256;
 
 /// Checks an instruction.
 pub fn instruction(header: &Header, function: &Function, inst: &InstData) -> Check {
@@ -110,26 +108,6 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Acquire {}
         | GpuOp::Take {} => false,
     }
-}
-
-/// Returns whether an instruction (`wgmma` if `is_async`, else `mma.sync`) has the shape `mma`, and
-/// no extent of that shape exceeds the extent of the dot.
-///
-/// `warps` is the number of warps along the batch, M and N.
-fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
-    let rows_and_columns = if is_async {
-        let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
-        let is_depth = mma.k * mma.operand_bits == WGMMA_K_BITS;
-        mma.m == 64 && is_width && is_depth && a.rank() == 2 && warps[1].is_multiple_of(4)
-    } else {
-        matches!(mma.m, 8 | 16) && mma.n == 8
-    };
-    // Four lanes are along K. Each holds at least a 32-bit word.
-    let least_k = 4 * (32 / mma.operand_bits).max(1);
-    let last = a.rank() - 1;
-    let extents = [a.shape[last - 1], b.shape[last], a.shape[last]];
-    let is_smaller = [mma.m, mma.n, mma.k].iter().zip(extents).all(|(own, extent)| *own <= extent);
-    rows_and_columns && mma.k.is_power_of_two() && mma.k >= least_k && is_smaller
 }
 
 fn ensure_holds(buffer: &Buffer, tile: &ir::Type) -> Check {
@@ -550,14 +528,12 @@ impl<'a> Checker<'a> {
             GpuOp::FenceProxy {} => {
                 (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
             }
-            GpuOp::GatherBlocks { blocks } => self.gather_blocks(op, *blocks),
-            GpuOp::TensorLoadTo { offsets } => self.tensor_load_to(op, *offsets),
-            GpuOp::MbarrierArriveAt { .. } => {
-                self.cluster_op(op)?;
-                self.barriers(0)?;
-                self.index(self.inst.operands[2])
-            }
-            GpuOp::MulticastLoads {} | GpuOp::ClusterArrive {} | GpuOp::ClusterWait {} => self.cluster_op(op),
+            GpuOp::GatherBlocks { .. }
+            | GpuOp::TensorLoadTo { .. }
+            | GpuOp::MbarrierArriveAt { .. }
+            | GpuOp::MulticastLoads {}
+            | GpuOp::ClusterArrive {}
+            | GpuOp::ClusterWait {} => self.cluster_op(op),
         }
     }
 
@@ -673,7 +649,7 @@ impl<'a> Checker<'a> {
         ensure(batches == 1 || is_batch, || format!("{} is not a batch of {batches} dots", tiles[0]))?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
-        ensure(is_instruction(mma, &tiles, warps, is_async), || {
+        ensure(shapes::is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
         // The pass that lowers conversions stores operands of `wgmma` to shared memory. Before it,

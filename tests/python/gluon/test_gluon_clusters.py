@@ -132,7 +132,7 @@ def multicast_kernel(x_desc, out_desc):
 
 @pytest.mark.parametrize("bases", [[[0, 0]], [[1, 0]], [[0, 0], [1, 0]], [[1, 0], [0, 0]], [[0, 0], [0, 0]]])
 def test_multicast(bases):
-    """To all blocks that hold the same part of a tile, of which each may have another one."""
+    """To all blocks that hold the same part of a tile."""
     layout = gl.NVMMASharedLayout(128, 16, 2, cga_layout=bases)
     x, out = torch.randn(64, 128).half(), torch.zeros(64, 64).half()
     x_desc, out_desc = (TensorDescriptor.from_tensor(tensor, [64, 64], layout) for tensor in (x, out))
@@ -228,21 +228,24 @@ def test_dots_by_block(bases):
 
 
 @gluon.jit
-def produce(x_desc, steps, smem, full, empty, STAGES: gl.constexpr):
+def produce(x_desc, steps, smem, full, own, empty, STAGES: gl.constexpr):
     for step in range(steps):
         slot = step % STAGES
+        # The block itself expects bytes again, and block 0 copies to both.
+        mbarrier.wait(own.index(slot), (step // STAGES & 1) ^ 1)
         mbarrier.wait(empty.index(slot), (step // STAGES & 1) ^ 1)
         mbarrier.expect(full.index(slot), x_desc.nbytes_per_cta)
         tma.async_load(x_desc, [step * 32, 0], full.index(slot), smem.index(slot), multicast=True)
 
 
 @gluon.jit
-def consume(steps, smem, full, empty, STAGES: gl.constexpr, layout: gl.constexpr):
+def consume(steps, smem, full, own, empty, STAGES: gl.constexpr, layout: gl.constexpr):
     acc = gl.zeros([32, 64], gl.float32, layout)
     for step in range(steps):
         slot = step % STAGES
         mbarrier.wait(full.index(slot), step // STAGES & 1)
         acc += smem.index(slot).load(layout).to(gl.float32)
+        mbarrier.arrive(own.index(slot), count=1)
         mbarrier.arrive(empty.index(slot), count=1)
     return acc
 
@@ -251,15 +254,16 @@ def consume(steps, smem, full, empty, STAGES: gl.constexpr, layout: gl.constexpr
 def partitions_kernel(x_desc, out_ptr, steps, STAGES: gl.constexpr):
     layout: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0], cga_layout=[[0, 0]])
     smem = gl.allocate_shared_memory(x_desc.dtype, [STAGES, 32, 64], x_desc.layout)
-    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    full, own = mbarrier.allocate_mbarrier(batch=STAGES), mbarrier.allocate_mbarrier(batch=STAGES)
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout(cga_layout=[[0]]))
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(own.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=1)
     acc = gl.warp_specialize(
         [
-            (consume, (steps, smem, full, empty, STAGES, layout)),
-            (produce, (x_desc, steps, smem, full, empty, STAGES)),
+            (consume, (steps, smem, full, own, empty, STAGES, layout)),
+            (produce, (x_desc, steps, smem, full, own, empty, STAGES)),
         ],
         worker_num_warps=[1],
     )

@@ -1,36 +1,16 @@
 //! The rules of clusters (Gluon): the blocks of a cluster run a program together, and each holds a
 //! part of its tiles.
 
-use std::fmt;
-
 use smallvec::smallvec;
 use tilewright_base::Code;
-use tilewright_ir::{Builder, DeviceFn, Dtype, Shape, SharedTiles, StatedBuffer};
+use tilewright_ir::{Builder, DeviceFn, Dtype, SharedTiles};
 
 use super::arguments::Arguments;
 use super::convert::literal;
-use super::gluon::{count, device, misfit};
+use super::gluon::{count, device};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::shared_memory::SharedForm;
 use crate::value::{Constant, Operand};
-
-/// Checks that a layout is for the blocks of the cluster.
-pub(super) fn check_blocks<C: Caller + ?Sized>(
-    c: &mut C,
-    found: u32,
-    layout: &dyn fmt::Display,
-    index: usize,
-) -> Semantic<()> {
-    let blocks = c.num_ctas();
-    if found == blocks {
-        return Ok(());
-    }
-    let name = |count: u32| if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
-    let message = format!("{layout} is for {}, but the kernel has {}", name(found), name(blocks));
-    let hint = "give the layout a cga_layout with a basis for each bit of the rank of a block, and launch \
-                the kernel with this number: `kernel[grid](…, num_ctas=…)`";
-    Err(misfit(index, message).hint(hint))
-}
 
 /// `cluster.barrier(relaxed)`, `gl.barrier(cluster=True)`.
 pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
@@ -86,16 +66,6 @@ pub(super) fn bytes_of_block(form: &SharedForm) -> Semantic<Constant> {
     let elements: u64 = division.part.iter().map(|extent| u64::from(*extent)).product();
     let bytes = elements * u64::from(form.count.unwrap_or(1)) * u64::from(dtype.bits().max(8)) / 8;
     Ok(Constant::Int(i128::from(bytes)))
-}
-
-/// Returns the bytes of the part of a block, or of all of it without a layout.
-pub(super) fn bytes_of_part(layout: Option<&str>, shape: &Shape, dtype: Dtype) -> u64 {
-    let layout = layout.and_then(|layout| layout.parse::<StatedBuffer>().ok());
-    let part = layout.and_then(|layout| layout.division(shape).ok());
-    let elements = part.map_or(shape.elements() as u64, |division| {
-        division.part.iter().map(|extent| u64::from(*extent)).product()
-    });
-    elements * dtype.bytes() as u64
 }
 
 /// Refuses views of memory of several blocks that may have elements of other blocks.

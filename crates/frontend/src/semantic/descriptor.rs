@@ -12,6 +12,7 @@ use tilewright_ir::{
 use super::access::{check_writable, stored};
 use super::arguments::{Arguments, count, flatten};
 use super::convert::{broadcast_to, cast, cast_element, describe, literal};
+use super::parts::bytes_of_part;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 use crate::types::LanguageType;
@@ -569,11 +570,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
             Some(layout) => Ok(c.layout_object(layout).map(Operand::Constant)),
             None => Ok(None),
         },
-        (DescriptorKind::Tensor, "nbytes_per_cta") => {
-            let layout = descriptor.form.layout.as_deref();
-            let bytes = super::clusters::bytes_of_part(layout, block_shape, dtype);
-            constant(Constant::Int(i128::from(bytes)))
-        }
+        (DescriptorKind::Tensor, "nbytes_per_cta") => constant(bytes_of_part(&descriptor.form, dtype)),
         (DescriptorKind::Tensor, "shape") => items(c, descriptor.shape(), Dtype::I32).map(Some),
         (DescriptorKind::Tensor, "strides") => items(c, descriptor.strides(), Dtype::I64).map(Some),
         _ => Ok(None),

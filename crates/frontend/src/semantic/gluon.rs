@@ -1,6 +1,7 @@
 //! The rules of Gluon: tiles with layouts that the program states, shared memory, and asynchronous
 //! copies.
 
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
@@ -10,7 +11,6 @@ use tilewright_ir::{
 };
 
 use super::arguments::Arguments;
-use super::clusters::check_blocks;
 use super::convert::{cast, describe, tensor};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape};
 use crate::shared_memory::{SharedForm, SharedMemory};
@@ -98,6 +98,24 @@ fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
         0 => 4,
         given => given,
     }
+}
+
+/// Checks that a layout is for the blocks of the cluster.
+fn check_blocks<C: Caller + ?Sized>(
+    c: &mut C,
+    found: u32,
+    layout: &dyn fmt::Display,
+    index: usize,
+) -> Semantic<()> {
+    let blocks = c.num_ctas();
+    if found == blocks {
+        return Ok(());
+    }
+    let name = |count: u32| if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") };
+    let message = format!("{layout} is for {}, but the kernel has {}", name(found), name(blocks));
+    let hint = "give the layout a cga_layout with a basis for each bit of the rank of a block, and launch \
+                the kernel with this number: `kernel[grid](…, num_ctas=…)`";
+    Err(misfit(index, message).hint(hint))
 }
 
 pub(super) fn misfit(index: usize, message: String) -> SemanticError {

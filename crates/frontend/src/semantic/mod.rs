@@ -30,6 +30,7 @@ mod memory;
 mod movement;
 mod names;
 mod operators;
+mod parts;
 mod program;
 mod promote;
 mod reduce;

@@ -8,8 +8,7 @@ use crate::{GpuOp, Type};
 
 impl Checker<'_> {
     /// Checks a load from several blocks of the cluster.
-    pub(super) fn gather_blocks(&self, op: &GpuOp, blocks: u32) -> Check {
-        self.cluster_op(op)?;
+    fn gather_blocks(&self, blocks: u32) -> Check {
         ensure(blocks < self.header.cluster, || {
             format!("{} from the blocks {blocks:#x} of {}", self.name(), self.header.cluster)
         })?;
@@ -27,13 +26,13 @@ impl Checker<'_> {
     }
 
     /// Checks a tensor load to blocks of the cluster, or of pixels.
-    pub(super) fn tensor_load_to(&self, op: &GpuOp, offsets: u32) -> Check {
+    fn tensor_load_to(&self, offsets: u32) -> Check {
         /// The operands before the coordinates.
         const BEFORE: usize = 5;
         let is_own =
             ir::constant_int(self.function, self.inst.operands[BEFORE - 1]).is_some_and(|mask| mask == 0);
         if !is_own {
-            self.cluster_op(op)?;
+            self.has_clusters()?;
         }
         self.barriers(2)?;
         self.index(self.inst.operands[BEFORE - 1])?;
@@ -46,13 +45,31 @@ impl Checker<'_> {
         self.tensor_copy(BEFORE)
     }
 
-    /// Checks that the kernel has clusters, and the operands of `multicast_loads`: a buffer, the
-    /// barriers of its slots and a condition.
+    /// Checks an op for clusters.
     pub(super) fn cluster_op(&self, op: &GpuOp) -> Check {
+        match op {
+            GpuOp::TensorLoadTo { offsets } => return self.tensor_load_to(*offsets),
+            GpuOp::GatherBlocks { blocks } => self.gather_blocks(*blocks)?,
+            GpuOp::MbarrierArriveAt { .. } => {
+                self.barriers(0)?;
+                self.index(self.inst.operands[2])?;
+            }
+            GpuOp::MulticastLoads {} => self.multicast_loads()?,
+            // tidy: wildcard because other ops for clusters have no operands
+            _ => {}
+        }
+        self.has_clusters()
+    }
+
+    fn has_clusters(&self) -> Check {
         ensure(self.header.paired || self.header.cluster > 1, || {
             format!("{} in a kernel without clusters", self.name())
-        })?;
-        let GpuOp::MulticastLoads {} = op else { return Ok(()) };
+        })
+    }
+
+    /// Checks the operands of `multicast_loads`: a buffer, the barriers of its slots and a
+    /// condition.
+    fn multicast_loads(&self) -> Check {
         let are_barriers = [1, 2].iter().all(|index| matches!(self.operand(*index), Type::Mbarrier { .. }));
         ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {
             "multicast_loads takes a buffer and the barriers of its slots".into()

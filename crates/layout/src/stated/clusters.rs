@@ -16,7 +16,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// Returns the division of a tile of which each block holds all elements.
+    /// Returns the division of a tile whose elements each block holds.
     pub fn whole(shape: &[u32], blocks: u32) -> Self {
         let bits = blocks.ilog2() as usize;
         Self { part: Sizes::from_slice(shape), bases: vec![Sizes::from_elem(0, shape.len()); bits] }
@@ -31,16 +31,6 @@ impl Division {
     /// Returns whether each block holds all elements.
     pub fn is_whole(&self) -> bool {
         self.copies() + 1 == 1 << self.bases.len()
-    }
-
-    /// Returns the division of a tile that has one more axis, of which each block holds all
-    /// elements.
-    #[must_use]
-    pub fn with_axis(&self, axis: usize, extent: u32) -> Self {
-        let mut found = self.clone();
-        found.part.insert(axis, extent);
-        found.bases.iter_mut().for_each(|basis| basis.insert(axis, 0));
-        found
     }
 
     /// Returns the division of a tile that lacks an axis.

@@ -2,6 +2,8 @@
 //! Thread Arrays"). The blocks of a cluster copy to each other's shared memory by
 //! `.multicast::cluster`, and arrive at each other's barriers.
 
+mod copies;
+
 use rustc_hash::FxHashMap;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op};
 use tilewright_gpu_ir::{BoxLayout, Feature};

@@ -38,7 +38,6 @@ mod asynchronous;
 mod atomics;
 mod builder;
 mod cast;
-mod cluster_copies;
 mod clusters;
 mod control;
 mod convert_layout;

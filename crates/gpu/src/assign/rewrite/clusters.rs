@@ -51,7 +51,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends a tensor load to the blocks in a mask, of which the last coordinates may be offsets.
+    /// Appends a tensor load to the blocks in a mask. Its last coordinates may be offsets.
     pub(super) fn tensor_load_to(
         &mut self,
         inst: Inst,

@@ -40,6 +40,7 @@ impl Writer<'_> {
     }
 
     /// Writes a function of the GPU.
+    #[expect(clippy::too_many_lines, reason = "one arm for each function")]
     pub(super) fn device(&mut self, block: Block, inst: Inst) -> Written {
         let Op::Device { function } = self.data(inst).op.clone() else { return Ok(()) };
         let mut new = function.clone();
@@ -233,7 +234,7 @@ impl Writer<'_> {
     fn arrive_from(&mut self, inst: Inst, mut arrival: Arrival, kept: u32) -> Written {
         let all = self.blocks - 1;
         if self.part_of_tiles(inst, &mut arrival.tiles)?.copies() != 0 {
-            let message = "`from_cta` is for mbarriers of which each block has its own";
+            let message = "`from_cta` is for mbarriers that each block has itself";
             let hint = "allocate the mbarrier without `two_ctas=True`";
             return Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)));
         }

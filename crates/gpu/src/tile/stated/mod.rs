@@ -84,7 +84,7 @@ enum OfRank {
     Rank,
     /// The rank without the bits that are not in this mask.
     Masked(u32),
-    /// Whether the rank has no bit in this mask.
+    /// True if the rank has no bit in this mask.
     Lacks(u32),
     /// 1 if the rank has a bit in this mask, else 0.
     IsOther(u32),

@@ -5,19 +5,19 @@ use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Inst, Value, constant_int};
 use tilewright_layout::Input;
 
-use super::asynchronous::MBARRIER_BYTES;
-use super::builder::{Scalar, Width};
-use super::integer::Bitwise;
-use super::shared_memory::vector_in;
-use super::tensor_copy::load_of_box;
-use super::{Lowered, Lowering};
 use crate::isa::{
     self, Coordinates, Destination, RegisterId, ScalarType, Source, SpecialRegister, StateSpace, TensorMode,
 };
+use crate::lower::asynchronous::MBARRIER_BYTES;
+use crate::lower::builder::{Scalar, Width};
+use crate::lower::integer::Bitwise;
+use crate::lower::shared_memory::vector_in;
+use crate::lower::tensor_copy::load_of_box;
+use crate::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
     /// Emits the copies of the boxes of a tile, by one thread, to the blocks in a mask.
-    pub(super) fn lower_tensor_load_to(
+    pub(in crate::lower) fn lower_tensor_load_to(
         &mut self,
         inst: Inst,
         [buffer, descriptor]: [Value; 2],
@@ -56,7 +56,7 @@ impl Lowering<'_> {
     }
 
     /// Emits an arrival at the barrier of another block, by one thread.
-    pub(super) fn lower_mbarrier_arrive_at(
+    pub(in crate::lower) fn lower_mbarrier_arrive_at(
         &mut self,
         inst: Inst,
         [barriers, slot, block]: [Value; 3],
@@ -93,7 +93,12 @@ impl Lowering<'_> {
     }
 
     /// Loads a tile from several blocks of the cluster.
-    pub(super) fn lower_gather_blocks(&mut self, inst: Inst, buffer: Value, blocks: u32) -> Lowered {
+    pub(in crate::lower) fn lower_gather_blocks(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        blocks: u32,
+    ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let result = self.kernel.insts[inst].results[0];
         let ty = self.kernel.ty(buffer).as_memory().expect("the verifier checks the buffer").clone();
