@@ -18,6 +18,7 @@ Run it with `python examples/59_gluon_clusters.py`; it checks itself against tor
 
 import torch
 from tilewright.experimental.gluon.language.nvidia.hopper import (
+    cluster,
     fence_async_shared,
     mbarrier,
     tma,
@@ -86,6 +87,8 @@ def matmul_kernel(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
     fence_async_shared()
     tma.async_store(c_desc, [gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N], c_smem)
     tma.store_wait(0)
+    # The copies that one block starts arrive at the barriers of both.
+    cluster.barrier()
     for stage in gl.static_range(STAGES):
         mbarrier.invalidate(full.index(stage))
 

@@ -43,6 +43,7 @@ impl Memory {
                         block_shape: (*block).into(),
                         padding: Padding::Zero,
                         layout: None,
+                        window: None,
                     };
                     let integers = extents.iter().chain([stride]).map(|&number| Value::Int(number));
                     let parts = std::iter::once(base).chain(integers).collect();

@@ -354,7 +354,7 @@ REFUSED = {
         "DotOperandLayout",
         "gl.full([64, 64], 1.0, gl.float16, gl.DotOperandLayout(1, wgmma, 2))",
     ),
-    "a missing function": ("TW0117", "cluster.barrier is not available", "hopper.cluster.barrier()"),
+    "a missing function": ("TW0117", "async_store is not available", "hopper.async_store(0)"),
     "a missing method": (
         "TW0117",
         "gather",

@@ -77,7 +77,13 @@ impl Boxed {
             extents[axis] = 1;
         }
         let swizzle = self.boxes.swizzle;
-        let copied = Some(TensorMapBox { extents, swizzle, fills_nan: false, is_written: self.is_written, pixels: None });
+        let copied = Some(TensorMapBox {
+            extents,
+            swizzle,
+            fills_nan: false,
+            is_written: self.is_written,
+            pixels: None,
+        });
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 

@@ -103,8 +103,10 @@ pub(in crate::assign) fn barrier_operand(function: &Function, inst: Inst) -> Opt
         | DeviceFn::MbarrierArrive { .. }
         | DeviceFn::MbarrierWait { .. }
         | DeviceFn::ArriveCopies { .. }
-        | DeviceFn::TrackCopies { .. } => Some(0),
-        DeviceFn::TensorLoad { .. } => Some(2),
+        | DeviceFn::TrackCopies { .. }
+        | DeviceFn::ArriveFrom { .. }
+        | DeviceFn::RemoteArrive { .. } => Some(0),
+        DeviceFn::TensorLoad { .. } | DeviceFn::MulticastLoad { .. } | DeviceFn::WindowLoad { .. } => Some(2),
         // tidy: wildcard because other functions use no mbarrier
         _ => None,
     }
