@@ -1,4 +1,4 @@
-"""Attention forward in Gluon: tensor copies into rings, and the scores of the next block beside the softmax of this one.
+"""Attention forward in Gluon: copies into rings, and the scores of the next block beside the softmax of this one.
 
 ``python benches/gluon_attention.py`` times it with the official triton, ``tilewright run benches/gluon_attention.py``
 with tilewright: the same source, on a GPU of the architecture Hopper. The order of the dots is that of FlashAttention-3
@@ -81,7 +81,11 @@ def attention(
         v_turn = turn + STAGES - 1
         v_slot = v_turn % STAGES
         load(
-            v_desc, first + v_turn * BLOCK_N, bars.index(STAGES + v_slot), v_memory.index(v_slot), v_turn < blocks
+            v_desc,
+            first + v_turn * BLOCK_N,
+            bars.index(STAGES + v_slot),
+            v_memory.index(v_slot),
+            v_turn < blocks,
         )
         columns = turn * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, s_layout))
         if IS_CAUSAL and (turn + 1) * BLOCK_N > start:
@@ -89,7 +93,7 @@ def attention(
         next_slot = gl.minimum(turn + 1, blocks - 1) % STAGES
         if turn + 1 < blocks:
             mbarrier.wait(bars.index(next_slot), (turn + 1) // STAGES % 2)
-        # After the last block, this dot reads that block again, and nobody reads its result.
+        # After the last block, this dot reads that block again, and its result is unused.
         next_scores = warpgroup_mma(
             q_memory, k_memory.index(next_slot).permute((1, 0)), zeros, use_acc=False, is_async=True
         )

@@ -439,6 +439,7 @@ fn map(
         element_strides: vec![1; extents.len()],
         swizzle,
         fill: OutOfBoundsFill::Zero,
+        pixels: None,
     }
 }
 

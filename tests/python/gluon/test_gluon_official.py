@@ -76,7 +76,8 @@ for path in json.load(sys.stdin):
         else:
             names = [each.name for each in program.kernel.params]
             of = {"pixels_desc": pixels}
-            launch(program.kernel, *[torch.zeros(128) if name.endswith("_ptr") else of.get(name, matrix) for name in names])
+            values = [torch.zeros(128) if name.endswith("_ptr") else of.get(name, matrix) for name in names]
+            launch(program.kernel, *values)
     except Exception as error:
         wrong[path] = str(error)[-500:]
 print("\\n" + json.dumps([len(done), wrong]))

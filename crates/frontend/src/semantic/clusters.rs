@@ -7,7 +7,7 @@ use tilewright_ir::{Builder, DeviceFn, Dtype, SharedTiles};
 
 use super::arguments::Arguments;
 use super::convert::literal;
-use super::gluon::{count, device};
+use super::device_function::{count, device};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::shared_memory::SharedForm;
 use crate::value::{Constant, Operand};

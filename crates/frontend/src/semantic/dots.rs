@@ -11,7 +11,8 @@ use tilewright_ir::{
 use super::arguments::{Arguments, constant_of};
 use super::barriers::predicate;
 use super::convert::{cast, describe, tensor};
-use super::gluon::{any_matrix_memory, count, device, place};
+use super::device_function::{count, device};
+use super::gluon::{any_matrix_memory, place};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::shared_memory::SharedForm;
 use crate::tuple::Tuple;

@@ -12,6 +12,7 @@ use tilewright_ir::{
 
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
+use super::device_function::{count, device};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
@@ -339,15 +340,6 @@ pub(super) fn num_ctas<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> S
     Ok(Operand::Constant(Constant::Int(i128::from(c.num_ctas()))))
 }
 
-/// Emits a function of the GPU.
-pub(super) fn device<C: Caller + ?Sized>(
-    c: &mut C,
-    function: DeviceFn,
-    operands: SmallVec<[ValueOf<C>; 4]>,
-) -> Semantic<Option<ValueOf<C>>> {
-    Ok(c.builder().emit(IrOp::Device { function }, operands, SmallVec::new())?.into_iter().next())
-}
-
 /// `allocate_shared_memory(element_ty, shape, layout, value)`.
 pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let dtype = a.dtype(c, 0)?;
@@ -504,12 +496,6 @@ pub(super) fn wait_group<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     let pending = count(c, a, 0)?;
     device(c, DeviceFn::WaitGroup { pending }, smallvec![])?;
     Ok(Operand::Constant(Constant::None))
-}
-
-/// Returns an argument that is a compile-time number of at least 0.
-pub(super) fn count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
-    let value = a.int(c, index)?;
-    u32::try_from(value).map_err(|_| a.unexpected(index, "a number of at least 0", &value.to_string()))
 }
 
 /// `distributed_type(element_ty, shape, layout)`.

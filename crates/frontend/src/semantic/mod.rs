@@ -16,6 +16,7 @@ mod clusters;
 mod constants;
 mod convert;
 mod descriptor;
+mod device_function;
 mod dispatch;
 mod dots;
 mod entries;

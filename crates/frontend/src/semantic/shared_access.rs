@@ -8,8 +8,9 @@ use tilewright_ir::{Builder, CacheModifier, DeviceFn, Dtype, Op as IrOp, StatedL
 
 use super::arguments::Arguments;
 use super::convert::cast;
+use super::device_function::device;
 use super::gluon::{
-    any_matrix_memory, check_warps, device, layout, matrix_memory, misfit, place, shared, store_tile,
+    any_matrix_memory, check_warps, layout, matrix_memory, misfit, place, shared, store_tile,
 };
 use super::memory::cache_modifier;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf, views};

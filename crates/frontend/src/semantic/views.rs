@@ -11,7 +11,8 @@ use tilewright_ir::{DeviceFn, Shape, SharedTiles, StatedBuffer, Type};
 
 use super::arguments::Arguments;
 use super::convert::tensor;
-use super::gluon::{any_matrix_memory, any_shared, device, layout_text, misfit, shared};
+use super::device_function::device;
+use super::gluon::{any_matrix_memory, any_shared, layout_text, misfit, shared};
 use super::operators::binary;
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError};
 use crate::shared_memory::{SharedForm, SharedMemory, Window, permuted_tiles};

@@ -6,7 +6,7 @@ use tilewright_ir::{Builder, DeviceFn, IntList, Op as IrOp};
 
 use super::arguments::{Arguments, constant_of, flatten};
 use super::convert::describe;
-use super::gluon::device;
+use super::device_function::device;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 

@@ -5,7 +5,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
-use super::slots::{Edge, SlotAnalysis};
+use super::slots::{Edge, Facts, SlotAnalysis};
 use crate::{GpuOp, Op};
 
 /// The maximum trip count of a loop with constant bounds whose iterations the walk follows one by
@@ -60,6 +60,29 @@ pub trait Transfer {
 /// Runs an analysis over a function.
 pub fn walk<R: Transfer>(analysis: &SlotAnalysis<'_>, transfer: &mut R, mut state: R::State) -> Check {
     Walk { analysis, transfer }.block(analysis.function.entry, &mut state)
+}
+
+/// Joins facts slot by slot. Keeps facts that only one path has; after a branch of an explicit
+/// program, keeps only the facts that both paths have.
+pub fn join_facts<F: Copy + PartialEq>(
+    analysis: &SlotAnalysis<'_>,
+    facts: &mut Facts<F>,
+    others: &Facts<F>,
+    point: JoinPoint,
+    join: impl Fn(&mut F, F),
+) {
+    if analysis.explicit && point == JoinPoint::Branch {
+        facts.retain(|slot, fact| others.get(slot) == Some(fact));
+        return;
+    }
+    for (slot, fact) in others {
+        match facts.get_mut(slot) {
+            Some(known) => join(known, *fact),
+            None => {
+                facts.insert(*slot, *fact);
+            }
+        }
+    }
 }
 
 struct Walk<'a, 'f, R> {

@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
-use super::dataflow::JoinPoint;
 use crate::{Function, GpuOp, Op, Type};
 
 /// A slot of some memory. The slots of a view are not those of the memory that it views.
@@ -430,29 +429,6 @@ pub fn rename_facts<F: Copy>(
             Some(known) => join(known, fact),
             None => {
                 facts.insert(slot, fact);
-            }
-        }
-    }
-}
-
-/// Joins facts slot by slot. Keeps facts that only one path has; after a branch of an explicit
-/// program, keeps only the facts that both paths have.
-pub fn join_facts<F: Copy + PartialEq>(
-    analysis: &SlotAnalysis<'_>,
-    facts: &mut Facts<F>,
-    others: &Facts<F>,
-    point: JoinPoint,
-    join: impl Fn(&mut F, F),
-) {
-    if analysis.explicit && point == JoinPoint::Branch {
-        facts.retain(|slot, fact| others.get(slot) == Some(fact));
-        return;
-    }
-    for (slot, fact) in others {
-        match facts.get_mut(slot) {
-            Some(known) => join(known, *fact),
-            None => {
-                facts.insert(*slot, *fact);
             }
         }
     }

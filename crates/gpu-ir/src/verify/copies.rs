@@ -20,8 +20,8 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
-use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, join_facts, rename_facts};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
+use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, rename_facts};
 use crate::{GpuOp, Op, Type};
 
 /// The number of groups at which counting saturates.

@@ -9,8 +9,8 @@
 use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Inst, Operation, Value};
 
-use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
-use crate::analysis::slots::{Edge, Facts, SlotAnalysis, join_facts, rename_facts};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
+use crate::analysis::slots::{Edge, Facts, SlotAnalysis, rename_facts};
 use crate::{GpuOp, Op};
 
 /// The number of groups at which counting saturates.

@@ -296,7 +296,7 @@ fn interference(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> 
 /// Returns which candidates are live after each block.
 fn live_out(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Set> {
     let empty = Set::new(candidates.count());
-    // What a block reads first, and what it writes.
+    // The candidates that each block reads before it writes them, and those that it writes.
     let mut summaries = Vec::with_capacity(blocks.lines.len());
     for lines in &blocks.lines {
         let (mut read, mut written) = (empty.clone(), empty.clone());
