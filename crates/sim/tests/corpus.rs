@@ -136,6 +136,7 @@ fn tensor_map(bytes: &[u8], rows: usize, columns: usize, (boxes, swizzle): BoxSh
         element_strides: vec![1, 1],
         swizzle,
         fill: OutOfBoundsFill::Zero,
+        pixels: None,
     };
     map.encode().expect("triton's boxes are possible")
 }

@@ -481,6 +481,7 @@ fn a_map_of_another_block_is_acquired_whatever_the_watch_looks_for() {
             element_strides: vec![1],
             swizzle: Swizzle::None,
             fill: OutOfBoundsFill::Zero,
+            pixels: None,
         };
         let bytes = description.encode().expect("the map is valid");
         bytemuck::cast_slice_mut(&mut map.0)[..bytes.len()].copy_from_slice(&bytes);

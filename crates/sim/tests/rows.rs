@@ -17,6 +17,7 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
         element_strides: vec![1; 2],
         swizzle,
         fill: OutOfBoundsFill::Zero,
+        pixels: None,
     };
     map.encode().expect("it is a map")
 }
