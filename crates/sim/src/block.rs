@@ -188,8 +188,10 @@ impl Cluster<'_> {
             absent = lanes & !present;
             lanes = present;
         }
-        let counters = &mut self.counters[step.site as usize];
-        if group.arrived.is_none() {
+        // The end of a kernel without instructions has no site.
+        if let Some(counters) = self.counters.get_mut(step.site as usize)
+            && group.arrived.is_none()
+        {
             counters.executions += 1;
             counters.lanes += u64::from(lanes.count_ones());
         }

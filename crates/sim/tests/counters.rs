@@ -36,6 +36,12 @@ fn requests(report: &Report) -> (u64, u64, u64) {
 }
 
 #[test]
+fn a_kernel_without_instructions_ends() {
+    let report = launch(&kernel(&["a"], ""), 1, 32, vec![memory(&mut [0; 4])]).expect("the launch is legal");
+    assert_eq!(requests(&report), (0, 0, 0));
+}
+
+#[test]
 fn sectors_of_global_requests() {
     let count = |stride, load| requests(&global(stride, load));
     assert_eq!(count(4, "ld.global.u32 %r0, [%at];"), (1, 4, 4));

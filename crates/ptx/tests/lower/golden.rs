@@ -115,9 +115,9 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         "matmul",
         "*bf16:16, *bf16:16, *bf16:16, int32:16, int32:16, int32:16, int32:16, 1, int32:16, 1, 128, 256, 64",
         8,
-        224,
+        228,
         4,
-        105,
+        100,
     ),
     (
         "matmul",
@@ -125,7 +125,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         4,
         160,
         4,
-        84,
+        79,
     ),
     (
         "matmul",
@@ -133,7 +133,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         160,
         4,
-        72,
+        67,
     ),
     (
         "matmul",
@@ -141,7 +141,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         232,
         4,
-        85,
+        80,
     ),
     (
         "attention",
@@ -149,7 +149,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         200,
         12,
-        689,
+        358,
     ),
     (
         "attention",
@@ -157,7 +157,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         4,
         200,
         8,
-        521,
+        318,
     ),
 ];
 

@@ -93,9 +93,9 @@ fn operands_that_no_descriptor_can_say() {
     let good = swizzled(&[64, 64], &[1, 0], 16, SwizzleMode::Bytes128);
     let plain = pairs_of_rows();
     let found = product(plain.clone(), good.clone(), "m64n64k16", 0);
-    assert!(found.contains("`wgmma` on operand A"), "{found}");
+    assert!(found.contains("operand A of `wgmma`"), "{found}");
     let found = product(good.clone(), plain, "m64n64k16", 0);
-    assert!(found.contains("`wgmma` on operand B"), "{found}");
+    assert!(found.contains("operand B of `wgmma`"), "{found}");
     let other = swizzled(&[64, 64], &[0, 1], 16, SwizzleMode::Bytes128);
     let found = product(good.clone(), other.clone(), "m64n64k16", 16384 + 512);
     assert!(
