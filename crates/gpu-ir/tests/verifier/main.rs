@@ -3,7 +3,6 @@
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
-
 mod explicit;
 mod mbarriers;
 mod names;
