@@ -257,8 +257,8 @@ impl StatedLayout {
         const VECTOR: u32 = 4;
         const LANES: u32 = 32;
         let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-        let share = shape.iter().product::<u32>() / (LANES * warps);
-        Self::of_linear(&coalesced(shape, &order, share.clamp(1, VECTOR), LANES, warps))
+        let elements = shape.iter().product::<u32>() / (LANES * warps);
+        Self::of_linear(&coalesced(shape, &order, elements.clamp(1, VECTOR), LANES, warps))
     }
 
     /// Returns the layout of a join of two tiles of this shape, whose new last axis of extent 2 is
