@@ -465,13 +465,7 @@ impl<'a> Checker<'a> {
                 Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } => Ok(()),
                 other => Err(format!("dealloc takes memory, found {other}")),
             },
-            GpuOp::Slot {} => {
-                let Type::Buffer(buffer) = self.operand(0) else {
-                    return Err(format!("slot takes a buffer, found {}", self.operand(0)));
-                };
-                self.index(self.inst.operands[1])?;
-                self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
-            }
+            GpuOp::Slot {} => self.slot(),
             GpuOp::View {} => self.view(),
             GpuOp::LocalStore {} => {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
@@ -535,6 +529,15 @@ impl<'a> Checker<'a> {
             | GpuOp::ClusterArrive {}
             | GpuOp::ClusterWait {} => self.cluster_op(op),
         }
+    }
+
+    /// Checks the selection of one slot of a buffer.
+    fn slot(&self) -> Check {
+        let Type::Buffer(buffer) = self.operand(0) else {
+            return Err(format!("slot takes a buffer, found {}", self.operand(0)));
+        };
+        self.index(self.inst.operands[1])?;
+        self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
     }
 
     /// Checks a load from a buffer, and that `ldmatrix` can do it if `matrix` is set.

@@ -401,7 +401,7 @@ impl Operation for Op {
             }
             Self::Gpu(op) => op.print_attributes(|name, text| attributes.push((name, text.to_owned()))),
         }
-        attributes.retain(|(name, text)| !DEFAULTS.iter().any(|default| *default == (*name, text.as_str())));
+        attributes.retain(|(name, text)| !DEFAULTS.contains(&(*name, text.as_str())));
         attributes
     }
 

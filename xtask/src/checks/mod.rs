@@ -8,6 +8,7 @@ mod examples;
 pub mod layering;
 pub mod licences;
 mod python;
+mod sentences;
 mod text;
 mod tokens;
 mod wildcard;
@@ -34,6 +35,7 @@ pub const ALL: &[Check] = &[
     python::function_lengths,
     python::optional_packages,
     words::ratchet,
+    sentences::lengths,
     documents::named_files,
     documents::links,
     documents::decisions,

@@ -281,7 +281,7 @@ impl SourceHost {
             if is_set && is_missing {
                 return Err(format!("{field} of {class} is not available in this version of tilewright"));
             }
-            let is_omitted = OMITTED.contains(field) && !(class == "DistributedLinearLayout");
+            let is_omitted = OMITTED.contains(field) && class != "DistributedLinearLayout";
             if is_omitted && is_set && *field != "alignment" {
                 // The bases follow `fp4_padded`.
                 parts.extend((class == "NVMMASharedLayout").then(|| "False".to_owned()));
@@ -357,7 +357,7 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
     let is_transposed = if transposed { "True" } else { "False" };
     let cga = match at(4, "cga_layout") {
         Some(Constant::Tuple(bases)) if !bases.is_empty() => {
-            let bases: Vec<String> = bases.iter().map(|basis| list_text(basis)).collect();
+            let bases: Vec<String> = bases.iter().map(list_text).collect();
             format!(", False, [{}]", bases.join(", "))
         }
         _ => String::new(),

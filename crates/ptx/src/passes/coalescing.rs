@@ -329,15 +329,15 @@ fn live_out(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<
 }
 
 /// Changes the candidates that are live after a line to those that are live before it.
-fn update_live(line: &Line, live: &mut Set, candidates: &Candidates) {
+fn update_live(line: &Line, alive: &mut Set, candidates: &Candidates) {
     candidates.visit(line, |number, access| {
         if access == Access::Write && !is_guarded(line) {
-            live.remove(number);
+            alive.remove(number);
         }
     });
     candidates.visit(line, |number, access| {
         if access != Access::Write {
-            live.insert(number);
+            alive.insert(number);
         }
     });
 }

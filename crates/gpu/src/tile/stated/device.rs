@@ -153,11 +153,10 @@ impl Writer<'_> {
                     return Ok(());
                 }
             }
-            DeviceFn::Mma {} | DeviceFn::DotFma {} | DeviceFn::WgmmaInit {} | DeviceFn::WgmmaWait { .. } => {}
             DeviceFn::Wgmma { b, transposed_b, transposed_a, .. } => {
-                let (is_b_transposed, is_a_transposed) = (*transposed_b, *transposed_a);
+                let transposed = [*transposed_a, *transposed_b];
                 let division = self.part_of_tiles(inst, b)?;
-                self.check_dot(inst, &division, is_b_transposed, is_a_transposed)?;
+                self.check_dot(inst, &division, transposed)?;
             }
             DeviceFn::ClusterArrive {} | DeviceFn::ClusterWait {} => {
                 if self.is_in_worker || self.has_workers() {
@@ -168,7 +167,11 @@ impl Writer<'_> {
                     return Err(Box::new(found.hint(hint)));
                 }
             }
-            DeviceFn::KeepAlive {}
+            DeviceFn::Mma {}
+            | DeviceFn::DotFma {}
+            | DeviceFn::WgmmaInit {}
+            | DeviceFn::WgmmaWait { .. }
+            | DeviceFn::KeepAlive {}
             | DeviceFn::CommitGroup {}
             | DeviceFn::WaitGroup { .. }
             | DeviceFn::RemoteArrive { .. }
@@ -222,7 +225,7 @@ impl Writer<'_> {
     /// Writes an arrival at the `mbarrier` that a group of blocks shares: that of the lowest rank.
     fn arrive_at_lead(&mut self, inst: Inst, mut arrival: Arrival) -> Written {
         let copies = self.part_of_tiles(inst, &mut arrival.tiles)?.copies();
-        let lead = self.of_rank(OfRank::Masked(self.blocks - 1 & !copies));
+        let lead = self.of_rank(OfRank::Masked((self.blocks - 1) & !copies));
         let Arrival { tiles, arrivals, bytes } = arrival;
         let data = self.data_mut(inst);
         data.op = Op::Device { function: DeviceFn::RemoteArrive { tiles, arrivals, bytes } };
@@ -278,7 +281,7 @@ impl Writer<'_> {
     fn multicast_mask(&mut self, inst: Inst, copies: u32) -> Value {
         let group =
             (0..self.blocks).filter(|bits| bits & !copies == 0).fold(0_u32, |mask, bits| mask | 1 << bits);
-        let lead = self.blocks - 1 & !copies;
+        let lead = (self.blocks - 1) & !copies;
         if lead == 0 {
             self.go_before(inst);
             return self.cursor.int(Dtype::I32, group);
@@ -313,14 +316,9 @@ impl Writer<'_> {
         self.data_mut(inst).operands[index] = sum;
     }
 
-    /// Checks that a block has all elements that its part of a dot needs.
-    fn check_dot(
-        &mut self,
-        inst: Inst,
-        b: &Division,
-        is_b_transposed: bool,
-        is_a_transposed: bool,
-    ) -> Written {
+    /// Checks that a block has all elements that its part of a dot needs. `transposed` says whether
+    /// A and B are transposed in memory.
+    fn check_dot(&mut self, inst: Inst, b: &Division, transposed: [bool; 2]) -> Written {
         let operands = self.data(inst).operands.clone();
         let acc = self.division(operands[0]);
         let along = |division: &Division, axis: usize, is_transposed: bool| -> Vec<u32> {
@@ -329,14 +327,13 @@ impl Writer<'_> {
         };
         let zeros = vec![0; acc.bases.len()];
         let b_fits =
-            along(b, 0, is_b_transposed) == zeros && along(b, 1, is_b_transposed) == along(&acc, 1, false);
+            along(b, 0, transposed[1]) == zeros && along(b, 1, transposed[1]) == along(&acc, 1, false);
         let in_memory = operands.len() == 5;
         let of_memory = self.memories.get(&operands[3]).cloned();
         let a = if in_memory { of_memory } else { Some(self.division(operands[3])) };
-        let is_a_transposed = is_a_transposed && in_memory;
-        let a_fits = a.is_none_or(|a| {
-            along(&a, 1, is_a_transposed) == zeros && along(&a, 0, is_a_transposed) == along(&acc, 0, false)
-        });
+        let swaps_a = transposed[0] && in_memory;
+        let a_fits = a
+            .is_none_or(|a| along(&a, 1, swaps_a) == zeros && along(&a, 0, swaps_a) == along(&acc, 0, false));
         for (fits, name, expected) in [
             (a_fits, "a", "that of the accumulator, with 0 in place of columns: A is not split along K"),
             (b_fits, "b", "that of the accumulator, with 0 in place of rows: B is not split along K"),

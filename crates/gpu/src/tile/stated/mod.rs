@@ -316,43 +316,39 @@ impl<'f> Writer<'f> {
         let InstData { mut op, mut operands, .. } = self.data(inst).clone();
         let shape: Shape = division.part.iter().copied().collect();
         let ty = self.cursor.function.ty(value).with_shape(shape.clone());
-        let made = match &mut op {
-            Op::Arange { start, end } => {
-                let extent = i64::from(shape[0]);
-                *end = *start + extent;
-                let first = self.offset(division, 0).expect("the division is not whole");
-                self.go_after(block, inst);
-                let range = self.cursor.value(op, &[], ty.clone());
-                let first = self.cursor.value(Op::Splat { shape }, &[first], ty.clone());
-                self.cursor.elementwise(ElementwiseFn::Add, &[range, first], ty)
-            }
-            // tidy: wildcard because the inner match is for the other ops
-            _ => {
-                let inner = match &mut op {
-                    Op::Splat { shape: own } => {
-                        own.clone_from(&shape);
-                        division.clone()
-                    }
-                    Op::Broadcast { shape: own } => {
-                        own.clone_from(&shape);
-                        let from = self.cursor.function.ty(operands[0]).shape.clone();
-                        broadcast(division, &from)
-                    }
-                    Op::ExpandDims { axis } => division.without_axis(*axis as usize),
-                    Op::Transpose { permutation } => {
-                        let axes: Vec<usize> = permutation.iter().map(|axis| *axis as usize).collect();
-                        transposed(division, &axes)
-                    }
-                    op if op.family() == OpFamily::Pointwise && op.is_pure() => division.clone(),
-                    // tidy: wildcard because the part of another op's result needs all its operands
-                    _ => return Err(refused(self)),
-                };
-                for operand in &mut operands {
-                    *operand = self.taken(user, *operand, &inner)?;
+        let made = if let Op::Arange { start, end } = &mut op {
+            let extent = i64::from(shape[0]);
+            *end = *start + extent;
+            let first = self.offset(division, 0).expect("the division is not whole");
+            self.go_after(block, inst);
+            let range = self.cursor.value(op, &[], ty.clone());
+            let first = self.cursor.value(Op::Splat { shape }, &[first], ty.clone());
+            self.cursor.elementwise(ElementwiseFn::Add, &[range, first], ty)
+        } else {
+            let inner = match &mut op {
+                Op::Splat { shape: own } => {
+                    own.clone_from(&shape);
+                    division.clone()
                 }
-                self.go_after(block, inst);
-                self.cursor.value(op, &operands, ty)
+                Op::Broadcast { shape: own } => {
+                    own.clone_from(&shape);
+                    let from = self.cursor.function.ty(operands[0]).shape.clone();
+                    broadcast(division, &from)
+                }
+                Op::ExpandDims { axis } => division.without_axis(*axis as usize),
+                Op::Transpose { permutation } => {
+                    let axes: Vec<usize> = permutation.iter().map(|axis| *axis as usize).collect();
+                    transposed(division, &axes)
+                }
+                op if op.family() == OpFamily::Pointwise && op.is_pure() => division.clone(),
+                // tidy: wildcard because the part of another op's result needs all its operands
+                _ => return Err(refused(self)),
+            };
+            for operand in &mut operands {
+                *operand = self.taken(user, *operand, &inner)?;
             }
+            self.go_after(block, inst);
+            self.cursor.value(op, &operands, ty)
         };
         self.made.insert(key, made);
         Ok(made)

@@ -112,7 +112,7 @@ impl Lowering<'_> {
         let start = self.scalar(buffer);
         let thread = self.padded_position(images, start, &ty);
         let own = self.special(SpecialRegister::ClusterCtaRank);
-        let others = self.program.header.cluster - 1 & !blocks;
+        let others = (self.program.header.cluster - 1) & !blocks;
         let own = self.mask(own, others);
         let ranks: Vec<Scalar> = (0..1_u32 << bits)
             .map(|index| {

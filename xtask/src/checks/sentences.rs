@@ -1,0 +1,113 @@
+//! Limits the length of the sentences in comments of Rust code. A text in a code span counts as one
+//! word; code blocks, headings and tables are not sentences.
+
+use crate::tree::{File, Finding, Tree};
+
+const MAX_WORDS: usize = 28;
+
+/// Checks that no sentence of a comment has more than [`MAX_WORDS`] words.
+pub fn lengths(tree: &Tree) -> Vec<Finding> {
+    tree.rust().flat_map(long_sentences).collect()
+}
+
+/// A sentence: the line on which it begins, and the number of its words.
+#[derive(Default)]
+struct Sentence {
+    line: usize,
+    words: usize,
+    is_in_code: bool,
+}
+
+impl Sentence {
+    /// Adds the words of one line of a comment. Passes each sentence that ends on it to `ended`.
+    fn add(&mut self, line: usize, text: &str, ended: &mut impl FnMut(&Self)) {
+        for word in text.split_whitespace() {
+            if self.words == 0 {
+                self.line = line;
+            }
+            if !self.is_in_code {
+                self.words += 1;
+            }
+            self.is_in_code ^= word.matches('`').count() % 2 == 1;
+            if !self.is_in_code && word.trim_end_matches([')', '"', '`', ']']).ends_with(['.', '?', '!', ':'])
+            {
+                self.end(ended);
+            }
+        }
+    }
+
+    fn end(&mut self, ended: &mut impl FnMut(&Self)) {
+        ended(self);
+        *self = Self::default();
+    }
+}
+
+fn long_sentences(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut ended = |sentence: &Sentence| {
+        if sentence.words > MAX_WORDS {
+            let message = format!("a sentence of {} words, at most {MAX_WORDS}: split it", sentence.words);
+            findings.push(Finding::new(&file.path, sentence.line, "sentence", message));
+        }
+    };
+    let (mut sentence, mut is_in_block) = (Sentence::default(), false);
+    for (line, text) in file.lines() {
+        let comment = comment_of(text);
+        let text = comment.unwrap_or_default().trim();
+        let is_fence = text.starts_with("```");
+        if comment.is_none() {
+            is_in_block = false;
+        }
+        if text.is_empty() || is_fence || text.starts_with(['#', '|', '-', '*']) {
+            sentence.end(&mut ended);
+        }
+        is_in_block ^= is_fence;
+        if !is_fence && !is_in_block && !text.starts_with(['#', '|']) {
+            sentence.add(line, text, &mut ended);
+        }
+    }
+    sentence.end(&mut ended);
+    findings
+}
+
+/// Returns the text of a line that is only a comment.
+fn comment_of(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    Some(text.strip_prefix(['/', '!']).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::found;
+
+    /// Returns `count` words, ten on each line of a comment.
+    fn comment(count: usize) -> String {
+        let words = vec!["word"; count];
+        words.chunks(10).map(|line| format!("/// {}\n", line.join(" "))).collect()
+    }
+
+    #[test]
+    fn long_sentences_are_found() {
+        let (fits, long) = (comment(28), comment(29));
+        assert_eq!(found(lengths, &[("a.rs", &fits), ("b.rs", &long)]), ["b.rs:1: sentence"]);
+    }
+
+    #[test]
+    fn sentences_end_at_marks_and_after_paragraphs() {
+        let half = comment(20);
+        let stopped = format!("{}.\n{half}", half.trim_end());
+        let paragraphs = format!("{half}///\n{half}");
+        let items = format!("{half}/// - {}", half.trim_start_matches("/// "));
+        let code = format!("{half}fn f() {{}}\n{half}");
+        let files = [("a.rs", &*stopped), ("b.rs", &paragraphs), ("c.rs", &items), ("d.rs", &code)];
+        assert_eq!(found(lengths, &files), [""; 0]);
+    }
+
+    #[test]
+    fn code_is_not_counted() {
+        let span = format!("/// `{}`\n", "word ".repeat(40));
+        let block = format!("/// ```\n{}/// ```\n", comment(40));
+        assert_eq!(found(lengths, &[("a.rs", &span), ("b.rs", &block)]), [""; 0]);
+    }
+}
