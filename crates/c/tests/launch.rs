@@ -37,7 +37,7 @@ fn lock(
 ) -> Result<PathBuf, Error> {
     let path = folder.join(name).with_extension("lock");
     let targets: Vec<_> = ["cpu", "sm_90"].into_iter().filter_map(Target::parse).collect();
-    std::fs::create_dir_all(folder).unwrap();
+    std::fs::create_dir_all(folder).expect("the folder can be made");
     record_lock(&path, &targets, || launch(&Module::from_source("scale.py", source)?.kernel("scale")?))?;
     Ok(path)
 }
@@ -45,15 +45,15 @@ fn lock(
 /// Compiles a C program, and returns its path.
 fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
     // Cargo has built the C library into the folder of the test's executable.
-    let exe = std::env::current_exe().unwrap();
-    let libraries = exe.parent().unwrap();
+    let exe = std::env::current_exe().expect("the test has a path");
+    let libraries = exe.parent().expect("the test is in a folder");
     let program = folder.join(name);
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program).arg(source);
     command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
     command.arg("-L").arg(libraries).arg("-ltilewright_c");
     command.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    let compiled = command.output().unwrap();
+    let compiled = command.output().expect("the C compiler starts");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     program
 }
@@ -151,7 +151,7 @@ fn kernels_are_launched_from_c_and_rust() {
         {
             let mut command = Command::new(&program);
             command.arg(words[0]).arg(device).args(&words[1..]).current_dir(&folder);
-            let run = command.output().unwrap();
+            let run = command.output().expect("the C compiler starts");
             let printed = [run.stdout, run.stderr].concat();
             assert!(run.status.success(), "{words:?} {device}: {}", String::from_utf8_lossy(&printed));
         }

@@ -83,8 +83,8 @@ mod tests {
 
     /// Returns `count` words, ten on each line of a comment.
     fn comment(count: usize) -> String {
-        let words = vec!["word"; count];
-        words.chunks(10).map(|line| format!("/// {}\n", line.join(" "))).collect()
+        let lines: Vec<String> = vec!["word"; count].chunks(10).map(|line| line.join(" ")).collect();
+        format!("/// {}\n", lines.join("\n/// "))
     }
 
     #[test]
