@@ -11,9 +11,8 @@
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
-//! The hardware computes the swizzle from bits of the address. The slot of a box with fewer than
-//! eight rows is smaller than the period of the swizzle, but must still begin at a multiple of the
-//! period.
+//! The hardware computes the swizzle from bits of the address. A box with fewer than eight rows is
+//! smaller than the period of the swizzle. Its slot must still begin at a multiple of the period.
 
 use cranelift_entity::SecondaryMap;
 use tilewright_ir::{Inst, Operation, Value};
@@ -32,7 +31,7 @@ pub const MBARRIER_BYTES: u32 = 8;
 /// The alignment of each buffer of a function.
 pub struct Alignments {
     /// For each `alloc`, the alignment of its slots in bytes, and the instruction that needs this
-    /// alignment, or `None` if accesses by threads need it.
+    /// alignment. The instruction is `None` if only accesses by threads determine the alignment.
     needs: SecondaryMap<Inst, (u32, Option<Inst>)>,
 }
 
@@ -100,8 +99,8 @@ pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     found
 }
 
-/// Returns the distance between the slots of an allocation or view, if an operand is a slot that may
-/// begin at no multiple of `need` bytes.
+/// Returns the distance between slots, in bytes, if `operand` is a slot that may be misaligned. The
+/// address of the slot must be a multiple of `need` bytes.
 fn misaligned_slots(analysis: &SlotAnalysis<'_>, operand: Value, need: u32) -> Option<u32> {
     let root = analysis.root(operand)?;
     let (Type::Buffer(buffer) | Type::Ring(buffer)) = analysis.function.ty(root) else { return None };
@@ -148,9 +147,9 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
 
 /// Returns the period of the swizzle of a matrix in bytes, or 1 without a swizzle.
 ///
-/// The matrix contains at least one whole period. The period is therefore twice the value of the
-/// most significant address bit that the swizzle combines (exclusive or) with less significant
-/// bits.
+/// The swizzle combines some address bits with less significant bits (exclusive or). The period is
+/// twice the value of the most significant of these address bits, because the matrix contains a
+/// whole period.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

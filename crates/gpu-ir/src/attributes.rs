@@ -48,8 +48,9 @@ pub enum Scope {
     /// The whole block.
     #[default]
     Block,
-    /// The lanes of each warp. Each run of elements along the axis that a warp holds has one
-    /// partial result; the last axis of the partial results is the index of the run.
+    /// The lanes of each warp. A run is the consecutive elements along the axis that one warp
+    /// holds. Each run has one partial result; the last axis of the partial results is the index of
+    /// the run.
     Warp,
 }
 

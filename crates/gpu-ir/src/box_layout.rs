@@ -22,7 +22,8 @@ pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
 /// The division of a slot into boxes of equal size. One tensor copy moves each box.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {
-    /// The axes of the tile, from the contiguous one, along which the rows lie, to the slowest.
+    /// The axes of the tile, from the fastest to the slowest in memory. The rows are along the
+    /// first.
     pub order: SmallVec<[usize; 5]>,
     /// Elements of a row of a box.
     pub row: u32,
@@ -53,9 +54,9 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // If the tile has several boxes along its rows, the next box follows in memory after
-            // all rows along the second axis of `order`. So a box is contiguous only if all further
-            // axes have extent 1.
+            // If the tile has several boxes along its rows, memory has all rows along the second
+            // axis of `order` before the next box. So a box is contiguous only if all further axes
+            // have extent 1.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
             fits.then_some((row, mode))
@@ -68,8 +69,8 @@ impl BoxLayout {
         is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
     }
 
-    /// Returns whether `tile::gather4` can fill the boxes: the tile is a matrix, and four rows of a
-    /// box have a multiple of 128 bytes.
+    /// Returns whether `tile::gather4` can fill the boxes. The tile must be a matrix, and four rows
+    /// of a box must have a multiple of 128 bytes.
     pub fn can_gather_rows(&self, element_bits: u32) -> bool {
         let bytes = GATHERED_ROWS_PER_COPY * self.row * element_bits / 8;
         self.order.len() == 2 && bytes.is_multiple_of(BOX_ALIGNMENT)

@@ -141,9 +141,9 @@ impl<'a> Checker<'a> {
         self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
     }
 
-    /// Checks the layout of a value: the header lists it, and it has the shape of the tile. The
-    /// layout of a tile in registers distributes the tile over the warps of the block or of some
-    /// partition; the layout of a tile in memory maps offsets to elements.
+    /// Checks the layout of a value: the header lists it, and it has the shape of the tile. In
+    /// registers, the layout distributes the tile over the warps of the block or of a partition. In
+    /// memory, the layout maps offsets to elements.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         let Some(id) = ty.layout() else { return Ok(()) };
@@ -540,7 +540,7 @@ impl<'a> Checker<'a> {
         self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
     }
 
-    /// Checks a load from a buffer, and that `ldmatrix` can do it if `matrix` is set.
+    /// Checks a load from a buffer and, if `matrix` is set, that `ldmatrix` can load the tile.
     fn local_load(&self, matrix: bool) -> Check {
         ensure(!matches!(self.operand(0), Type::Empty(_)), || "local_load reads an empty slot".into())?;
         let buffer = self.memory(0)?;
@@ -656,8 +656,8 @@ impl<'a> Checker<'a> {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
         // The pass that lowers conversions stores operands of `wgmma` to shared memory. Before it,
-        // they may be in registers in any layout. The header only records that barriers are
-        // inserted, so the check allows such operands until then.
+        // they may be in registers in any layout. The header records only the later insertion of
+        // barriers, so the check allows such operands until then.
         let n_first = mma.is_n_first(layout, warps);
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
@@ -680,8 +680,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the tiles of A, B and the accumulator as the dot reads them, perhaps transposed.
-    /// Fails if a dot cannot combine tiles of these types.
+    /// Returns the tiles of A, B and the accumulator after the transposes of the dot. Fails if a
+    /// dot cannot combine tiles of these types.
     fn dot_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
         for index in 0..3 {

@@ -3,10 +3,10 @@
 //!
 //! The region becomes terms over its left and its right elements. Equal terms have one id: the
 //! operands of commutative functions are sorted, and `a > b` becomes `b < a`. The region commutes
-//! if swapping left and right yields the same terms. It also commutes if it selects one side by a
-//! comparison of the two: then swapping the sides swaps the selected side, except where the
-//! elements are equal. This analysis ignores NaN: a region that does not test for NaN is not
-//! associative for NaN in any case, and a region that tests for NaN treats both sides alike.
+//! if swapping left and right yields the same terms. It also commutes if it selects the left or the
+//! right element by a comparison of the two. With left and right swapped, such a region selects the
+//! same element, or an equal one. This analysis ignores NaN. A region that does not test for NaN is
+//! not associative for NaN in any case. A region that tests for NaN treats both sides alike.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
@@ -14,14 +14,14 @@ use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
 use crate::{Function, GpuOp, Op};
 
-/// The most tiles whose orderings are enumerated: the elements of each tile have three (less,
-/// equal, greater), so `n` tiles have `3^n` combinations.
+/// The most tiles whose orderings are enumerated. The elements of a tile have three orderings
+/// (less, equal, greater), so `n` tiles have `3^n` combinations.
 const MAX_COMPARED_TILES: usize = 4;
 
 /// Returns whether a region provably yields the same values with left and right swapped.
 ///
-/// Returns `false` for a region with control flow, with an op that is not pure or has not exactly
-/// one result, or with a use of a value from outside.
+/// Returns `false` for a region with control flow, or with a use of a value from outside. Also
+/// returns `false` for an op that is not pure or has not exactly one result.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -33,8 +33,8 @@ pub fn commutes(function: &Function, region: Block) -> bool {
     plain.iter().zip(&swapped).all(|(plain, swapped)| plain == swapped || terms.selects(*plain, count))
 }
 
-/// Returns how the warps of a reduction exchange their partial results, or `None` if each line is
-/// in one warp.
+/// Returns how the warps of a reduction exchange their partial results. Returns `None` if no warp
+/// needs results of another warp.
 ///
 /// The warps combine the partial results in the order of the axis if the region does not commute.
 pub fn exchange_of_reduction(
@@ -75,8 +75,9 @@ impl Terms {
         })
     }
 
-    /// Returns the terms that a region yields, or `None` if the region uses a value from outside,
-    /// or if an op has regions, is not pure or has not exactly one result.
+    /// Returns the terms that a region yields. Returns `None` if the region uses a value from
+    /// outside. Also returns `None` for an op that has regions, is not pure or has not exactly one
+    /// result.
     fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
         let block = &function.blocks[region];
         let count = block.parameters.len() / 2;
@@ -128,9 +129,8 @@ impl Terms {
         })
     }
 
-    /// Returns whether a condition holds if `outcome` gives the ordering of the left and right
-    /// elements of each tile. Returns `None` if the condition consists of more than comparisons of
-    /// these elements.
+    /// Returns whether a condition holds, given the ordering of the left and right elements of each
+    /// tile. Returns `None` if the condition consists of more than comparisons of these elements.
     fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
         let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
         let both = |f: fn(bool, bool) -> bool| {
@@ -158,9 +158,9 @@ impl Terms {
     }
 
     /// Returns the tile of a term, and the rank of the term relative to the tile's left element.
-    /// The rank of the left element is 0. The rank of the right element is -1, 0 or 1, if `outcome`
-    /// says that it is less than, equal to or greater than the left element. Other terms with a
-    /// rank are minima and maxima of these two elements.
+    /// The rank of the left element is 0. The right element has rank -1, 0 or 1: by `outcome`, it
+    /// is less than, equal to or greater than the left element. Other terms with a rank are minima
+    /// and maxima of these two elements.
     fn rank(&self, term: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<(usize, i8)> {
         match &self.nodes[term] {
             Node::Element(tile, false) => Some((*tile, 0)),

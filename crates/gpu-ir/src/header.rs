@@ -17,10 +17,10 @@
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
 //! | `, 2 blocks a multiprocessor` | the registers of a thread are limited so that two blocks fit on a multiprocessor |
 //!
-//! After the layouts follow the tensor maps ([`TensorMapPlan`]): those that the launch makes
-//! (`T0 = …`), then those that the kernel itself makes (`M0 = …`). The text of a map calls
-//! its arguments `p0`, `p1`, …. In a `T` map, these are the arguments of the kernel. In an `M` map,
-//! they are the operands of `make_tensor_map` after the buffer.
+//! The tensor maps ([`TensorMapPlan`]) follow the layouts. The maps that the launch makes (`T0 =
+//! …`) precede those that the kernel makes (`M0 = …`). The text of a map calls its arguments `p0`,
+//! `p1`, …. In a `T` map, these are the arguments of the kernel. In an `M` map, they are the
+//! operands of `make_tensor_map` after the buffer.
 
 use std::fmt::Write;
 
@@ -51,7 +51,7 @@ const DESCENDING_IDS: &str = "longest CTA first by descending id";
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent facts about the module")]
 pub struct Header {
-    /// The kind of GPU.
+    /// The GPU architecture.
     pub target: GpuTarget,
     /// The warps of a block: a power of two, or the sum of the warps of the partitions.
     pub num_warps: u32,
@@ -64,12 +64,12 @@ pub struct Header {
     /// True if there is a barrier wherever threads must wait for each other. The pass that inserts
     /// barriers sets this flag; from then on, the verifier reports missing barriers.
     pub synchronized: bool,
-    /// True if the program states its layouts, copies and `mbarrier`s, so that passes choose none. A
+    /// True if the program states its layouts, copies and `mbarrier`s. Passes then choose none. A
     /// pass still inserts the barriers between the threads of the block.
     pub explicit: bool,
-    /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter,
-    /// after the tensor maps: the number of programs along the first axis if the launch has pairs,
-    /// else 0. Blocks of the launch beyond the last program do nothing.
+    /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter
+    /// after the tensor maps. This parameter is the number of programs along the first axis if the
+    /// launch has pairs, else 0. Blocks of the launch beyond the last program do nothing.
     pub paired: bool,
     /// The number of blocks for which the register limit leaves room on a multiprocessor; 0 if the
     /// assembler chooses the registers.
@@ -116,8 +116,8 @@ impl Header {
         }
     }
 
-    /// Returns the number of blocks that fill a buffer together if the kernel multicasts: the size
-    /// of the cluster, or 2 for a launch in pairs.
+    /// Returns the number of blocks that fill a buffer together if the kernel multicasts. This is
+    /// the size of the cluster, or 2 for a launch in pairs.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }

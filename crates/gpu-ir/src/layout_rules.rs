@@ -9,7 +9,7 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
 /// The most partial results of a line that a reduction or a scan combines. If there are more, the
-/// pass that lowers conversions first converts the operands to a layout in which each warp holds
+/// pass that lowers conversions first converts the operands. In the new layout, each warp holds
 /// whole lines, as far as there are enough lines for all warps.
 pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
@@ -24,8 +24,8 @@ pub fn partial_results_layout(parts: &Parts) -> Layout {
     spread.flatten().unwrap_or_else(|| parts.gathered.clone())
 }
 
-/// The most partial results that each thread combines by itself; a scan over lanes is faster for
-/// more.
+/// The most partial results that each thread combines by itself. For more, a scan over lanes is
+/// faster.
 const MAX_PARTIAL_RESULTS_IN_REGISTERS: u32 = 8;
 
 /// Returns the layout of a tile that has no constraints.
@@ -45,7 +45,7 @@ pub const GATHERED_ROWS_PER_COPY: u32 = 4;
 /// The fewest gathered rows that tensor copies move: the rows of a swizzle pattern.
 pub const MIN_GATHERED_ROWS: u32 = 8;
 
-/// Returns the layout of row indices for gathering copies: a thread has the indices of its copies
+/// Returns the layout of row indices for gathering copies. A thread has the indices of its copies
 /// in consecutive registers, and each warp has all indices.
 pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
     coalesced(&[count], &[0], GATHERED_ROWS_PER_COPY, LANES, 1).product(&Layout::replicated(
@@ -117,8 +117,8 @@ pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<La
 
 /// Returns whether a slice selects the elements whose coordinates have fixed values in some bits.
 ///
-/// A thread that holds all elements that differ only in those bits then has the slice in some of
-/// its registers.
+/// If a thread holds all elements that differ only in those bits, some of its registers hold the
+/// slice.
 pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {
     (0..whole.len()).all(|axis| {
         let (Ok(step), Ok(start)) = (u32::try_from(steps[axis]), u32::try_from(starts[axis])) else {
@@ -179,15 +179,15 @@ fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = u
     (0..shape.len()).filter(move |axis| operand.shape[*axis] != shape[*axis])
 }
 
-/// Returns the bits of an element when it moves between threads: a predicate takes a byte.
+/// Returns the number of bits of an element that moves between threads. A predicate takes a byte.
 pub fn element_bits(ty: &Type) -> u32 {
     ty.element.bytes() as u32 * 8
 }
 
 /// Returns the layout in which threads read operand `index` of an `fma_dot`: 0 for A, 1 for B.
 ///
-/// A thread has the rows of A and the columns of B that its elements of the accumulator need, with
-/// all of K in the highest bits of the register index.
+/// A thread has the rows of A and the columns of B that its elements of the accumulator need. The
+/// highest bits of the register index are along K.
 pub fn fma_operand_layout(accumulator: &Layout, index: usize, k: u32) -> Layout {
     let rank = accumulator.output().rank();
     let (other, k_axis) = if index == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };

@@ -1,5 +1,5 @@
-//! The layouts of a module, each stored once: types name layouts by id, so that equal layouts have
-//! equal ids.
+//! The layouts of a module, each stored once. Types name layouts by id, so equal layouts have equal
+//! ids.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
 use rustc_hash::FxHashMap;

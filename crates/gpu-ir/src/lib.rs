@@ -1,5 +1,6 @@
-//! The GPU dialect of the IR: tile IR whose values have layouts, and ops for the features of a GPU:
-//! shared memory, asynchronous copies and dots, barriers, warp specialization.
+//! The GPU dialect of the IR: tile IR whose values have layouts, with ops for features of a GPU.
+//! These features are shared memory, asynchronous copies and dots, barriers, and warp
+//! specialization.
 //!
 //! ```text
 //! gpu sm_80, 4 warps, 256 bytes of shared memory, synchronized
@@ -11,9 +12,10 @@
 //! %y = local_load %1 {matrix = false} : fp32[128]@L2
 //! dealloc %1
 //! ```
-//! The GPU dialect is a [`Dialect`](ir::Dialect), so it shares functions, regions, printer, parser
-//! and the structural part of the verifier with tile IR. The crate `gpu` translates tile IR to this
-//! dialect and transforms the programs; the crate `ptx` lowers them to PTX.
+//! The crate `gpu` translates tile IR to this dialect and transforms the result. The crate `ptx`
+//! lowers the dialect to PTX. It shares functions, regions, printer, parser and the structural part
+//! of the verifier with tile IR. The crate `gpu` translates tile IR to this dialect and transforms
+//! the programs; the crate `ptx` lowers them to PTX.
 //!
 //! # Layouts
 //!
@@ -34,18 +36,18 @@
 //!
 //! A thread holds an element at most once: the layout of a tile in registers has no free register
 //! bits. Every thread holds all scalars. In a partition of `warp_specialize`, tiles are distributed
-//! over the warps of the partition, and their layouts count those warps only.
+//! over the warps of the partition. Their layouts count only those warps.
 //!
 //! # Rings
 //!
-//! Warps pass tiles to each other through rings. `acquire` returns an empty slot, a store or copy
-//! fills it, `publish` makes it full, `take` returns the next full slot, `release` makes it empty.
-//! A slot is a linear value: every path consumes it exactly once, by `publish` or `release`. Only
-//! `acquire` and `take` return slots, and both wait, so a program cannot leave out a wait. After
-//! rings are lowered, waits are explicit, and the verifier reports missing ones; the table in
-//! `verify/mod.rs` lists what it proves. The pass that lowers rings chooses their synchronization:
-//! barriers of the block, groups of copies, or `mbarrier`s. The design follows the asynchronous
-//! references of Tawa (arXiv 2510.14719).
+//! Warps pass tiles to each other through rings. `acquire` returns an empty slot, and a store or
+//! copy fills the slot. `publish` makes the slot full. `take` returns the next full slot, and
+//! `release` makes the slot empty. A slot is a linear value: every path consumes it exactly once,
+//! by `publish` or `release`. Only `acquire` and `take` return slots, and both wait, so a program
+//! cannot leave out a wait. After rings are lowered, waits are explicit, and the verifier reports
+//! missing waits. The table in `verify/mod.rs` lists what the verifier proves. The pass that lowers
+//! rings chooses their synchronization: barriers of the block, groups of copies, or `mbarrier`s.
+//! The design follows the asynchronous references of Tawa (arXiv 2510.14719).
 
 pub mod alignment;
 pub mod analysis;

@@ -225,9 +225,9 @@ const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
 
 impl GpuTarget {
     /// Every target. The PTX version is the oldest that has all features, with three exceptions.
-    /// The lowering raises the version of a module that uses `VectorAtomics` to 8.1, of a module
-    /// that makes tensor maps to 8.3, and of a module that uses `WideAccesses` to 8.8. The bytes of
-    /// shared memory are the limit per block, with opt-in, in the CUDA programming guide's table of
+    /// The lowering raises the version of a module for three features. `VectorAtomics` need 8.1,
+    /// tensor maps that the kernel makes need 8.3, and `WideAccesses` need 8.8. The bytes of shared
+    /// memory are the limit per block, with opt-in, in the CUDA programming guide's table of
     /// technical specifications.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),

@@ -1,5 +1,5 @@
-//! Plans of tensor maps: how a launch makes a map from the arguments of a kernel and passes it as a
-//! parameter, or how a kernel makes it (`make_tensor_map`).
+//! Plans of tensor maps, by which a launch or a kernel makes a map from its arguments. A launch
+//! passes the map to the kernel as a parameter; a kernel makes the map by `make_tensor_map`.
 //!
 //! ```text
 //! T0 = fp16 at p0 + 64*p7, extents [p3; p5], strides [p6; 1], box [128, 64], swizzle 128
@@ -7,12 +7,12 @@
 //! `p0` is the pointer to the tensor, `p6` the integer argument with index 6. Strides and the
 //! offset from the pointer are in elements. Extents, strides and box are in the order of the
 //! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
-//! copies fill. The swizzle of the box is in bytes; `, nan`
-//! follows if loads fill the elements outside of the tensor with NaN. `nonnegative [p3, p4]` may precede the box: no
-//! map can be made if one of these arguments is negative. `, written` ends the line if copies write
-//! the tensor. For im2col copies, the box is `[1, 1, 1, 64]`, the channels of a pixel, and the
-//! pixels of a copy and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1,
-//! -1] steps [1, 1, 1, 1]`.
+//! copies fill. The swizzle of the box is in bytes; `, nan` follows if loads fill the elements
+//! outside of the tensor with NaN. `nonnegative [p3, p4]` may precede the box: no map can be made
+//! if one of these arguments is negative. `, written` ends the line if copies write the tensor. An
+//! im2col copy has the box `[1, 1, 1, 64]`, the channels of a pixel. The number of pixels of a copy
+//! and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1, -1] steps [1, 1, 1,
+//! 1]`.
 
 use std::fmt;
 
@@ -101,9 +101,9 @@ impl fmt::Display for LaunchInteger {
 /// Returns whether a tensor copy can combine elements of a type with those of the tensor by the
 /// function `kind`.
 ///
-/// True for the element types for which `cp.reduce.async.bulk.tensor` computes the same as the
-/// atomic operation. Its minimum and maximum of floats differ: they do not order zeros, and ignore
-/// NaN. Its bitwise operations on the signed 64-bit type are illegal instructions.
+/// True if `cp.reduce.async.bulk.tensor` computes the same as the atomic operation. Its minimum and
+/// maximum of floats differ: they do not order zeros, and ignore NaN. Its bitwise operations on the
+/// signed 64-bit type are illegal instructions.
 pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
     match kind {
@@ -123,8 +123,8 @@ pub struct TensorMapBox {
     pub swizzle: SwizzleMode,
     /// True if loads fill the elements outside of the tensor with NaN, else with zeros.
     pub fills_nan: bool,
-    /// True if copies write the tensor. They write whole chunks of 16 bytes, so the rows of the
-    /// tensor have to end at the end of a chunk.
+    /// True if copies write the tensor. They write whole chunks of 16 bytes, so each row of the
+    /// tensor must end at the end of a chunk.
     pub is_written: bool,
     /// The number of pixels of an im2col copy, and their window; `None` for copies of boxes.
     pub pixels: Option<(u32, PixelWindow)>,
@@ -132,8 +132,8 @@ pub struct TensorMapBox {
 
 /// The access of a kernel to the tensor of one of its arguments.
 ///
-/// The strides and extents of the tensor at a launch decide whether its tensor maps can be made:
-/// either all maps of an access can be made, or none.
+/// At a launch, the strides and extents of the tensor decide whether its tensor maps can be made.
+/// Either all maps of an access can be made, or none can.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TensorAccess {
     /// The argument that is the pointer.
@@ -186,8 +186,8 @@ impl TensorMapPlan {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// Returns the plan for the same tile with its axes in the order `axes`, or `None` if the tile
-    /// has more axes than the tensor.
+    /// Returns the plan for the same tile with its axes in the order `axes`. Returns `None` if the
+    /// tile has more axes than the tensor.
     ///
     /// The axes of a tile are the last axes of its tensor. The extents of the box are not permuted.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {

@@ -1,11 +1,11 @@
 //! The thresholds and weights of the passes for GPUs. Each target has a table, which may be that of
-//! other targets; no other file of the GPU back end has measured thresholds.
+//! other targets. No other file of the GPU back end has measured thresholds.
 //!
-//! The last paragraph of an entry is its evidence: the kernel, the GPU and the date of a
-//! measurement, or `Derived:` with the fact that it follows from, or `Not measured` (check
-//! `evidence` of `cargo xtask tidy`). `docs/performance/` has the measurements. Facts about
-//! hardware are in [`target`](crate::target). The estimates that use this table are in the module
-//! `cost_model` of the crate `gpu`.
+//! The last paragraph of an entry is its evidence (check `evidence` of `cargo xtask tidy`).
+//! Evidence is the kernel, the GPU and the date of a measurement, or `Derived:` with a reason, or
+//! `Not measured`. `docs/performance/` has the measurements. Facts about hardware are in
+//! [`target`](crate::target). The estimates that use this table are in the module `cost_model` of
+//! the crate `gpu`.
 
 /// The thresholds and weights of a target.
 #[derive(PartialEq, Eq, Debug)]
@@ -34,15 +34,16 @@ pub struct Tuning {
     /// Not measured: an estimate for all such functions.
     pub function_cost: u32,
     /// Cost, in sectors, of a sector that an access touches in part. A cache may have evicted the
-    /// sector before the rest of it is accessed, and memory has to merge a sector stored in part.
+    /// sector before the rest of it is accessed. Memory has to merge a sector that is stored in
+    /// part.
     ///
-    /// Copies that transpose tiles of 16x16 and 32x32 touch sectors in part either at the loads or
-    /// at the stores, unless a conversion between the two prevents this. Without the conversion
-    /// they take 1.3 to 3 times as long as with it (H200, 2026-11-22).
+    /// Copies that transpose tiles of 16x16 and 32x32 touch sectors in part at the loads or at the
+    /// stores. A conversion between the two prevents this. Without the conversion, the copies take
+    /// 1.3 to 3 times as long as with it (H200, 2026-11-22).
     pub partial_sector_cost: u32,
-    /// The fewest elements of a thread for which an access with 64-bit offsets may be narrow: its
-    /// lanes then cover only one sector along the fastest axis. Each thread has more elements along
-    /// that axis, and their offsets differ by constants.
+    /// The fewest elements of a thread for which an access with 64-bit offsets may be narrow. The
+    /// lanes of a narrow access cover only one sector along the fastest axis. Each thread has more
+    /// elements along that axis, and their offsets differ by constants.
     ///
     /// Not measured: with many elements, separate 64-bit offsets of all rows fill the registers of
     /// a thread.
@@ -53,9 +54,9 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub shared_store_elements: u32,
-    /// The largest ratio of source elements to result elements (both shapes padded to powers of
-    /// two) at which a slice of a tile only selects registers. At a larger ratio, the slice is a
-    /// gather.
+    /// The largest ratio of source elements to result elements at which a slice of a tile only
+    /// selects registers. Both shapes are padded to powers of two. At a larger ratio, the slice is
+    /// a gather.
     ///
     /// Not measured: all elements of the source are live at the same time.
     pub padded_slice_copies: u32,
@@ -65,33 +66,34 @@ pub struct Tuning {
     pub other_registers: u32,
     /// The most copies of the body of a loop that is unrolled by the depth of its rings.
     ///
-    /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 3 copies lower the time from 581
-    /// to 551 us (H200, 2026-11-23). More than 3 were not measured.
+    /// Attention with heads of 64 and 4096 rows has rings of 3 slots. With 3 copies, its time falls
+    /// from 581 to 551 us (H200, 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
-    /// The most ops of the GPU dialect in all copies of the body of a loop that is unrolled by the
-    /// depth of its rings.
+    /// The most ops of the GPU dialect in a loop that is unrolled by the depth of its rings. All
+    /// copies of the loop body count.
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// Registers of a thread that a loop unrolled by the depth of its rings takes in addition to
-    /// those of one copy: the assembler interleaves the copies. Two dependent dots take 20 to 55
-    /// (H200, 2026-11-23).
+    /// Registers of a thread that unrolling a loop by the depth of its rings adds to those of one
+    /// copy. The assembler interleaves the copies. Two dependent dots take 20 to 55 (H200,
+    /// 2026-11-23).
     pub unrolled_registers: u32,
-    /// True if a kernel with a loop that is unrolled by the depth of its rings states how many
-    /// blocks a multiprocessor should hold (`.minnctapersm`).
+    /// True if a kernel with a loop that is unrolled by the depth of its rings states
+    /// `.minnctapersm`. This is the number of blocks that a multiprocessor should hold.
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
     /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement;
-    /// it has no partitions. A kernel with a partition for copies, attention of 64x64, was measured
-    /// separately: it takes 133 registers without the statement, which leave room for 2 blocks, and
-    /// 128 with it, which leave room for 3. For 8192 rows and heads of 64 it took 2891 us with 3
-    /// blocks and 3270 or more with 2 (H100, 2026-11-28). For `sm_100a`, 20 of 21 kernels take more
-    /// registers with the statement than without, and 13 spill (ptxas 12.9, 2026-11-28).
+    /// this kernel has no partitions. A kernel with a partition for copies, attention of 64x64, was
+    /// measured separately. It takes 133 registers without the statement, which leave room for 2
+    /// blocks. With the statement it takes 128 registers, which leave room for 3. For 8192 rows and
+    /// heads of 64 it took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For
+    /// `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
+    /// spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
     /// A loop with at least this many ops on tiles per dot is bound by the threads, not by the
     /// tensor cores.
     ///
-    /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100, and an op on a tile of 128x64
+    /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100. An op on a tile of 128x64
     /// takes 64 cycles of each scheduler. The quotient, 3.8, is rounded down: an exponential takes
     /// four times as long as other ops.
     pub issue_bound_ops_per_dot: u32,
@@ -104,26 +106,25 @@ pub struct Tuning {
     ///
     /// Derived: a thread has at most 255 registers, and 15 are few for addresses and operands.
     pub accumulator_registers: u32,
-    /// The most registers of a thread that may hold the accumulator of a dot whose warps each
-    /// compute a part of K.
+    /// The most registers of a thread for the accumulator of a dot whose warps divide K.
     ///
     /// Not measured: half of the registers of a thread.
     pub depth_split_registers: u32,
-    /// The most rows of a dot whose warps each compute a part of K. With more, warpgroups compute
-    /// enough with each operand to hide its computation.
+    /// The most rows of a dot whose warps divide K. With more rows, a warpgroup computes enough
+    /// with each operand to hide the computation of the operand.
     ///
-    /// A decode with weights of 8 bits took 33 us without the division of K and 24.6 us with it;
-    /// with 64 rows, it took 34.0 and 33.2 us (H200, 2026-11-23). More rows were not measured.
+    /// A decode with weights of 8 bits took 33 us without the division of K and 24.6 us with it.
+    /// With 64 rows, it took 34.0 and 33.2 us (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
-    /// The most elements of an operand that a thread computes in an iteration of a loop whose
-    /// copies get a partition of warps. A longer iteration hides the start of copies without such a
-    /// partition.
+    /// The most elements of an operand that a thread computes in an iteration of a loop with a copy
+    /// partition. This is a partition of warps that makes the copies of the loop. A longer
+    /// iteration hides the start of copies without it.
     ///
-    /// Times without and with the partition, in us (H200, 2026-11-23): 16x8192x8192 with 64
-    /// elements for each thread, 24.5 and 22.4 with weights of 4 bits, 26.9 and 24.5 with weights
-    /// of 8 bits; with 128 elements for each thread, 22.8 and 23.1. Dots whose operands are only
-    /// loaded gain nothing (4096^3 in a persistent kernel: 182.0 and 182.6). Loops of dependent
-    /// dots are slower by an eighth and more.
+    /// The following times are without and with the partition, for 16x8192x8192 (H200, 2026-11-23).
+    /// With 64 elements for each thread, they are 24.5 and 22.4 us for 4-bit weights, and 26.9 and
+    /// 24.5 us for 8-bit weights. With 128 elements, they are 22.8 and 23.1 us. Dots whose operands
+    /// are only loaded gain nothing (4096^3 in a persistent kernel: 182.0 and 182.6 us). Loops of
+    /// dependent dots are slower by an eighth and more.
     pub specialized_elements: u32,
     /// The most registers of a thread that may hold an operand that is computed before the loop
     /// that uses it.
@@ -138,11 +139,11 @@ pub struct Tuning {
     /// The most registers of a thread that may hold operand A of a dot that is computed as its
     /// transpose.
     ///
-    /// Not measured: a quarter of the registers of a thread. The transposed dot itself was
+    /// Not measured: a quarter of the registers of a thread. Only the transposition itself was
     /// measured: tf32 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200,
     /// 2026-11-23).
     pub transposed_registers: u32,
-    /// The fewest registers of an accumulator for which online softmax skips a rescaling by 1: a
+    /// The fewest registers of an accumulator for which online softmax skips a rescaling by 1. A
     /// vote and a jump then cost less than the multiplications.
     ///
     /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
@@ -150,9 +151,9 @@ pub struct Tuning {
     pub rescaled_registers: u32,
     /// The fewest bytes of a tile for which two blocks run synchronized to share it.
     ///
-    /// 8200x8200, relative to the same blocks without sharing: 0.85 with blocks of 128x256x64,
-    /// which share B (32 KiB); 1.00 with blocks of 256x128x64, which share 16 of 48 KiB; 1.07 with
-    /// blocks of 128x128x64 (H200, 2026-11-23).
+    /// These times of 8200x8200 are relative to the same blocks without sharing (H200, 2026-11-23).
+    /// Blocks of 128x256x64, which share B (32 KiB), take 0.85. Blocks of 256x128x64, which share
+    /// 16 of 48 KiB, take 1.00. Blocks of 128x128x64 take 1.07.
     pub paired_bytes: u32,
     /// The fewest bytes of a tile that the blocks of one program share. These blocks are
     /// synchronized in any case.
@@ -167,14 +168,13 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles in the computation of a value that every thread computes for itself if
-    /// the value is needed in a second layout. A value of more ops, such as a random number, is
-    /// converted to that layout.
+    /// The most ops on tiles that every thread recomputes to obtain a value in a second layout. A
+    /// value of more ops, such as a random number, is converted to that layout.
     ///
     /// Not measured.
     pub rematerialized_ops: u32,
-    /// Registers of a thread at the launch, in addition to those of the accumulator of a `wgmma`,
-    /// if partitions of warps exchange registers.
+    /// Registers of a thread at the launch, in addition to those of the accumulator of a `wgmma`.
+    /// The entry applies if partitions of warps exchange registers.
     ///
     /// Derived: the assembler refuses a `wgmma` that needs more registers than a thread has at the
     /// launch. The `wgmma` needs 26 in addition to the accumulator; the value is a multiple of 8.
@@ -187,20 +187,20 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// If a thread divides at least this many elements by each divisor, on average, the code
-    /// computes the reciprocal of each divisor once. The assembler does not share reciprocals.
+    /// The fewest divisions of a thread by each divisor, on average, for which the code computes
+    /// the reciprocal of the divisor once. The assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
-    /// The fewest steps between registers of a thread for which a bitonic merge complements the
-    /// elements of the blocks that are sorted in descending order. The steps then need not select a
-    /// direction.
+    /// The fewest steps between registers of a thread for which a bitonic merge uses complements.
+    /// The merge complements the elements of the blocks that are sorted in descending order, so its
+    /// steps need not select a direction.
     ///
     /// Not measured.
     pub complemented_bits: usize,
-    /// The fewest successive levels of a scan that must join lanes in ascending order, so that in
-    /// each of them a lane combines with the lane at the level's distance before it
-    /// (`ptx/src/lower/scan.rs`).
+    /// The fewest successive levels of a scan for which the levels join lanes in ascending order
+    /// (`ptx/src/lower/scan.rs`). In each of these levels, a lane combines with the lane at the
+    /// level's distance before it.
     ///
     /// Not measured: with fewer levels, joining blocks level by level takes about as many
     /// instructions.
@@ -209,28 +209,28 @@ pub struct Tuning {
     /// into groups (`ptx/src/lower/program_id_remap.rs`). A group has at least this many of these
     /// ids, unless the grid has fewer.
     ///
-    /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
-    /// took 333 us without and 307 us with it (H200, 2026-11-23).
+    /// Not measured. The order itself was measured. Causal attention with heads of 64 and 4096 rows
+    /// took 333 us without the order and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
-    /// The number of programs that a group of `ordered_group` may have, unless that minimum
-    /// requires more. Within a group, the longest programs start first.
+    /// The most programs of a group, unless `ordered_group` requires more. Within a group, the
+    /// longest programs start first.
     ///
-    /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are more
-    /// than three blocks on each.
+    /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so the limit is
+    /// more than three blocks on each.
     pub ordered_group_programs: u64,
     /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to
     /// their uses.
     ///
-    /// Derived: three quarters of the registers of a thread. The assembler keeps values that it
-    /// computes ahead, and predicates, in the rest.
+    /// Derived: three quarters of the registers of a thread. The rest holds predicates, and values
+    /// that the assembler computes early.
     pub crowded_registers: u32,
     /// Registers of 32 bits alive at once above which the assembler finds no schedule that fits. It
     /// then falls back to 32 registers and spills the rest, unless the PTX states that one block is
     /// enough (`.minnctapersm 1`).
     ///
-    /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too,
-    /// but of 288 kernels between 340 and 510, 50 spill more with `.minnctapersm 1` than without,
-    /// and 45 spill less (ptxas 13.0, 2026-11-28).
+    /// Derived: twice the 255 registers of a thread. From 381 registers on, the assembler may fall
+    /// back too. But of 288 kernels between 340 and 510, 50 spill more with `.minnctapersm 1` than
+    /// without, and 45 spill less (ptxas 13.0, 2026-11-28).
     pub max_live_registers: u32,
     /// The fewest 64-bit sums of addresses that are worth recomputing.
     ///
@@ -240,9 +240,9 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub sinking_gain: u32,
-    /// Value numbering lets all equal instructions share a register, except in a listing of more
-    /// lines than this in which that would keep more than `max_live_registers` alive. There, only
-    /// near instructions share a register (`near_lines`).
+    /// The most lines of a listing in which value numbering lets all equal instructions share a
+    /// register. In a longer listing, only near instructions share a register (`near_lines`), if
+    /// more than `max_live_registers` would otherwise be alive.
     ///
     /// Not measured.
     pub long_listing_lines: usize,
@@ -251,18 +251,18 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub near_lines: u32,
-    /// A limit of registers for which the assembler makes a poor schedule: layer norm of 8704
-    /// columns takes 62 us with 128 registers and 57 with 120 (H200, 2026-11-20).
+    /// A limit of registers for which the assembler makes a poor schedule. Layer norm of 8704
+    /// columns takes 62 us with 128 registers and 57 us with 120 (H200, 2026-11-20).
     pub avoided_register_limit: u32,
-    /// The most registers that a limit for one more block takes from a thread, as a fraction of the
-    /// registers of the thread, given by its denominator.
+    /// The most registers of a thread that a limit for one more block takes away. The entry is the
+    /// denominator of a fraction of the registers of the thread.
     ///
     /// Not measured.
     pub max_register_loss: u32,
     /// Spilled registers of a thread that one more block on a multiprocessor is worth.
     ///
-    /// Not measured. One more block without spills was measured: layer norm of 8704 columns took 91
-    /// us with 161 registers and 62 with 128 (H200, 2026-11-20).
+    /// Not measured. One more block without spills was measured. Layer norm of 8704 columns took 91
+    /// us with 161 registers and 62 us with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
     /// If a limit makes a thread spill at most this many registers more than is accepted, a higher
     /// limit is tried.
@@ -272,8 +272,8 @@ pub struct Tuning {
     /// The fewest programs that run in pairs of blocks if their number is odd, so that one block
     /// has no program.
     ///
-    /// Derived: from 33 on, the unused block is at most a 34th of all; see `paired_bytes` for the
-    /// gain.
+    /// Derived: from 33 programs on, the unused block is at most a 34th of all blocks; see
+    /// `paired_bytes` for the gain.
     pub odd_paired_programs: u32,
 }
 

@@ -61,8 +61,8 @@ pub struct Buffer {
     pub padding: Padding,
 }
 
-/// Padding in a buffer: ` + [32:4]` leaves 4 elements unused after each interval of 32 elements. Only
-/// threads access such a buffer.
+/// Padding in a buffer: ` + [32:4]` leaves 4 elements unused after each 32 elements. Only threads
+/// access such a buffer.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Padding(pub SmallVec<[(u32, u32); 1]>);
 

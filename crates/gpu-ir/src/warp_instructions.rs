@@ -1,5 +1,5 @@
-//! Conditions of warp-level instructions: `redux.sync` for reductions of integers, and `ldmatrix`
-//! for tiles in shared memory, such as the fragments of a dot.
+//! Conditions of warp-level instructions. These are `redux.sync` for reductions of integers, and
+//! `ldmatrix` for tiles in shared memory, such as the fragments of a dot.
 
 use tilewright_ir::{Dtype, ElementwiseFn as F};
 use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};

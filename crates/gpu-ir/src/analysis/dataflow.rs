@@ -1,4 +1,4 @@
-//! Walks structured control flow forward for a dataflow analysis: joins states where paths meet,
+//! Walks structured control flow forward for a dataflow analysis. Joins states where paths meet,
 //! and repeats loops until their states reach a fixpoint. A [`Transfer`] is the transfer function
 //! of an instruction.
 
@@ -62,7 +62,7 @@ pub fn walk<R: Transfer>(analysis: &SlotAnalysis<'_>, transfer: &mut R, mut stat
     Walk { analysis, transfer }.block(analysis.function.entry, &mut state)
 }
 
-/// Joins facts slot by slot. Keeps facts that only one path has; after a branch of an explicit
+/// Joins facts slot by slot. Keeps facts that only one path has. After a branch of an explicit
 /// program, keeps only the facts that both paths have.
 pub fn join_facts<F: Copy + PartialEq>(
     analysis: &SlotAnalysis<'_>,

@@ -1,5 +1,5 @@
-//! Expresses integer scalars, such as slot indices and parities, as a value plus a constant, modulo
-//! the number of slots of a buffer.
+//! Expresses integer scalars, such as slot indices and parities, as a value plus a constant. The
+//! sum is modulo the number of slots of a buffer.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
@@ -34,7 +34,7 @@ impl SlotAnalysis<'_> {
     /// Does the same as [`base_offset`](Self::base_offset), but treats each loop-carried value as
     /// its own base.
     fn local_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
-        // Both operands of a select that wraps a counter depend on the same value: without the
+        // Both operands of a select that wraps a counter depend on the same value. Without the
         // cache, the work doubles with each such select.
         if let Some(sum) = self.local_base_offsets.borrow().get(&(value, slots)) {
             return *sum;
@@ -97,7 +97,8 @@ impl SlotAnalysis<'_> {
     }
 
     /// Returns the value of a select between equal values, or of a select that resets a counter
-    /// `z`: `0 if z == n else z` equals `z` modulo `slots` if `n` is a multiple of `slots`.
+    /// `z`. For example, `0 if z == n else z` equals `z` modulo `slots` if `n` is a multiple of
+    /// `slots`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
         let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
@@ -112,8 +113,8 @@ impl SlotAnalysis<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_base_offset(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
-        // For `z >= n` and `z < n`: with a step larger than 1, `z` could exceed `n`, and 0 would
-        // then differ from `z` modulo `n`.
+        // With a step larger than 1, `z` could exceed `n` in `z >= n` or `z < n`. Then 0 would
+        // differ from `z` modulo `n`.
         let is_step = self.local_base_offset(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
@@ -167,8 +168,8 @@ impl SlotAnalysis<'_> {
         own
     }
 
-    /// Returns the initial value of a loop parameter and the constant by which each iteration
-    /// increments the parameter, if there is such a constant.
+    /// Returns the initial value of a loop parameter, and its constant increment in each iteration.
+    /// Returns `None` if the increment is not constant.
     fn progress(&self, inst: Inst, body: Block, index: usize, slots: i64) -> Option<(BaseOffset, i64)> {
         let data = &self.function.insts[inst];
         let parameter = self.function.blocks[body].parameters[index];
@@ -186,8 +187,9 @@ impl SlotAnalysis<'_> {
             return Some((start(index), own.offset));
         }
         // The parameter may equal the value of another parameter in the previous iteration, plus a
-        // constant. It then advances by the step of the other parameter, if its initial value also
-        // equals that constant plus the value of the other parameter one step before the loop.
+        // constant. The parameter then advances by the step of the other parameter, if the same
+        // holds in the first iteration. The previous value of the other parameter is then its
+        // initial value minus its step.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -1,11 +1,11 @@
 //! Identifies the slot of a buffer that an instruction accesses.
 //!
 //! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity
-//! when a loop carries that value: `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and
-//! `%i` in the one after. If a counter returns to zero when it reaches the number of slots, it
-//! equals, modulo this number, the counter without the reset. Counters of one loop differ by a
-//! constant if their steps are equal and their initial values differ by a constant. Two indices
-//! without a known distance count as different slots.
+//! when a loop carries that value. For example, `(%i + 2) rem 3` in one iteration is `%i + 1` in
+//! the next and `%i` in the one after. A counter may return to zero when it reaches the number of
+//! slots. Modulo this number, it equals the counter without the reset. Counters of one loop differ
+//! by a constant if their steps are equal and their initial values differ by a constant. Two
+//! indices without a known distance count as different slots.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -84,9 +84,9 @@ impl Edge {
 
 /// A value plus a constant, modulo the number of slots.
 ///
-/// This is not a `Form` of the scalar evolution of `tilewright_ir`: a `Form` is exact or modulo a
-/// power of two, and has neither counters that return to zero at the number of slots nor carried
-/// values at a constant distance from such a counter.
+/// The scalar evolution of `tilewright_ir` has another type, `Form`, which is exact or modulo a
+/// power of two. A `Form` has no counters that return to zero at the number of slots. It also has
+/// no carried values at a constant distance from such a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value, or `None` if the sum is only the constant.
@@ -106,9 +106,9 @@ pub struct SlotAnalysis<'f> {
     pub function: &'f Function,
     /// True if a pass has inserted a barrier wherever threads must wait for each other.
     pub synchronized: bool,
-    /// True if the program states its waits. Then a rule refuses only what is wrong on both paths of
-    /// each branch, because the analysis does not know how conditions depend on each other. (A copy
-    /// with a predicate is in a branch.)
+    /// True if the program states its waits. A rule then refuses only what is wrong on both paths
+    /// of each branch. The analysis does not know how the conditions of branches depend on each
+    /// other. For example, a copy with a predicate is in a branch.
     pub explicit: bool,
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
@@ -227,8 +227,8 @@ impl<'f> SlotAnalysis<'f> {
         counted
     }
 
-    /// Returns the values that become `value` at an edge of control flow, if `value` is a loop
-    /// parameter or the result of a loop or branch; otherwise returns no values.
+    /// Returns the values that become `value` at an edge of control flow. There are none unless
+    /// `value` is a loop parameter or the result of a loop or branch.
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
@@ -368,7 +368,7 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Returns the slot with its index expressed by a value that is in scope after an edge; the
+    /// Returns the slot with its index expressed by a value that is in scope after an edge. The
     /// index is `Lost` if no such value is known.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };

@@ -25,7 +25,7 @@ impl Checker<'_> {
         ensure(is_first, || format!("the blocks are not along the lowest registers of {result}"))
     }
 
-    /// Checks a tensor load to blocks of the cluster, or of pixels.
+    /// Checks a tensor load of pixels, or to several blocks of the cluster.
     fn tensor_load_to(&self, offsets: u32) -> Check {
         /// The operands before the coordinates.
         const BEFORE: usize = 5;
@@ -37,7 +37,8 @@ impl Checker<'_> {
         self.barriers(2)?;
         self.index(self.inst.operands[BEFORE - 1])?;
         let axes = self.inst.operands.len() - BEFORE;
-        // Of `n` axes, those between the images and the channels have offsets: `n + n - 2` numbers.
+        // A tensor of `n` axes has `n` coordinates. The `n - 2` axes between the images and the
+        // channels have offsets.
         let fits = offsets == 0 || (1..=3).contains(&offsets) && axes == 2 * offsets as usize + 2;
         ensure(fits, || {
             format!("{} has {axes} coordinates and offsets, {offsets} of them offsets", self.name())

@@ -6,8 +6,8 @@ use tilewright_layout::Mma;
 /// The extent along K of the operands of one `wgmma`, in bits.
 const WGMMA_K_BITS: u32 = 256;
 
-/// Returns whether an instruction (`wgmma` if `is_async`, else `mma.sync`) has the shape `mma`, and
-/// no extent of that shape exceeds the extent of the dot.
+/// Returns whether an instruction has the shape `mma`, and no extent of `mma` exceeds that of the
+/// dot. The instruction is `wgmma` if `is_async`, else `mma.sync`.
 ///
 /// `warps` is the number of warps along the batch, M and N.
 pub(super) fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {

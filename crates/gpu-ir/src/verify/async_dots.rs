@@ -1,4 +1,4 @@
-//! Asynchronous dots: nothing writes or frees a slot that a dot in flight may still read, and
+//! Asynchronous dots: nothing writes or frees a slot that a dot in flight may still read. A
 //! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that accumulate in the same
 //! registers are distinguished by the number of dots that were issued after each.
 //!
@@ -20,8 +20,8 @@ const MAX_LATER_DOTS: u32 = 64;
 /// The dots in flight that share an accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DotsInFlight {
-    /// The slots that the dots may still read, each with a lower bound of the number of dots issued
-    /// after the dot that reads it.
+    /// The slots that the dots may still read. Each has a lower bound of the number of dots that
+    /// were issued after its reader.
     reads: BTreeMap<Slot, u32>,
     /// A lower bound of the number of dots that were issued after the last of these dots.
     later: u32,

@@ -1,18 +1,19 @@
 //! Asynchronous copies into shared memory: nothing accesses a slot before a wait for the copies
-//! into it, and the asynchronous proxy reads ordinary writes only after a fence.
+//! into it. The asynchronous proxy reads ordinary writes only after a fence.
 //!
-//! - `copy_async` needs one of two waits: a `commit_group` and then a `wait_group` that leaves only
-//!   later groups in flight, or an `mbarrier_arrive_copies` and an `mbarrier_wait` for the same
-//!   `mbarrier`. A barrier of the threads must follow the wait, since other threads copied the rest
-//!   of the slot.
+//! - `copy_async` needs one of two waits. The first is a `commit_group`, then a `wait_group` that
+//!   leaves only later groups in flight. The second is an `mbarrier_arrive_copies`, then an
+//!   `mbarrier_wait` for the same `mbarrier`. A barrier of the threads must follow the wait, since
+//!   other threads copied the rest of the slot.
 //! - `tensor_load` needs an `mbarrier_wait` for its `mbarrier`.
 //! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"), in one of two
 //!   positions. Either the writing thread fences between its write (for `copy_async`: the wait for
 //!   the copy) and the barrier of the threads. Or the reading thread fences between that barrier
-//!   and its own reads. If another partition wrote the slot, the reading thread fences after the
-//!   `mbarrier_wait` for the `mbarrier` of the slot, at which the threads of that partition arrive.
+//!   and its own reads. If another partition wrote the slot, the reading thread fences after an
+//!   `mbarrier_wait`. This wait is for the `mbarrier` of the slot, at which the threads of that
+//!   partition arrive.
 //!
-//! Barriers are required only in a module with the flag `synchronized`; without the flag, the pass
+//! Barriers are required only in a module with the flag `synchronized`. Without the flag, the pass
 //! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
 //!
 //! [`mbarriers`]: super::mbarriers
@@ -245,8 +246,8 @@ impl Transfer for Copies<'_> {
 }
 
 impl Copies<'_> {
-    /// Returns whether another partition arrives at the barrier of a wait. That partition releases
-    /// slots at the barrier, after it has waited for the copies into them, so these copies are done
+    /// Returns whether another partition arrives at the barrier of a wait. That partition arrives
+    /// to release slots, after its own wait for the copies into them. So these copies are done
     /// after the wait.
     fn is_released(&self, wait: Inst) -> bool {
         let root = self.analysis.function.insts[wait].operands[0];
@@ -273,9 +274,10 @@ impl Copies<'_> {
         }
     }
 
-    /// Returns whether the copies of a partition are done: the current instruction is outside of
-    /// partitions, so all partitions have ended, and another partition waits for the barrier of the
-    /// copies. The verifier assumes that the other partition has waited for the last phase.
+    /// Returns whether the copies of a partition are done because all partitions have ended. The
+    /// current instruction is then outside of partitions, and another partition waits for the
+    /// barrier of the copies. The verifier assumes that the other partition has waited for the last
+    /// phase.
     fn was_waited_for(&self, written: &WriteState) -> bool {
         let Some(barrier) = written.arrives.filter(|_| self.partition.is_none()) else { return false };
         let is_other =

@@ -1,13 +1,13 @@
-//! `mbarrier`s: they are initialized before use and, if the asynchronous proxy uses them, a fence
-//! is between the initialization and the use. A barrier that a thread waits for has arrivals, a
-//! phase gets no more arrivals than it needs, and no thread waits for a phase that cannot complete.
+//! `mbarrier`s: they are initialized before use. If the asynchronous proxy uses them, a fence is
+//! between the initialization and the use. A barrier that a thread waits for has arrivals. A phase
+//! gets no more arrivals than it needs, and no thread waits for a phase that cannot complete.
 //!
-//! If all users of a barrier are in one partition, or all are outside of partitions, the rule
-//! counts the phases of the barrier along the path, slot by slot. The current phase has the parity
-//! of the number of completed phases, and a wait for that parity does not return before the phase
-//! completes. The parity has to change in a loop in which a phase completes; the rule does not
-//! check a computed parity. For a barrier between partitions, no partition waits twice in a row for
-//! one constant parity of one slot.
+//! The rule counts the phases of a barrier along the path, slot by slot. It does so only if all
+//! users of the barrier are in one partition, or all are outside of partitions. The parity of the
+//! current phase is that of the number of completed phases. A wait for that parity does not return
+//! before the phase completes. The parity has to change in a loop in which a phase completes; the
+//! rule does not check a computed parity. For a barrier between partitions, no partition waits
+//! twice in a row for one constant parity of one slot.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ struct Phase {
     parities: u8,
     /// True if some thread has waited for the previous phase; also true in the first phase.
     waited: bool,
-    /// The possible parities of the last wait, as bits; 0 before the first wait, and if the parity
-    /// is unknown, as after a wait for a computed parity.
+    /// The possible parities of the last wait, as bits. No bit is set before the first wait, and
+    /// after a wait for an unknown parity, such as a computed one.
     last: u8,
 }
 
@@ -78,8 +78,7 @@ struct State {
 
 impl State {
     /// Returns the phase of a slot. Returns `None` if the phase is unknown. Also returns `None` if
-    /// some slot of the same barrier has an unknown index, because the value that named the slot is
-    /// out of scope.
+    /// some slot of the same barrier is [`SlotIndex::Lost`].
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {
@@ -105,8 +104,7 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
     };
 }
 
-/// The use of a barrier: the number of arrivals that a phase needs, whether some op arrives, and
-/// the partitions that arrive or wait.
+/// The use of a barrier: the arrivals that a phase needs, and the partitions that arrive or wait.
 #[derive(Default)]
 struct BarrierUsage {
     arrivals: u32,
@@ -371,8 +369,8 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether all arrivals and waits at a barrier are in one partition of one block, or
-    /// all are outside of partitions. The phases can then be counted along the path.
+    /// Returns whether all users of a barrier are in one partition of one block, or all are outside
+    /// of partitions. The phases can then be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
         let BarrierUsage { partitions, is_shared, .. } = &self.usage[&root];
         !is_shared && partitions.windows(2).all(|pair| pair[0] == pair[1])

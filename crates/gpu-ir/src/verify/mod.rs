@@ -1,12 +1,12 @@
 //! Rules of the verifier that involve several instructions.
 //!
-//! They prove five properties: every path releases its slots; memory is allocated when it is
-//! accessed; copies have arrived before their data is read; nothing overwrites a slot that is still
-//! read; no warp waits forever. The last column of the table lists the exceptions. Each rule has a
+//! They prove five properties. Every path releases its slots. Memory is allocated when it is
+//! accessed. Copies have arrived before their data is read. Nothing overwrites a slot that is still
+//! read. No warp waits forever. The last column of the table lists the exceptions. Each rule has a
 //! file. Most rules follow a state along the paths of a function
-//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)). In a
-//! program that states its waits, they refuse only what is wrong on both paths of each branch; the
-//! simulator finds the rest when it runs the program.
+//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)). In
+//! a program that states its waits, the rules refuse only what is wrong on both paths of each
+//! branch. The simulator finds the other errors when it runs the program.
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|

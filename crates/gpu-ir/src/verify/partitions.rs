@@ -1,5 +1,5 @@
-//! Partitions of warps: no partition waits for the whole block, a named barrier has as many threads
-//! as the partitions that reach it, and tiles in registers stay in their partition.
+//! Partitions of warps: no partition waits for the whole block, and tiles in registers stay in
+//! their partition. A named barrier has as many threads as the partitions that reach it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,11 @@
 //! Overwritten slots: a tensor copy overwrites a slot only after a wait that follows the last read
-//! of it.
+//! of the slot.
 //!
 //! The wait is for a barrier, or for an `mbarrier` at which the readers arrived. A write by the
 //! asynchronous proxy after ordinary reads needs no proxy fence. Before any write to a slot, a wait
-//! for the tensor stores that read it is necessary. In a module with the flag `synchronized`, where
-//! all barriers are inserted, an ordinary write must also wait for ordinary reads by other threads.
+//! for the tensor stores that read it is necessary. In a module with the flag `synchronized`, all
+//! barriers are inserted. There, an ordinary write must also wait for ordinary reads by other
+//! threads.
 
 use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Inst, Operation, Value};

@@ -1,13 +1,13 @@
-//! Checks that no warp waits forever for a slot of a ring: for an empty slot while all slots are in
-//! use, or for a full slot while none is published.
+//! Checks that no warp waits forever for a slot of a ring. Such a warp waits for an empty slot
+//! while all slots are in use, or for a full slot that nothing publishes.
 //!
-//! The check counts the slots in use and the full slots of each ring ([`RingCount`]). In a loop, it
-//! assumes the worse counts of the entry and of earlier iterations: more slots in use, fewer full
-//! ones. After a branch, it assumes the better counts of both regions, because a condition may skip
-//! the ops of a ring in the last iterations of a loop.
+//! The check counts the slots in use and the full slots of each ring ([`RingCount`]). In a loop,
+//! the check assumes the worse counts of the entry and of earlier iterations: more slots in use,
+//! fewer full ones. After a branch, the check assumes the better counts of both regions. A
+//! condition may skip the ops of a ring in the last iterations of a loop.
 //!
 //! If several partitions use a ring, the check only counts the slots that the current partition
-//! holds: one partition must not hold all slots and wait for another one.
+//! holds. One partition must not hold all slots and wait for another slot.
 
 use std::collections::BTreeMap;
 

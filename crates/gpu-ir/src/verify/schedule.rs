@@ -1,11 +1,11 @@
 //! Schedules: every op of a scheduled loop has a stage, and no op runs before what it depends on.
 //!
 //! In each step of the pipelined loop, an op of stage `n` runs for the iteration that began `n`
-//! steps before, and the ops of the step run in the order of the schedule. A value is therefore
-//! used in its own stage by a later op of the step, or in a later stage; a carried value may also
-//! be used one stage earlier, by a later op of the step. A dot may follow another dot in the same
-//! accumulator without a wait. So if a `wgmma_wait` and the dot that accumulates on its result are
-//! in the same step, their order is not checked.
+//! steps before. The ops of a step run in the order of the schedule. A value is therefore used in a
+//! later stage, or in its own stage by a later op of the step. So the check ignores the order of a
+//! `wgmma_wait` and a dot of the same step that accumulates on its result. A dot may follow another
+//! dot in the same accumulator without a wait. So the check ignores the order of a `wgmma_wait` and
+//! the dot that accumulates on its result, if both are in the same step.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -102,8 +102,8 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Returns the value that an operand equals, and how many iterations before it was computed: 1
-    /// for a carried value, else 0.
+    /// Returns the value that an operand equals, and the number of iterations since its
+    /// computation. The number is 1 for a carried value, else 0.
     fn origin(&self, operand: Value) -> (Value, u32) {
         match self.function.values[operand].definition {
             Definition::Parameter(block, index) if block == self.body && index > 0 => {

@@ -1,4 +1,4 @@
-//! Names of values in messages: the same names as in the printed function, unless the printer
+//! Names of values in messages, which are those of the printed function. They differ if the printer
 //! changes a name because a part of a tuple already has it.
 
 use std::fmt;

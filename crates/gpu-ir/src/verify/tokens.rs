@@ -1,4 +1,4 @@
-//! Tokens, which are slots of rings and dots in flight: every path consumes each token exactly
+//! Tokens, which are slots of rings and dots in flight. Every path consumes each token exactly
 //! once, by an op that accepts the type of the token.
 
 use std::collections::BTreeSet;

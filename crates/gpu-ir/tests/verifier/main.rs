@@ -1,4 +1,4 @@
-//! Tests the rules of the verifier that involve several instructions: each rule accepts a correct
+//! Tests the rules of the verifier that involve several instructions. Each rule accepts a correct
 //! program, and refuses wrong variants of the program with one sentence.
 
 use tilewright_gpu_ir::Gpu;
@@ -260,8 +260,8 @@ yield_values
 wait_group {pending = 0}
 dealloc %m";
 
-/// As [`PIPELINED`], but two counters that wrap around select the slots, and the loop carries its
-/// index into the next iteration as another value (`%last`).
+/// [`PIPELINED`] with slots that two wrapping counters select. The loop carries its index into the
+/// next iteration as another value (`%last`).
 const COUNTED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -318,8 +318,8 @@ fn pipelined_copies_are_followed() {
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
-    // With two slots, too, a wait that leaves two groups in flight does not wait for the slot that
-    // the iteration reads.
+    // With two slots, too, a wait that leaves two groups in flight does not wait for the slot of
+    // the iteration.
     refused(
         &PIPELINED
             .replace("THREE", "TWO")

@@ -32,7 +32,7 @@ dealloc %m";
 #[test]
 fn the_only_slot_is_called_the_same_everywhere() {
     // The only barrier of `%w` has the index 0. A slot counter that begins at 0 must not become the
-    // name of this barrier: the counter goes out of scope, the barrier does not.
+    // name of this barrier. The counter goes out of scope, but the barrier does not.
     accepted(&AROUND.replace("AFTER", "mbarrier_wait %w, %c0, %c0\n"));
     refused(
         &AROUND.replace("AFTER", ""),
