@@ -250,10 +250,10 @@ define_ops! {
     TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32}
         regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Loads a tile from buffers at the same address in several blocks of the cluster. The result
-    /// has one more axis, which is its first axis. The bits of `i` are the bits of the block's rank
-    /// that are set in `blocks`. The other bits of the rank are those of the executing block. The
-    /// lowest bits of the register index are along the new axis. Barriers of the cluster order the
-    /// accesses.
+    /// has one more axis, which is its first axis. Element `i` along this axis is in the block
+    /// whose rank has the bits of `i` at the bits set in `blocks`. The other bits of the rank are
+    /// those of the executing block. The lowest bits of the register index are along the new axis.
+    /// Barriers of the cluster order the accesses.
     GatherBlocks gather_blocks (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
     /// Arrives `arrivals` times at the `mbarrier` of a slot in the block with the rank `block`
     /// (int32). One of the threads that run the op arrives, and adds `bytes` to the bytes that the
