@@ -1,5 +1,5 @@
-//! PTX, the assembly language of NVIDIA GPUs: [`isa`] is the language as typed data, with a printer
-//! and a parser; [`lower`] translates a program of the GPU dialect to it, and [`passes`] optimize
+//! PTX, the assembly language of NVIDIA GPUs. [`isa`] is the language as typed data, with a printer
+//! and a parser. [`lower`] translates a program of the GPU dialect to PTX, and [`passes`] optimize
 //! the code of a thread.
 
 pub mod isa;

@@ -1,7 +1,10 @@
-//! The table of instructions: one row each, with the modifiers in the order of the opcode and the
-//! operands in the order of the text. From each row, a macro generates a struct with a field for
-//! each modifier and operand, a variant of [`Instruction`], a method of [`InstructionVisitor`], a
-//! printer and a parser.
+//! The table of instructions. A row has the modifiers in the order of the opcode, and the operands
+//! in the order of the text. From each row, a macro generates:
+//!
+//! - a struct with a field for each modifier and operand;
+//! - a variant of [`Instruction`];
+//! - a method of [`InstructionVisitor`];
+//! - a printer and a parser.
 //!
 //! # To add an instruction
 //!
@@ -13,17 +16,18 @@
 //!     (d: RegisterId, a: Source, b: Source, c: Source);
 //! ```
 //!
-//! - first the name of the struct, the name of the visitor's method, and the fixed beginning of the
-//!   opcode;
-//! - in brackets the modifiers: `field = ".text"` is a `bool` that is true if the text is present,
-//!   `field: Kind` is a modifier of a kind of `modifier.rs`, `field: Option<Kind>` an optional one;
-//! - in parentheses the operands, by kind: a [`RegisterId`] is written, a [`Source`] read, and so
-//!   on; see `operand.rs`. `Option<…>` is an optional operand.
+//! - The row begins with the name of the struct, the name of the visitor's method, and the fixed
+//!   beginning of the opcode.
+//! - The brackets contain the modifiers. `field = ".text"` is a `bool` that is true if the text is
+//!   present. `field: Kind` is a modifier of a kind of `modifier.rs`; `field: Option<Kind>` is
+//!   optional.
+//! - The parentheses contain the operands, by kind (`operand.rs`). For example, the instruction
+//!   writes a [`RegisterId`] and reads a [`Source`]. `Option<…>` is an optional operand.
 //!
 //! Several rows may have one mnemonic; the parser takes the first row that fits. A new kind of
-//! modifier is an enum in `modifier.rs`; a new kind of operand implements `OperandForm` in
+//! modifier is an enum in `modifier.rs`. A new kind of operand implements `OperandForm` in
 //! `operand_form.rs`. The Rust compiler then reports the missing variant in `passes/effects.rs`,
-//! which classifies the effects of each instruction, and the tests report the missing signature in
+//! which classifies the effects of each instruction. The tests report the missing signature in
 //! `check/forms.rs` and the missing example in `tests/corpus`.
 
 use super::modifier::{
@@ -264,10 +268,12 @@ instructions! {
     Abs abs "abs" [ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = -a.
     Neg neg "neg" [ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the smallest of a, b and c. Of a number and NaN it is the number; with `.NaN`, NaN.
+    /// d = the smallest of a, b and c. If one operand is NaN, d is the other operand; with `.NaN`,
+    /// d is NaN.
     Min min "min" [ftz = ".ftz", nan = ".NaN", xorsign_abs = ".xorsign.abs", relu = ".relu", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Option<Source>);
-    /// d = the largest of a, b and c. Of a number and NaN it is the number; with `.NaN`, NaN.
+    /// d = the largest of a, b and c. If one operand is NaN, d is the other operand; with `.NaN`, d
+    /// is NaN.
     Max max "max" [ftz = ".ftz", nan = ".NaN", xorsign_abs = ".xorsign.abs", relu = ".relu", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Option<Source>);
     /// d = a * b + c, rounded once.
@@ -287,8 +293,8 @@ instructions! {
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the highest bit of a that differs from the sign (0 for an unsigned a),
-    /// or with `.shiftamt`, the left shift that moves this bit to the highest position; 0xffffffff
-    /// if there is no such bit.
+    /// or 0xffffffff if there is no such bit. With `.shiftamt`, d = the left shift that moves this
+    /// bit to the highest position.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
@@ -390,8 +396,8 @@ instructions! {
     Cvta cvta "cvta" [to = ".to", space: StateSpace, ty: ScalarType] (d: RegisterId, a: Source);
     /// d = true if the generic address a is in the space.
     Isspacep isspacep "isspacep" [space: StateSpace] (d: RegisterId, a: Source);
-    /// d = the address in the shared memory of block b of the cluster that corresponds to the
-    /// address a in this block.
+    /// d = the address in the shared memory of block b of the cluster that corresponds to address a
+    /// of this block.
     Mapa mapa "mapa" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = the rank of the block whose shared memory a points to.
     Getctarank getctarank "getctarank" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source);
@@ -451,7 +457,7 @@ instructions! {
     // Asynchronous copies.
 
     /// Copies from global to shared memory. Writes zeros in place of the bytes from `source_size`
-    /// on, or in place of all bytes if `source_size` is a predicate that holds.
+    /// on. If `source_size` is a predicate that holds, writes zeros in place of all bytes.
     CpAsync cp_async "cp.async" [cache: CopyCache, destination_space: StateSpace, source_space: StateSpace,
         cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>]
         (destination: Address, source: Address, size: Source, source_size: Option<Source>, policy: Option<CachePolicy>);
@@ -573,7 +579,7 @@ instructions! {
     BarrierSync barrier_sync "barrier.sync" [aligned = ".aligned"] (barrier: Source, threads: Option<Source>);
     /// Arrives without waiting. `bar.arrive` is the aligned form.
     BarrierArrive barrier_arrive "barrier.arrive" [aligned = ".aligned"] (barrier: Source, threads: Source);
-    /// Waits; d = the reduction of the predicates of all. `bar.red` is the aligned form.
+    /// Waits; d = the reduction of the predicates of all threads. `bar.red` is the aligned form.
     BarrierReduce barrier_reduce "barrier.red" [operation: BarrierReduction, aligned = ".aligned", ty: ScalarType]
         (d: RegisterId, barrier: Source, threads: Option<Source>, c: Predicate);
     /// Waits for the lanes of the mask.
@@ -593,7 +599,8 @@ instructions! {
         (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
     /// d = the vote of the lanes of the mask.
     Vote vote "vote.sync" [mode: VoteMode, ty: ScalarType] (d: RegisterId, a: Predicate, mask: Source);
-    /// d = the mask of the lanes with the same value; the second result is true if all have it.
+    /// d = the mask of the lanes with the same value; the second result is true if all lanes have
+    /// the same value.
     Match match_sync "match" [mode: MatchMode, ty: ScalarType] (d: DestinationPair, a: Source, mask: Source);
     /// d = the mask of the lanes that are active.
     Activemask activemask "activemask" [ty: ScalarType] (d: RegisterId);
@@ -638,9 +645,9 @@ instructions! {
         shape: MatrixShape, rounding: Option<Rounding>, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType,
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
-    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup;
-    /// d = a * b if the predicate `scale_d` is false. `scale_a` and `scale_b` are the signs of a
-    /// and b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four are
+    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
+    /// If the predicate `scale_d` is false, d = a * b. `scale_a` and `scale_b` are the signs of a
+    /// and b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four operands are
     /// immediates, present if the types of a and b allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
@@ -682,9 +689,9 @@ instructions! {
     Tcgen05WaitLd tcgen05_wait_ld "tcgen05.wait::ld.sync.aligned" [] ();
     /// Waits for the stores of the thread to tensor memory.
     Tcgen05WaitSt tcgen05_wait_st "tcgen05.wait::st.sync.aligned" [] ();
-    /// d = a * b + d, asynchronously, on a matrix d in tensor memory; d = a * b if the condition
-    /// `accumulate` is false. `layout` describes types and shapes of the matrices. With `scale_d`,
-    /// d is first divided by that power of two. `disabled_lanes` is a mask of the lanes of d that
+    /// d = a * b + d, asynchronously, on a matrix d in tensor memory. If the condition `accumulate`
+    /// is false, d = a * b. `layout` describes types and shapes of the matrices. With `scale_d`, d
+    /// is first divided by that power of two. `disabled_lanes` is a mask of the lanes of d that
     /// stay unchanged.
     Tcgen05Mma tcgen05_mma "tcgen05.mma" [group: CtaGroup, kind: TensorDotKind, shift_a = ".ashift",
         collector: Option<CollectorUse>]
@@ -696,7 +703,8 @@ instructions! {
         (d: Address, a: LeftOperand, b: Source, layout: Source, scales_a: Address, scales_b: Address,
          accumulate: Condition);
     /// Makes a barrier track the completion of the asynchronous `tcgen05` instructions of the
-    /// thread: it gets one arrival after them. `mask` selects the blocks of a multicast.
+    /// thread. The barrier gets one arrival after these instructions. `mask` selects the blocks of
+    /// a multicast.
     Tcgen05Commit tcgen05_commit "tcgen05.commit" [group: CtaGroup, arrive_one = ".mbarrier::arrive::one",
         space: Option<StateSpace>, multicast = ".multicast::cluster", ty: ScalarType]
         (mbarrier: Address, mask: Option<Source>);

@@ -1,15 +1,19 @@
-//! PTX as typed data. A [`Module`] has variables and [`Function`]s; the body of a function is a
+//! PTX as typed data. A [`Module`] has variables and [`Function`]s. The body of a function is a
 //! list of [`Statement`]s, and most statements are an [`Instruction`]. [`print()`] writes a module
 //! as text; [`parse`] reads the PTX that compilers write.
 //!
 //! # The table
 //!
 //! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. From each row, a
-//! macro generates a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …), a variant of
-//! [`Instruction`], a method of [`InstructionVisitor`], and the code that prints the instruction,
-//! parses it and visits its registers. The header of that file lists the steps to add an
-//! instruction. `tests/corpus` has an example of every row and of every modifier, which NVIDIA's
-//! assembler accepts.
+//! macro generates code:
+//!
+//! - a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …);
+//! - a variant of [`Instruction`];
+//! - a method of [`InstructionVisitor`];
+//! - a printer, a parser, and a visitor of the registers.
+//!
+//! The header of `instruction.rs` lists the steps to add an instruction. `tests/corpus` has an
+//! example of every row and of every modifier, which NVIDIA's assembler accepts.
 //!
 //! # Names
 //!
@@ -23,14 +27,13 @@
 //!
 //! The parser drops comments, unused registers, the spelling of constants, and the order of
 //! modifiers (the assembler ignores this order). A module does not record the order of declarations
-//! either: the printer first declares the functions that have no body or that the module refers to,
-//! then writes the variables, then the definitions of functions; a function's variables precede its
+//! either. The printer first declares the functions that have no body or that the module refers to.
+//! The variables follow, then the definitions of functions. The variables of a function precede its
 //! instructions. Sections of debug information (`.section`) are kept verbatim.
 //!
-//! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`] that names
-//! the feature, with line and column. Among others, the parser does not support sparse dots,
-//! `tcgen05.mma.ws`, textures and surfaces, the video instructions, vector registers, and
-//! parameters in registers.
+//! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`]. The error
+//! names the feature, with line and column. Examples are sparse dots, `tcgen05.mma.ws`, textures
+//! and surfaces, the video instructions, vector registers, and parameters in registers.
 
 mod check;
 mod instruction;

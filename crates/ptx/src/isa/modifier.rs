@@ -1,5 +1,5 @@
-//! The modifiers of opcodes: `.rn`, `.sat`, `.relaxed` … One enum for each kind; a variant is a row
-//! with its text.
+//! The modifiers of opcodes, such as `.rn`, `.sat` and `.relaxed`. Each kind is one enum, in which
+//! a variant is a row with its text.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -53,8 +53,8 @@ pub(crate) use modifiers;
 pub(crate) struct Opcode<'a> {
     /// The unread text; empty or beginning with a dot.
     rest: Cow<'a, str>,
-    /// True if modifiers may be in any order: NVIDIA's assembler allows it, and some compilers rely
-    /// on it.
+    /// True if modifiers may be in any order. NVIDIA's assembler allows this, and some compilers
+    /// rely on it.
     any_order: bool,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Opcode<'a> {
         &self.rest
     }
 
-    /// Returns the offset of a modifier, or of several adjacent ones that are one text.
+    /// Returns the offset of a modifier, or of several adjacent modifiers that are one text.
     fn find(&self, text: &str) -> Option<usize> {
         let stands_at = |&at: &usize| {
             let after = self.rest[at..].strip_prefix(text);
@@ -87,7 +87,7 @@ impl<'a> Opcode<'a> {
         };
     }
 
-    /// Removes a modifier, or several adjacent ones that are one text. Returns whether it was
+    /// Removes a modifier, or several adjacent modifiers that are one text. Returns whether it was
     /// present.
     pub(crate) fn take(&mut self, text: &str) -> bool {
         let found = self.find(text);
@@ -131,7 +131,8 @@ impl<'a> Opcode<'a> {
         Mismatch::Modifier(self.rest.len())
     }
 
-    /// Removes and returns the first of these modifiers; of several at one offset, the longest.
+    /// Removes and returns the first of these modifiers. If several are at one offset, takes the
+    /// longest.
     pub(crate) fn take_first<T: Copy>(&mut self, all: &[T], text: impl Fn(T) -> &'static str) -> Option<T> {
         let found = all.iter().filter_map(|&value| Some((self.find(text(value))?, text(value).len(), value)));
         let (at, length, value) = found.min_by_key(|&(at, length, _)| (at, Reverse(length)))?;
@@ -252,7 +253,7 @@ modifiers! {
         /// A binary32 result, bfloat16 operands.
         Bf16 = ".f32.bf16",
     }
-    /// The half of an operand that is taken.
+    /// The half of an operand that is used.
     pub enum Half {
         /// The low half.
         Lo = ".lo",
@@ -297,21 +298,21 @@ modifiers! {
         Hi = ".hi",
         /// Greater or equal, unsigned.
         Hs = ".hs",
-        /// Equal, or one is NaN.
+        /// Equal, or an operand is NaN.
         Equ = ".equ",
-        /// Not equal, or one is NaN.
+        /// Not equal, or an operand is NaN.
         Neu = ".neu",
-        /// Less, or one is NaN.
+        /// Less, or an operand is NaN.
         Ltu = ".ltu",
-        /// Less or equal, or one is NaN.
+        /// Less or equal, or an operand is NaN.
         Leu = ".leu",
-        /// Greater, or one is NaN.
+        /// Greater, or an operand is NaN.
         Gtu = ".gtu",
-        /// Greater or equal, or one is NaN.
+        /// Greater or equal, or an operand is NaN.
         Geu = ".geu",
-        /// Neither is NaN.
+        /// Neither operand is NaN.
         Num = ".num",
-        /// One is NaN.
+        /// An operand is NaN.
         Nan = ".nan",
     }
     /// The combination of a comparison with a predicate.
@@ -351,9 +352,10 @@ modifiers! {
         Relu = ".relu",
         /// Results that are too large become the largest finite number.
         Satfinite = ".satfinite",
-        /// Both: `.relu` and `.satfinite`.
+        /// `.relu` and `.satfinite`.
         ReluSatfinite = ".relu.satfinite",
-        /// Both, in the order that the syntax of conversions to fp8 and narrower formats requires.
+        /// `.relu` and `.satfinite`, in the order that conversions to fp8 and narrower formats
+        /// require.
         SatfiniteRelu = ".satfinite.relu",
     }
     /// The memory order of a load.
@@ -414,7 +416,7 @@ modifiers! {
         Global = ".cg",
         /// At all levels, likely to be read once.
         Streaming = ".cs",
-        /// At all levels, not read again (registers spilled).
+        /// At all levels, not read again, as for spilled registers.
         LastUse = ".lu",
         /// Nowhere: each load fetches the line again.
         Volatile = ".cv",
@@ -543,9 +545,9 @@ modifiers! {
     pub enum BarrierReduction {
         /// The number of predicates that hold.
         Popc = ".popc",
-        /// True if all hold.
+        /// True if all predicates hold.
         And = ".and",
-        /// True if one holds.
+        /// True if any predicate holds.
         Or = ".or",
     }
     /// The source lane of a shuffle.
@@ -563,18 +565,18 @@ modifiers! {
     pub enum VoteMode {
         /// True if all predicates hold.
         All = ".all",
-        /// True if one holds.
+        /// True if any predicate holds.
         Any = ".any",
-        /// True if all are equal.
+        /// True if all predicates are equal.
         Uniform = ".uni",
         /// The mask of the lanes whose predicate holds.
         Ballot = ".ballot",
     }
     /// The lanes that `match` finds.
     pub enum MatchMode {
-        /// The lanes with the same value as this lane.
+        /// The lanes with the value of this lane.
         Any = ".any.sync",
-        /// All lanes of the mask if all have the same value, else none.
+        /// All lanes of the mask if they have the same value, else no lane.
         All = ".all.sync",
     }
     /// The action of `griddepcontrol`.
@@ -597,13 +599,13 @@ modifiers! {
     pub enum ProxyKind {
         /// Aliased virtual addresses.
         Alias = ".alias",
-        /// The asynchronous and the generic proxy, all spaces.
+        /// The asynchronous and the generic proxy, in all spaces.
         Async = ".async",
-        /// The asynchronous and the generic proxy, global memory.
+        /// The asynchronous and the generic proxy, in global memory.
         AsyncGlobal = ".async.global",
-        /// The asynchronous and the generic proxy, the block's shared memory.
+        /// The asynchronous and the generic proxy, in the block's shared memory.
         AsyncSharedCta = ".async.shared::cta",
-        /// The asynchronous and the generic proxy, the cluster's shared memory.
+        /// The asynchronous and the generic proxy, in the cluster's shared memory.
         AsyncSharedCluster = ".async.shared::cluster",
     }
     /// The shared memory that a fence is restricted to.
@@ -650,10 +652,10 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The thread blocks that take part in an instruction. For a copy of a tensor: those whose
+    /// The thread blocks that take part in an instruction. For a copy of a tensor, the blocks whose
     /// shared memory may contain the barrier.
     pub enum CtaGroup {
-        /// Only this block; the block to which the copy writes.
+        /// Only this block. For a copy, the block to which the copy writes.
         One = ".cta_group::1",
         /// This block and the other block of its pair.
         Two = ".cta_group::2",
@@ -728,7 +730,8 @@ modifiers! {
         /// The row index.
         Column = ".col",
     }
-    /// The function of two rows of bits that a dot of single bits adds to the accumulator.
+    /// The function of two rows of bits in a dot of single bits. The dot adds its result to the
+    /// accumulator.
     pub enum BitOperation {
         /// Exclusive or, counted.
         XorPopc = ".xor.popc",

@@ -112,7 +112,7 @@ pub struct Variable {
     pub ty: ScalarType,
     /// The number of elements of the vector type: 1, 2 or 4.
     pub vector: u32,
-    /// The extents of an array, the outermost first; `None` is `[]`, an extent that the initializer
+    /// The extents of an array, the outermost first. `None` is `[]`, an extent that the initializer
     /// or the launch determines. Empty for a scalar.
     pub extents: Vec<Option<u64>>,
     /// The initial elements in row-major order. Elements after the last one are zero.
@@ -178,8 +178,8 @@ impl Variable {
         Self { alignment: Some(alignment), extents: vec![Some(count)], ..Self::scalar(name, space, ty) }
     }
 
-    /// Returns the size in bytes, or `u64::MAX` if it overflows; 0 for an array whose extent the
-    /// launch determines.
+    /// Returns the size in bytes, or `u64::MAX` if it overflows. Returns 0 for an array whose
+    /// extent the launch determines.
     pub fn bytes(&self) -> u64 {
         let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
         let given = self.initializer.len() as u64 / u64::from(self.vector.max(1));

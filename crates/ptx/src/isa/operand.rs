@@ -29,7 +29,7 @@ pub enum Symbol {
     Function(FunctionId),
 }
 
-/// An operand that is read, of the width of one register.
+/// An operand that an instruction reads, of the width of one register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// A register.

@@ -291,7 +291,7 @@ impl OperandForm for DestinationPair {
     }
 }
 
-/// Implements a list of operands in braces. A single operand is also parsed without braces; with
+/// Implements a list of operands in braces. A single operand is also parsed without braces. With
 /// `$bare`, it is printed without them, except in matrix instructions (`braces_single`).
 macro_rules! list_operand {
     ($name:ident, $item:ty, $bare:literal, $typed:literal, |$view:ident| $operand:expr) => {

@@ -22,9 +22,9 @@ use super::types::ScalarType;
 /// Spaces up to the column of operands, unless the opcode is longer.
 const PADDING: &str = "                            ";
 
-/// Returns the text of a module. `parse` reads it back to the same module, but numbers functions in
-/// the order of the text, drops comments and unused registers, reads inline assembly as
-/// instructions, and sets the lines of the statements.
+/// Returns the text of a module. `parse` reads the text back to the same module, with these
+/// exceptions. It numbers functions in the order of the text. It drops comments and unused
+/// registers. It reads inline assembly as instructions. It sets the lines of the statements.
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let (major, minor) = module.version;
@@ -326,7 +326,8 @@ pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
     is_range.then(|| (prefix, digits.parse().expect("fewer than nine digits fit")))
 }
 
-/// Declares the registers: numbered names of one prefix and type as a range, the others one by one.
+/// Declares the registers. Numbered names of one prefix and type are a range; other names are
+/// separate declarations.
 fn print_registers(function: &Function, out: &mut String) {
     let mut ranges: FxHashMap<&str, (ScalarType, u32, bool)> = FxHashMap::default();
     let mut order = Vec::new();
@@ -501,7 +502,8 @@ impl OperandPrinter<'_> {
         self.out.push_str(name);
     }
 
-    /// Prints an offset; a negative one as `+-8`, since the assembler has no subtraction here.
+    /// Prints an offset. A negative offset is printed as `+-8`, since the assembler has no
+    /// subtraction here.
     pub(crate) fn offset(&mut self, offset: i64) {
         if offset != 0 {
             let _ = write!(self.out, "+{offset}");

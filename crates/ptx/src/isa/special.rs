@@ -1,4 +1,4 @@
-//! The special registers: one row each, with the type that it is read as.
+//! The special registers: one row each, with the type of its value.
 
 use super::types::ScalarType;
 

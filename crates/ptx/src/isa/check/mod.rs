@@ -1,7 +1,8 @@
-//! Finds the code that an assembler rejects: instructions with a signature that does not exist,
-//! operands of wrong types, and features that the `.target` or the `.version` of the module lacks.
-//! The parser accepts more code than an assembler, since it reads each modifier by itself;
-//! [`check`] compares each instruction with the table of [`forms`].
+//! Finds the code that an assembler rejects: an unknown instruction signature, or an operand of a
+//! wrong type. Also finds a feature that the `.target` or the `.version` of the module lacks. This
+//! is an unknown instruction signature, an operand of a wrong type, or a feature that the `.target`
+//! or the `.version` of the module lacks. The parser accepts more code than an assembler, since it
+//! reads each modifier by itself. [`check`] compares each instruction with the table of [`forms`].
 
 mod forms;
 mod operand_types;
@@ -51,7 +52,7 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 impl Misuse {
-    /// Returns the message. If `text` has the line of the misuse, appends that line, with a mark
+    /// Returns the message. If `text` has the line of the misuse, appends that line. A mark is
     /// under the illegal part if the line contains it.
     pub fn render(&self, text: &str) -> String {
         let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
@@ -136,8 +137,8 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// Checks that an access of more than 16 bytes has at most 32 bytes, is to global memory or a
-    /// generic address, and is available on the target. Also checks that an access with an L2
+    /// Checks an access of more than 16 bytes. It must have at most 32 bytes, be to global memory
+    /// or a generic address, and exist on the target. Also checks that an access with an L2
     /// eviction priority has 32 bytes, in elements of at least 4 bytes.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
@@ -250,8 +251,7 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
 /// The first words of the instructions that may read the address of a variable as an operand.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// The words of [`READ_ADDRESSES`] whose instructions name or imply the state space of the variable
-/// in their opcode.
+/// Those of [`READ_ADDRESSES`] whose opcode names or implies the state space of the variable.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -448,8 +448,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that an instruction does not drop all results of a list. A list of one may be
-    /// dropped, except by a load or `mov`.
+    /// Checks that an instruction does not drop all results of a list. The result of a list of one
+    /// may be dropped, except by a load or `mov`.
     fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
         let name = self.opcode.split('.').next().unwrap_or_default();
         let is_load = ["ld", "ldu", "mov", "ldmatrix"].contains(&name);
@@ -478,8 +478,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that all constants of a matrix fragment have the same type, and that the parts of a
-    /// `mov`, including its typed registers, are all integers or all floating-point numbers.
+    /// Checks that all constants of a matrix fragment have the same type. Also checks that the
+    /// parts of a `mov`, typed registers included, are all integers or all floating-point numbers.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
         if self.begins(&["tcgen05."]) {
@@ -667,8 +667,8 @@ impl Operands<'_> {
         Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
     }
 
-    /// Checks the coordinates of a tensor. There is one for each dimension; a copy that gathers or
-    /// scatters rows has five: one column and four rows.
+    /// Checks the coordinates of a tensor. Each dimension has one coordinate. A copy that gathers
+    /// or scatters rows has five: one column and four rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
             let message = format!("`{}`: a tensor map has a constant address", self.opcode);
@@ -683,8 +683,8 @@ impl Operands<'_> {
         self.reads(&tensor.coordinates.0, ty)
     }
 
-    /// Returns whether the address with this index may have 32 bits. If the opcode begins with a
-    /// text of `PLAIN` but with none of `OTHERS`, generic and global addresses must have 64 bits.
+    /// Returns whether the address with this index may have 32 bits. Generic and global addresses
+    /// must have 64 bits if the opcode begins with a text of `PLAIN` but with none of `OTHERS`.
     fn may_be_narrow(&self, number: usize) -> bool {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
@@ -700,8 +700,8 @@ impl Operands<'_> {
         words.filter_map(named).collect()
     }
 
-    /// Returns the state space of an address for which the opcode names none, such as shared memory
-    /// for a barrier; `None` for a generic address.
+    /// Returns the state space of an address for which the opcode names no space, such as shared
+    /// memory for a barrier. Returns `None` for a generic address.
     fn implied_space(&self) -> Option<StateSpace> {
         let is_shared = self.begins(&["mbarrier.", "mapa.", "getctarank."]);
         let is_counted = self.opcode.contains(".mbarrier::complete_tx") && !self.named_spaces().is_empty();

@@ -1,5 +1,5 @@
-//! Decides which registers and constants an operand of a type accepts: PTX ISA, section 9.2, and
-//! its tables 25 and 26, "relaxed type-checking rules".
+//! Decides which registers and constants an operand of a type accepts. The source is PTX ISA,
+//! section 9.2, and its tables 25 and 26, "relaxed type-checking rules".
 
 use crate::isa::operand::Immediate;
 use crate::isa::types::ScalarType;

@@ -1,5 +1,5 @@
-//! The notation of the table of instruction signatures (`forms.rs`): parses its rows, and compares
-//! them with opcodes.
+//! The notation of the table of instruction signatures (`forms.rs`). Parses the rows of the table,
+//! and compares them with opcodes.
 //!
 //! A row is `opcode : operands @ need`, for instance
 //!
@@ -17,26 +17,38 @@
 //! - `$name` in a choice is a set of [`super::forms::SETS`].
 //!
 //! The operands are in the order of the text, without addresses and labels. An operand begins with
-//! its kind: the name of a type; `T` or `U`; `2T`, the type with twice the bits of `T`; `imm`, a
-//! constant; `any`, an integer of 32 or 64 bits; `_`, a dropped result; `-`, no operand. Then
-//! follow its properties, in this order:
+//! its kind:
+//!
+//! - the name of a type;
+//! - `T` or `U`, a chosen type; `2T`, the type with twice the bits of `T`;
+//! - `imm`, a constant; `any`, an integer of 32 or 64 bits;
+//! - `_`, a dropped result; `-`, no operand.
+//!
+//! The properties of the operand follow, in this order:
 //! - `+`: registers may be wider than the type;
 //! - `#`: several registers may hold the parts of the value;
-//! - `*2`: a list of two; `*v`: one element for each element of the vector; `*n/4`: one for every
-//!   four columns; `*t`: the registers of a load or store of tensor memory; `*l`: the words of a
-//!   mask of the lanes of a `.cta_group`;
+//! - `*2`: a list of two operands; `*v`: one for each element of the vector; `*n/4`: one for every
+//!   four columns;
+//! - `*t`: the registers of a load or store of tensor memory;
+//! - `*l`: the words of a mask of the lanes of a `.cta_group`;
 //! - `(…)`: the allowed constants;
 //! - `!`: special registers may be read;
 //! - `?`: the operand is optional;
 //! - `=`: the result cannot be dropped;
 //! - `|p`: a predicate follows as a second result; `|p?`: it may follow.
 //!
-//! The need is the minimum capability of the target and the minimum version of the language. `90`
-//! means all targets from `sm_90` on; `90a`, only the specific targets (with the suffix `a` or `f`)
-//! of capability 90; `90a+`, all specific targets from capability 90 on; `10xa`, the specific
-//! targets of capability 100 to 119; `10xo`, those of one architecture (`a`) of this capability;
-//! `10xi`, the latter that have dots of integers of 8 bits; `100f`, those of the family of `sm_100`; `100fa`, those of
-//! this family with the suffix `a`.
+//! The need is the minimum capability of the target and the minimum version of the language.
+//! Specific targets have the suffix `a` or `f`; targets of one architecture have the suffix `a`.
+//! The targets are:
+//!
+//! - `90`: all targets from `sm_90` on;
+//! - `90a`: the specific targets of capability 90;
+//! - `90a+`: all specific targets from capability 90 on;
+//! - `10xa`: the specific targets of capability 100 to 119;
+//! - `10xo`: the targets of one architecture of capability 100 to 119;
+//! - `10xi`: the targets of `10xo` that have dots of integers of 8 bits;
+//! - `100f`: the specific targets of the family of `sm_100`;
+//! - `100fa`: the targets of one architecture of the family of `sm_100`.
 
 use super::forms::{FORMS, SETS};
 use crate::isa::modifier::CtaGroup;

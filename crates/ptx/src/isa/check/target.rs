@@ -3,8 +3,7 @@
 
 use super::pattern::{Need, NeedKind};
 
-/// The targets, each with the first version of the language that has it: release notes, PTX ISA
-/// chapter 13.
+/// The targets, each with its first version of the language (release notes, PTX ISA chapter 13).
 const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_70", (6, 0)),
     ("sm_72", (6, 1)),

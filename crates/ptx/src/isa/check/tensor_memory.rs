@@ -9,8 +9,8 @@ use crate::isa::module::{Statement, StatementKind};
 use crate::isa::operand::{Address, AddressBase, Immediate, Source};
 use crate::isa::types::ScalarType;
 
-/// Checks that all instructions of a function on tensor memory have the same `.cta_group`; `group` is
-/// that of the earlier ones.
+/// Checks that all instructions of a function on tensor memory have the same `.cta_group`. `group`
+/// is that of the earlier instructions.
 pub(super) fn agree_on_group(statement: &Statement, group: &mut Option<&'static str>) -> Result<(), Misuse> {
     let StatementKind::Instruction { instruction, .. } = &statement.kind else { return Ok(()) };
     let Some(found) = group_of_tensor_memory(instruction) else { return Ok(()) };
@@ -54,8 +54,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks a vector for tensor memory: one element is a register, and the constants and the typed
-    /// registers are all integers or all floating-point numbers.
+    /// Checks a vector for tensor memory. A vector of one element is a register. The constants and
+    /// the typed registers are all integers or all floating-point numbers.
     pub(super) fn elements_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let kind = |source: &Source| match source {
             Source::Immediate(Immediate::Integer(_)) => Some(false),

@@ -1,5 +1,5 @@
-//! Opcodes with two spellings: the table has `barrier.sync.aligned`, and the usual text is
-//! `bar.sync`.
+//! Opcodes with two spellings. For example, the table has `barrier.sync.aligned`, and the usual
+//! text is `bar.sync`.
 
 /// Returns the spelling of an opcode that the table has.
 pub(crate) fn canonical(opcode: &str) -> String {

@@ -360,8 +360,8 @@ impl<'a> FunctionParser<'a> {
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;
-        // Tries the rows with modifiers in any order only after all rows with the modifiers in the
-        // order of the manual, since with any order a wrong row may match.
+        // Tries all rows with the modifiers in the order of the manual first. With modifiers in any
+        // order, a wrong row may match.
         let rows = ROWS.get(first).map_or(&[][..], Vec::as_slice);
         for (any_order, (mnemonic, parse)) in
             [false, true].into_iter().flat_map(|any_order| rows.iter().map(move |row| (any_order, row)))

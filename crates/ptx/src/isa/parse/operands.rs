@@ -47,8 +47,8 @@ impl ParseErrorKindAt {
     }
 }
 
-/// Returns whether the name is a special register that [`SpecialRegister`] lacks: those of the
-/// driver, the performance counters, and whole vectors.
+/// Returns whether the name is a special register that [`SpecialRegister`] lacks. These are whole
+/// vectors, and the registers of the driver and of the performance counters.
 fn is_special(name: &str) -> bool {
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
@@ -75,8 +75,8 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Mismatch::Operand(self.function.cursor.position, kind)
     }
 
-    /// Counts the operands up to the semicolon. Operands beyond the first `required` ones count as
-    /// optional; fails if there are fewer than `required`.
+    /// Counts the operands up to the semicolon. Operands after the first `required` ones count as
+    /// optional. Fails if there are fewer than `required`.
     pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
         let mut depth = 0_usize;
         let mut count = usize::from(!self.at(";"));

@@ -33,7 +33,7 @@ struct Scope<'a> {
 pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     used: FxHashSet<String>,
-    /// The last suffix of each name, so that finding a free one stays cheap.
+    /// The last suffix of each name, by which the search for a free suffix stays cheap.
     suffixes: FxHashMap<String, u32>,
 }
 

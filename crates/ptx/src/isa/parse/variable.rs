@@ -160,8 +160,8 @@ fn list<'a>(
     Ok(elements)
 }
 
-/// Converts a number to the floating-point type of its element: decimal fractions are parsed as
-/// fp64, and numbers such as `0` as integers.
+/// Converts a number to the floating-point type of its element. The parser reads decimal fractions
+/// as fp64, and numbers such as `0` as integers.
 fn convert(element: &mut Initializer, ty: ScalarType) {
     let Initializer::Value(value) = element else { return };
     *value = match (*value, ty) {
@@ -172,7 +172,7 @@ fn convert(element: &mut Initializer, ty: ScalarType) {
     };
 }
 
-/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, or with a mask of its
+/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, or, with a mask of its
 /// bits, `0xFF00(name)`.
 fn element<'a>(cursor: &mut Cursor<'a>, symbols: &Symbols<'a>) -> Result<Initializer, ParseError> {
     if cursor.kind() == TokenKind::Word {
