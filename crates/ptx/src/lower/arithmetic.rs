@@ -99,8 +99,8 @@ impl Builder {
         if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
-    /// Shifts by an unsigned count. If the count is at least the register width, the result is 0;
-    /// for a right shift of a signed integer, all its bits are the sign.
+    /// Shifts by an unsigned count. If the count is at least the register width, the result is 0.
+    /// For a right shift of a signed integer, all bits of the result are then the sign.
     fn shift(&mut self, left: bool, ty: Integer, x: Scalar, count: Scalar) -> Scalar {
         let most = u64::from(ty.width.bits());
         if let Some(count) = count.as_constant() {

@@ -1,4 +1,5 @@
-//! Lowers assertions: a failing one calls the system function that stops the kernel with a message.
+//! Lowers assertions. A failing assertion calls the system function that stops the kernel with a
+//! message.
 
 use tilewright_ir::{Failure, Inst, Value};
 

@@ -1,6 +1,6 @@
-//! Lowers slots of buffers, `cp.async`, and the synchronization of copies: PTX ISA, "Data Movement
-//! and Conversion Instructions: `cp.async`", "Parallel Synchronization and Communication
-//! Instructions: `barrier`, `elect.sync`, `fence.proxy`".
+//! Lowers slots of buffers, `cp.async`, and the synchronization of copies. The sections of the PTX
+//! ISA are "Data Movement and Conversion Instructions: `cp.async`" and "Parallel Synchronization
+//! and Communication Instructions: `barrier`, `elect.sync`, `fence.proxy`".
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Feature;
@@ -52,7 +52,7 @@ impl Lowering<'_> {
     }
 
     /// Returns a predicate that is true in exactly one of the threads that run this code, each time
-    /// in the same thread. All these threads must execute the election.
+    /// in the same thread. All threads that run this code must execute the election.
     pub(super) fn elected(&mut self) -> Predicate {
         let place = (self.builder.labels, self.warps.first);
         if let Some((labels, first, leader)) = self.leader

@@ -1,13 +1,13 @@
 //! Atomic operations on global memory. If several threads hold copies of an element, only the first
-//! one executes the operation.
+//! of these threads executes the operation.
 //!
 //! If a thread executes one instruction for an operation, the instruction carries the memory order.
-//! If a thread executes several, they are relaxed, and fences before and after them provide the
-//! order. The two fences together cost as much as the memory order of one instruction.
+//! If a thread executes several instructions, they are relaxed, and fences before and after them
+//! provide the order. The two fences together cost as much as the memory order of one instruction.
 //!
 //! If no op uses the result of an operation, the operation is a `red`, except for an exchange and a
-//! compare-and-swap. A `red` cannot have acquire order, and needs none: a thread that ignores the
-//! result has nothing to order after the operation.
+//! compare-and-swap. A `red` cannot have acquire order, and needs none. A thread that ignores the
+//! result orders no access after the operation.
 //!
 //! Operations on 16-bit numbers that have no instruction are compare-and-swap loops.
 
@@ -184,8 +184,8 @@ impl Lowering<'_> {
         self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
     }
 
-    /// Emits a loop in which one thread polls until the value in memory equals `expected`, or until
-    /// the timeout has passed.
+    /// Emits a loop in which one thread polls. The loop ends when the value in memory equals
+    /// `expected`, or when the timeout has passed.
     pub(super) fn lower_atomic_poll(
         &mut self,
         inst: Inst,
@@ -235,8 +235,8 @@ impl Lowering<'_> {
         time.into()
     }
 
-    /// Returns for each register whether this thread accesses it: the mask is true, and no earlier
-    /// thread holds a copy of the element.
+    /// Returns, for each register, whether this thread accesses the element. Its mask must be true,
+    /// and no earlier thread may hold a copy of the element.
     fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
         let count = layout.map_or(1, |layout| layout.registers() as usize);
         let masks = mask.map(|mask| self.get_in(mask, layout));
@@ -257,7 +257,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the memory order of the instructions of an operation. If there are several, they are
-    /// relaxed, and this function emits the fence before them, if the operation is a release.
+    /// relaxed. This function then emits the fence before them, if the operation is a release.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),
@@ -325,7 +325,8 @@ impl Lowering<'_> {
         AtomicVariant::Instruction(operation, ty)
     }
 
-    /// Returns new registers for the results of an access, which are zero if its guard is false.
+    /// Returns new registers for the results of an access. They are zero if the guard of the access
+    /// is false.
     fn zeros(&mut self, width: Width, count: usize, place: &AtomicAccess) -> SmallVec<[RegisterId; 8]> {
         let registers: SmallVec<[RegisterId; 8]> = (0..count).map(|_| self.builder.fresh(width)).collect();
         if place.guard.is_some() {
@@ -336,8 +337,8 @@ impl Lowering<'_> {
         registers
     }
 
-    /// Emits one `atom` or `red` on contiguous elements. Returns their old values; after a `red`,
-    /// which has no result, returns zeros.
+    /// Emits one `atom` or `red` on contiguous elements. Returns the old values of the elements;
+    /// after a `red`, which has no result, returns zeros.
     fn atomic_words(
         &mut self,
         operation: (AtomicOperation, ScalarType),

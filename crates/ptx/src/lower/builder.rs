@@ -1,13 +1,16 @@
-//! Builds the body of a kernel: all lowerings emit their instructions here, in order. The passes in
+//! Builds the body of a kernel. All lowerings emit their instructions here, in order. The passes in
 //! `passes` remove duplicates and unused results, and move loop-invariant code out of loops.
 //!
 //! An integer is a register plus a constant ([`Scalar`]), so additions of constants need no
 //! instruction until the result is used.
 //!
-//! A register is assigned once, with these exceptions: a register that carries a value around a
-//! loop or out of a branch; the result of a guarded load or atomic operation (an earlier move
-//! writes the value that the result has if the guard is false); the accumulator of `wgmma`; a
-//! register that inline assembly reads and writes.
+//! A register is assigned once, with these exceptions:
+//!
+//! - a register that carries a value around a loop or out of a branch;
+//! - the result of a guarded load or atomic operation: an earlier move writes its value for a false
+//!   guard;
+//! - the accumulator of `wgmma`;
+//! - a register that inline assembly reads and writes.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,9 +30,9 @@ use crate::passes::{Line, LineKind, Listing, words_of};
 /// results. Consecutive registers of a tile often need the same instruction.
 const REPEATED: usize = 4;
 
-/// A thread's view of one element: a register plus a constant, in arithmetic that wraps at the
-/// width of the register. A predicate with the constant 1 is negated. A floating-point number has a
-/// register or a constant, never both.
+/// A thread's view of one element: a register plus a constant. The sum wraps at the width of the
+/// register. A predicate with the constant 1 is negated. A floating-point number has a register or
+/// a constant, never both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scalar {
     /// The register; none for a constant.
@@ -63,7 +66,7 @@ pub(super) struct Builder {
     scopes: Vec<Vec<Line>>,
     /// The number of pure statements at the end of the innermost scope, at most [`REPEATED`].
     pure: usize,
-    /// For each list of elements that were unpacked from one word, this word.
+    /// For each list of elements that were unpacked from one word, the word.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
     /// For each extracted byte, the word that contains it, and the index of the byte in the word.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
@@ -285,7 +288,8 @@ impl Builder {
         (self.function, Listing::new(lines, words, labels, tuning))
     }
 
-    /// Returns the register that holds a value; emits the instruction that computes it, if needed.
+    /// Returns the register that holds a value. Emits the instruction that computes the value, if
+    /// needed.
     pub fn register(&mut self, width: Width, scalar: Scalar) -> RegisterId {
         let result = match (scalar.base, scalar.offset) {
             (Some(base), 0) => return base,

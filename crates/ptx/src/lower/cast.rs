@@ -52,9 +52,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Converts fp32 to pairs of fp16 or bf16, as the operands of dots and wide stores take them: an
-    /// unpacked pair keeps two registers until the assembler packs it, which may be after a wait.
-    /// Returns `None` if an instruction for pairs does not exist, or if the number is odd.
+    /// Converts fp32 to pairs of fp16 or bf16, as the operands of dots and wide stores use them.
+    /// Without pairs, the two halves take two registers until the assembler packs them, perhaps
+    /// after a wait. Returns `None` if no instruction for pairs exists, or if the number of
+    /// elements is odd.
     fn convert_to_half_pairs(
         &mut self,
         from: Element,
@@ -277,7 +278,7 @@ impl Lowering<'_> {
     }
 
     /// Converts to `fp8e4b15`, which has no NaN. The sign of the result is copied from the operand,
-    /// since the intermediate conversions lose the sign of a NaN.
+    /// since the intermediate conversions lose the sign of NaN.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?
@@ -342,9 +343,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to bfloat16 on targets without the instruction: adds 0x7fff, or 0x8000 if the
-    /// lowest bit of the upper half is 1, and takes the upper half. Does not add if `towards_zero`.
-    /// NaN becomes 0x7fff.
+    /// Converts to bfloat16 on targets without the instruction. Adds 0x7fff, or 0x8000 if the
+    /// lowest bit of the upper half is 1, and keeps the upper half. With `towards_zero`, adds
+    /// nothing. NaN becomes 0x7fff.
     fn bf16_by_bits(&mut self, x: Scalar, towards_zero: bool) -> Scalar {
         let builder = &mut self.builder;
         let mut bits = x;

@@ -16,8 +16,8 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// The buffers that the blocks of a cluster fill by multicast. Each is mapped to the condition
-/// under which the blocks do so.
+/// The buffers that the blocks of a cluster fill by multicast. Each buffer is mapped to the
+/// condition under which they do so.
 #[derive(Default)]
 pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         }
         let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
         let own = self.special(SpecialRegister::CtaidX);
-        // A launch without pairs passes 0 as the number of programs: the last index then wraps to
+        // A launch without pairs passes 0 as the number of programs. The last index then wraps to
         // the largest number, and no block ends here.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
         let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
@@ -92,9 +92,9 @@ impl Lowering<'_> {
         if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// Emits arrivals by as many lanes as the cluster has blocks. If the blocks together fill a
-    /// buffer of these barriers, each of the lanes arrives at the barrier of a different block;
-    /// else all lanes arrive at the barrier of their own block.
+    /// Emits one arrival for each block of the cluster, each by another lane. If the blocks
+    /// together fill a buffer of these barriers, each of the lanes arrives at the barrier of a
+    /// different block. Otherwise, all of these lanes arrive at the barrier of their own block.
     pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
@@ -124,8 +124,8 @@ impl Lowering<'_> {
             // publishes no writes; only the reads of the released slot must precede it. Threads
             // have waited for the reads of `wgmma`, and a release stays after the thread's own
             // loads. Formally, only cluster scope orders these loads for threads of other blocks.
-            // It would add a device-wide fence to every iteration; such fences halved the speed of
-            // dots.
+            // Cluster scope would add a device-wide fence to every iteration; such fences halved
+            // the speed of dots.
             semantics: None,
             scope: None,
             space: Some(StateSpace::SharedCluster),
@@ -137,9 +137,9 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), arrival);
     }
 
-    /// Emits the copies that each block starts. If the condition holds, a block copies its share of
-    /// the boxes, or its slice of the only box, to all blocks of the cluster. Otherwise, it copies
-    /// all boxes to itself.
+    /// Emits the copies that each block starts. If the condition holds, a block copies a part of
+    /// the tile to all blocks of the cluster. This part is a share of the boxes, or a slice of the
+    /// only box. Otherwise, the block copies all boxes to itself.
     pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,
@@ -149,9 +149,9 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) {
         let blocks = self.program.header.sharing_blocks();
-        // A part is a box, or a block's slice of the only box. These are the axis along which parts
-        // follow each other, the number of parts, and the distance between two parts in elements
-        // and in bytes.
+        // A part is a box, or a block's slice of the only box. The values are the axis along which
+        // parts follow each other, the number of parts, and the distance between two parts. This
+        // distance is in elements, then in bytes.
         let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {

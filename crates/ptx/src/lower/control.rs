@@ -1,8 +1,8 @@
 //! Loops and branches: labels, and registers that carry values around a loop and out of a branch.
 //!
-//! If the body of a loop adds the same amount to all elements of an integer or pointer tile, the
-//! loop carries one register for all registers of the tile that differ by constants. If narrow
-//! elements were unpacked from words before a loop, the loop carries the words.
+//! The body of a loop may add the same amount to all elements of an integer or pointer tile. The
+//! loop then carries one register for all registers of the tile that differ by constants. If narrow
+//! elements were unpacked from words before a loop, it carries the words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
@@ -140,7 +140,7 @@ impl Lowering<'_> {
         if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
             return Ending::NextIndex;
         }
-        // The assembler does not unroll loops with matrix instructions, and such loops have no
+        // The assembler does not unroll loops with matrix instructions. Such loops also have no
         // register to spare for a count.
         if size == 0 || self.has_dot(body) {
             return Ending::Distance;
@@ -220,7 +220,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Chooses the registers that carry values around a loop, copies the initial values to them,
+    /// Chooses the registers that carry values around a loop. Copies the initial values to them,
     /// and sets the parameters of the body.
     fn begin(&mut self, inst: Inst, parameters: &[Value]) -> Vec<Carried> {
         let mut groups: Vec<Carried> = Vec::new();
@@ -229,7 +229,7 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop has an initial value of each carried value");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            // The registers of a dot in flight must not be copied. Nothing else reads them, so the
+            // The registers of a dot in flight must not be copied. No other op reads them, so the
             // loop carries the dot in the same registers.
             let keeps =
                 matches!(self.kernel.ty(first), Type::Pending { .. }) || self.stays_in_registers(inst, first);
@@ -281,9 +281,9 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Returns whether a tile of floats or booleans, which only this loop reads, is a result of an
-    /// earlier loop in the same block. This loop then carries the tile in the same registers. With
-    /// other registers, the assembler might keep two copies of an accumulator.
+    /// Returns whether an earlier loop in the same block computes a tile of floats or booleans that
+    /// only this loop reads. This loop then carries the tile in the same registers. With other
+    /// registers, the assembler might keep two copies of an accumulator.
     fn stays_in_registers(&self, inst: Inst, first: Value) -> bool {
         let kernel = self.kernel;
         let Some(before) = kernel.defining_inst(first) else { return false };
@@ -298,7 +298,8 @@ impl Lowering<'_> {
             && is_in_a_row()
     }
 
-    /// Returns how many elements of a tile a word holds, if all elements were unpacked from words.
+    /// Returns how many elements of a tile a word contains, if all elements were unpacked from
+    /// words.
     fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
         let element = self.layout_of(tile).map(|_| self.element(tile))?;
         let count = 32 / memory_bits(element) as usize;
@@ -352,8 +353,7 @@ impl Lowering<'_> {
     }
 
     /// Returns whether a value is one of these parameters with the same amount added to all
-    /// elements, in arithmetic that wraps at the width of a register. This always holds for a
-    /// scalar.
+    /// elements. The addition wraps at the width of a register. This always holds for a scalar.
     fn is_moved_alike(&self, value: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&value) || self.layout_of(value).is_none() {
             return true;
@@ -472,7 +472,7 @@ impl Lowering<'_> {
             let width = self.width(result);
             let is_sum = self.is_sum(result);
             // The pairs of values that one register merges. A common constant is subtracted from
-            // both, and added to the register at its uses.
+            // both values, and added to the register at its uses.
             let mut known: Vec<([Scalar; 2], RegisterId)> = Vec::new();
             let mut scalars = Vec::with_capacity(first[index].len());
             for (&a, &b) in first[index].iter().zip(&second[index]) {
@@ -516,7 +516,7 @@ impl Lowering<'_> {
 }
 
 /// Returns whether the last index that a loop computes fits its width. This index is at the bound
-/// `end`, or less than a step past it.
+/// `end`, or less than a step after it.
 fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
     let most = i128::from(width.cut(u64::MAX));
     let (end, step, range) = if signed {

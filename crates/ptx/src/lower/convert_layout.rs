@@ -25,8 +25,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Emits the shuffles of a plan, and returns the registers of the result. Narrow elements that
-    /// come from one lane are sent in one word.
+    /// Emits the shuffles of a plan, and returns the registers of the result. Narrow elements from
+    /// one lane are sent in one word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
         let together = plan.elements_per_word(memory_bits(element)) as usize;
         let width = if together == 1 { width_of(element) } else { Width::B32 };
@@ -62,8 +62,8 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Packs and unpacks the results. The builder then knows a word for every four bytes,
-            // and a user that packs the same bytes reads this word.
+            // Packs and unpacks the results. The builder then knows a word for every four bytes. A
+            // user that packs the same bytes reads this word.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {
@@ -91,8 +91,8 @@ impl Lowering<'_> {
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
         // A word is named by the register of its first element. `chosen_from[0]` lists the words
-        // that are sent, which are the results of the last select of `plan.give`. Each following
-        // list has the words from which one select chooses, which are the results of the select
+        // that are sent. They are the results of the last select of `plan.give`. Each following
+        // list has the words from which one select chooses. They are the results of the select
         // before it.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
@@ -121,7 +121,7 @@ impl Lowering<'_> {
         wanted.iter().map(|register| words[register]).collect()
     }
 
-    /// Packs elements into one word; a single element is returned unchanged.
+    /// Packs elements into one word. Returns a single element unchanged.
     fn together(&mut self, element: Element, elements: &[Scalar]) -> Scalar {
         if let [single] = elements {
             return *single;

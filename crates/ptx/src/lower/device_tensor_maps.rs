@@ -9,11 +9,12 @@
 //! fence.proxy.tensormap::generic.acquire.gpu …    makes the map visible to copies of this warp
 //! ```
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
-//! block that can be on the device at a time; an entry holds all maps of a block. Each
+//! block that can be on the device at a time. An entry contains all maps of a block. Each
 //! multiprocessor has a word, whose bits mark used entries. A block claims a free entry when it
-//! begins, if possible in the word of its multiprocessor, and releases the entry when it ends. So
-//! the launcher allocates no memory for maps and passes no address, even in graphs and with several
-//! streams. There are at least as many entries as concurrent blocks, so no block waits for another.
+//! begins, and releases the entry when it ends. The block prefers an entry in the word of its
+//! multiprocessor. So the launcher allocates no memory for maps and passes no address, even in
+//! graphs and with several streams. There are at least as many entries as concurrent blocks, so no
+//! block waits for another.
 //!
 //! **Empty tensors** cannot be described by a map. The map of an empty tensor describes one element
 //! instead. The element is 0 or NaN, in memory of the module that no thread writes.
@@ -33,8 +34,8 @@ use crate::isa::{
     Variable,
 };
 
-/// The names of three variables of the module: the maps, the bits of used entries, and the element
-/// of an empty tensor.
+/// The names of variables of the module: the maps, the bits of used entries, and the element of an
+/// empty tensor.
 const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
@@ -97,8 +98,8 @@ pub(super) struct PendingMap {
 }
 
 impl Lowering<'_> {
-    /// Returns the number of entries of a word: the largest number of blocks on a multiprocessor,
-    /// rounded up to a power of two, and at most 32.
+    /// Returns the number of entries of a word. It is the largest number of blocks on a
+    /// multiprocessor, rounded up to a power of two, and at most 32.
     fn places_of_word(&self) -> u32 {
         let threads = self.program.header.num_warps * LANES;
         (MAX_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
@@ -251,7 +252,8 @@ impl Lowering<'_> {
         self.builder.place(done);
     }
 
-    /// Releases the entry when the block ends: no copy that uses its maps is in flight any more.
+    /// Releases the entry when the block ends. No copy in flight uses the maps of the block any
+    /// more.
     pub(super) fn release_map_memory(&mut self) {
         let Some(MapMemory { place }) = self.map_memory else { return };
         let places = self.places_of_word();

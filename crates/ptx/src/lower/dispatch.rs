@@ -330,7 +330,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
-        // Emits nothing: `ClusterBuffers::of` has collected these ops for the lowerings of the
+        // Emits nothing. `ClusterBuffers::of` has collected these ops for the lowerings of the
         // buffer's copies and barriers.
         Ok(())
     }

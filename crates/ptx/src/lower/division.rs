@@ -1,10 +1,10 @@
 //! Divides integers by constants: multiplies by reciprocals, and shifts. The assembler does not do
-//! this. Even for a `div` with an immediate divisor, its code computes the reciprocal at run time,
+//! this, even for a `div` with an immediate divisor. Its code computes the reciprocal at run time,
 //! and for 64 bits it calls a function (ptxas 13.5, `sm_90`).
 //!
-//! For an N-bit number x and a divisor d, x / d is the upper part of x * m with m = ceil(2^p / d),
-//! which is exact enough for some p (Granlund and Montgomery, Division by invariant integers using
-//! multiplication, PLDI 1994).
+//! Let x be an N-bit number, d a divisor, and m = ceil(2^p / d). x / d is the upper part of x * m.
+//! This product is exact enough for some p (Granlund and Montgomery, Division by invariant integers
+//! using multiplication, PLDI 1994).
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
@@ -18,8 +18,8 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// Returns the reciprocal that is exact enough for all numbers below 2^`magnitude`; `None` if
-    /// no factor below 2^`bits` is. N is `bits`.
+    /// Returns a reciprocal that is exact enough for all numbers below 2^`magnitude`. Returns
+    /// `None` if no factor below 2^`bits` is exact enough. N is `bits`.
     fn of(divisor: u64, bits: u32, magnitude: u32) -> Option<Self> {
         let divisor = u128::from(divisor);
         (bits..2 * bits).find_map(|power| {
@@ -78,15 +78,15 @@ impl Builder {
         remainder.plus(width, more)
     }
 
-    /// Returns a number that has the same quotient as x, and the difference between the remainders
-    /// of x and of this number.
+    /// Returns a number that has the same quotient as x. Also returns the difference between the
+    /// remainders of x and of this number.
     ///
     /// x is the sum of a register and a constant offset. If 2^n divides the register and the
     /// divisor, the low n bits of x are those of the offset. Unsigned quotients do not depend on
-    /// them, so the number has 0 there. Signed quotients are rounded towards zero, so they only
-    /// depend on whether these bits are 0 (-4 / 4 is -1, but -3 / 4 to -1 / 4 are 0): the number
-    /// has 1 in place of any other value. Elements of a tile whose x differ only in these bits then
-    /// share one division.
+    /// these bits, so they are 0 in the returned number. Signed quotients are rounded towards zero,
+    /// so they depend only on whether these bits are 0. For example, -4 / 4 is -1, but -3 / 4 to -1
+    /// / 4 are 0. In the returned number, the bits are 1 in place of any other value. Elements of a
+    /// tile whose x differ only in these bits then share one division.
     pub(super) fn representative(
         &self,
         width: Width,

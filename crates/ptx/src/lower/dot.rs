@@ -31,8 +31,8 @@ enum Arithmetic {
 }
 
 impl Lowering<'_> {
-    /// Returns the source of an operand of a dot: its registers, or the buffer that threads read in
-    /// this layout.
+    /// Returns the source of an operand of a dot. It is the registers of the operand, or the buffer
+    /// that threads read in this layout.
     pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> DotOperand {
         match self.kernel.ty(value).as_memory() {
             Some(buffer) => DotOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),

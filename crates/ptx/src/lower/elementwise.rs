@@ -1,5 +1,5 @@
-//! Lowers elementwise functions to instructions, which depend on the function and on the type of
-//! its operands.
+//! Lowers elementwise functions. The instructions depend on the function and on the type of its
+//! operands.
 
 use rustc_hash::FxHashSet;
 use tilewright_gpu_ir::Feature;
@@ -78,9 +78,9 @@ impl Lowering<'_> {
     }
 
     /// Multiplies a tile by factors that are mostly 1. A warp skips the multiplication if the
-    /// factors of all its lanes are 1. The lanes vote, so that all of them take the same branch.
-    /// The result registers first get the elements of the tile, and the multiplication overwrites
-    /// them if it runs.
+    /// factors of all its lanes are 1. The lanes vote, so that all of them execute the same branch.
+    /// The result registers first get the elements of the tile. The multiplication overwrites them
+    /// if it runs.
     pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
         if self.element(tile) != Element::Value(Dtype::F32) {
             return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));
@@ -211,8 +211,9 @@ impl Lowering<'_> {
         self.narrow(dtype, result, false)
     }
 
-    /// Returns the type in which a function of `dtype` is computed without a second rounding;
-    /// `None` if the target has no such instructions, so that the function is computed in fp32.
+    /// Returns the type in which a function of `dtype` is computed without a second rounding.
+    /// Returns `None` if the target has no such instructions: the function is then computed in
+    /// fp32.
     fn computed_in(&self, needs: Needs, dtype: Dtype) -> Option<Float> {
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
         match (dtype, needs) {
@@ -322,8 +323,8 @@ impl Lowering<'_> {
         self.builder.float_convert(ty, ty, Some(rounding), a)
     }
 
-    /// Computes x * y + z in a format without instructions, rounded once: the product is exact in
-    /// fp64, and the sum is rounded to odd, so the second rounding does not change the result.
+    /// Computes x * y + z in a format without instructions, rounded once. The product is exact in
+    /// fp64. The sum is rounded to odd, so the second rounding does not change the result.
     fn narrow_fma(&mut self, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
         let wide: smallvec::SmallVec<[Scalar; 3]> = x
             .iter()
@@ -339,8 +340,8 @@ impl Lowering<'_> {
         self.narrow_double(dtype, sum, false)
     }
 
-    /// Rounds to odd, given the results rounded towards zero, up and down: if these differ, the
-    /// last bit is one.
+    /// Rounds to odd, given the results rounded towards zero, up and down. If the last two differ,
+    /// sets the last bit.
     pub(super) fn round_to_odd(&mut self, float: Float, zero: Scalar, up: Scalar, down: Scalar) -> Scalar {
         let is_inexact = self.builder.float_compare(float, Comparison::Ne, up, down);
         let width = float.width();

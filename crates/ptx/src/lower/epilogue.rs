@@ -1,5 +1,5 @@
-//! Turns the listing into the module: runs the passes, names registers in order of appearance, and
-//! adds the source lines as comments, with their locations (`.loc`).
+//! Turns the listing into the module. Runs the passes, and names registers in order of appearance.
+//! Adds the source lines as comments, with their locations (`.loc`).
 
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
@@ -33,8 +33,8 @@ impl Lowering<'_> {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish(program.header.target.tuning);
         if passes::run(&mut listing) {
-            // Without this directive, the assembler may limit each thread to as few as 32 registers,
-            // to make room for more blocks, and spill the others.
+            // Without this directive, the assembler may limit each thread to as few as 32
+            // registers, to make room for more blocks. It then spills the other registers.
             function.directives.min_blocks = Some(1);
         }
         if program.header.min_blocks > 0 {
@@ -59,7 +59,7 @@ impl Lowering<'_> {
 }
 
 /// Renames the registers: numbers those of each width in order of appearance. Returns the renamed
-/// registers, and omits those that no line names.
+/// registers, without those that no line names.
 fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> PrimaryMap<RegisterId, Register> {
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];

@@ -1,11 +1,12 @@
-//! Exchanges of elements along an axis within a warp: between registers of a thread, which needs no
-//! instruction, and between lanes by shuffles. Histograms in shared memory are here, too.
+//! Exchanges of elements along an axis within a warp. An exchange between registers of a thread
+//! needs no instruction; an exchange between lanes needs shuffles. Histograms in shared memory are
+//! here, too.
 //!
 //! In a bitonic merge, a bit of the coordinate gives the sort direction of a block of elements. If
 //! this bit depends only on the register, the direction is known at compile time. If the bit
-//! depends on the thread, and enough steps of the merge compare two registers of a thread
-//! (`Tuning::complemented_bits`), the elements of descending blocks are complemented before and
-//! after the merge. All comparisons then have one direction.
+//! depends on the thread, the code may complement the elements of descending blocks before and
+//! after the merge. It does so if enough steps of the merge compare two registers of a thread
+//! (`Tuning::complemented_bits`). All comparisons then have one direction.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};
@@ -16,7 +17,7 @@ use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
 /// Masks that select bits of an element's register, lane and warp index. The parity of the selected
-/// register bits is known at compile time; the emitted code computes the parity of the selected
+/// register bits is known at compile time. The emitted code computes the parity of the selected
 /// lane and warp bits.
 #[derive(Clone, Copy)]
 struct Parity {
@@ -41,8 +42,7 @@ impl Parity {
 }
 
 impl Lowering<'_> {
-    /// Returns the condition that the selected bits of a register, and of the thread, have odd
-    /// parity.
+    /// Returns whether the selected bits of a register and of the thread have odd parity.
     fn parity_of(&mut self, parity: Parity, register: u32) -> Scalar {
         let thread = if parity.is_fixed() { Scalar::FALSE } else { self.parity(parity.lanes, parity.warps) };
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))

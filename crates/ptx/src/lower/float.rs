@@ -31,7 +31,7 @@ impl Float {
             Dtype::F16 => Some(Self::F16),
             Dtype::F32 => Some(Self::F32),
             Dtype::F64 => Some(Self::F64),
-            // tidy: wildcard because the rest are integers and formats that are computed in binary32.
+            // tidy: wildcard because the rest are integers, and formats that are computed in fp32.
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl Builder {
         }
     }
 
-    /// Returns the quotient: rounded once if `exact` or in fp64, else within 2 ulp.
+    /// Returns the quotient. It is rounded once if `exact` or in fp64, else it is within 2 ulp.
     pub fn divide(&mut self, float: Float, exact: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (precision, rounding) = if exact || float == Float::F64 {
@@ -197,8 +197,8 @@ impl Builder {
         self.pure(float.width(), |d| isa::Sqrt { approx: false, rounding, ftz: false, ty: float.ty(), d, a })
     }
 
-    /// Returns the minimum or maximum. If one operand is NaN, the result is the other operand or,
-    /// with `nan`, NaN, which needs `sm_80`.
+    /// Returns the minimum or maximum. If one operand is NaN, the result is the other operand. With
+    /// `nan`, which needs `sm_80`, the result is NaN.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));

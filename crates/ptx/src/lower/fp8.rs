@@ -1,5 +1,5 @@
 //! Conversions from and to 8-bit floating-point formats. Newer targets convert pairs of e4m3 or
-//! e5m2 numbers by one instruction; all other conversions use integer and fp32 instructions.
+//! e5m2 numbers by one instruction. All other conversions use integer and fp32 instructions.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -70,8 +70,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts floats from or to 8 bits in pairs. Returns `None` if the types are equal, if one is
-    /// no float, or if no instruction of the target converts them correctly with this rounding.
+    /// Converts floats from or to 8 bits in pairs. Returns `None` if the types are equal or if one
+    /// is not a float. Also returns `None` if no instruction of the target converts them correctly
+    /// with this rounding.
     pub(super) fn convert_fp8_pairs(
         &mut self,
         from: Element,
@@ -81,8 +82,8 @@ impl Lowering<'_> {
     ) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let (read, written) = (self.pair_of(from), self.pair_of(to).filter(|_| !towards_zero));
-        // The conversion to fp8e4b15, which has no NaN, must keep the sign of a NaN; these
-        // instructions lose it.
+        // The conversion to fp8e4b15, which has no NaN, must keep the sign of a NaN. These
+        // instructions lose the sign.
         let is_by_pairs = (read.is_some() && to.is_float() && to != Dtype::F8E4B15)
             || (written.is_some() && from.is_float() && from != Dtype::F64);
         if from == to || !is_by_pairs {
@@ -133,7 +134,7 @@ impl Lowering<'_> {
         wide
     }
 
-    /// Converts fp16 or fp32 to 8-bit numbers, rounded to nearest; overflow yields the largest
+    /// Converts fp16 or fp32 to 8-bit numbers, rounded to nearest. Overflow yields the largest
     /// finite number.
     fn narrow_pairs(
         &mut self,
@@ -190,8 +191,8 @@ impl Lowering<'_> {
         let magnitude = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN - 1));
         let sign = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN));
         let sign = builder.shl(WORD, sign, 24);
-        // With the mantissa shifted, the exponent is too small by the difference of the biases: a
-        // multiplication corrects it, and normalizes subnormal numbers.
+        // With the mantissa shifted, the exponent is too small by the difference of the biases. A
+        // multiplication corrects the exponent, and normalizes subnormal numbers.
         let placed = builder.shl(WORD, magnitude, 23 - format.mantissa);
         let scale = Scalar::constant(power_of_two(127 - format.bias));
         let mut number = builder.mul_rn(Float::F32, placed, scale);
@@ -214,7 +215,7 @@ impl Lowering<'_> {
         Some(builder.select(WORD, is_nan, nan, signed))
     }
 
-    /// Converts fp32 to an 8-bit number, rounded once; overflow yields the largest finite number.
+    /// Converts fp32 to an 8-bit number, rounded once. Overflow yields the largest finite number.
     pub(super) fn narrow_to_fp8(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         if let Some(pair) = self.pair_of(to).filter(|_| !towards_zero) {
             return self.narrow_pairs(to, (pair, ScalarType::F32), &[x]).pop();
@@ -225,7 +226,7 @@ impl Lowering<'_> {
         let sign = builder.shr(WORD, false, x, 24);
         let sign = builder.bitwise(Bitwise::And, WORD, sign, Scalar::constant(SIGN));
         let shift = 23 - format.mantissa;
-        // Normal numbers of the format: integer rounding, whose carry moves into the exponent
+        // Normal numbers of the format are rounded as integers; the carry moves into the exponent
         // correctly.
         let mut rounded = magnitude;
         if !towards_zero {
@@ -236,8 +237,7 @@ impl Lowering<'_> {
         }
         let rebiased = rounded.plus(WORD, (((127 - format.bias) as u64) << 23).wrapping_neg());
         let normal = builder.shr(WORD, false, rebiased, shift);
-        // Subnormal numbers: adding a power of two whose last bit is the smallest subnormal rounds
-        // correctly.
+        // To round subnormal numbers, adds a power of two whose last bit is the smallest subnormal.
         let shifter = Scalar::constant(power_of_two(1 - format.bias - format.mantissa as i32 + 23));
         let rounding = if towards_zero { Rounding::Rz } else { Rounding::Rn };
         let sum =

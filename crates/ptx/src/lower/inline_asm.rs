@@ -1,5 +1,5 @@
 //! Inline assembly: emits its text once for every `pack` registers of its arguments. Registers of
-//! the widths that its constraints require replace the operands in the text.
+//! the widths that the constraints require replace the operands in the text.
 
 use smallvec::SmallVec;
 use tilewright_ir::{AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate, Dtype, Element, Inst, Value};

@@ -123,8 +123,8 @@ impl Builder {
         product.plus(width, offset)
     }
 
-    /// Returns an upper bound of a number; `None` unless the number, read as signed, is known not
-    /// to be negative.
+    /// Returns an upper bound of a number. Returns `None` unless the number, read as signed, is
+    /// known not to be negative.
     pub fn bound(&self, width: Width, a: Scalar) -> Option<u64> {
         let base = a.base.map_or(Some(0), |base| self.bounds.get(&base).copied())?;
         base.checked_add(a.offset).filter(|bound| *bound <= width.cut(u64::MAX) >> 1)
@@ -168,8 +168,9 @@ impl Builder {
     }
 
     /// Returns the 64-bit product of a 32-bit number and a constant. If adding the constant of `a`
-    /// to its register cannot overflow, the two are multiplied separately. The caller promises this
-    /// by `splits`, or else a bound of `a` may prove it.
+    /// to its register cannot overflow, the register and the constant are multiplied separately.
+    /// The caller promises by `splits` that the addition cannot overflow, or else a bound of `a`
+    /// may prove it.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);
@@ -202,7 +203,7 @@ impl Builder {
     }
 
     /// Returns the 64-bit product of a signed 32-bit number and a power of two, composed of two
-    /// 32-bit halves; the assembler would repeat a multiplication at each use of the product. For
+    /// 32-bit halves. The assembler would repeat a multiplication at each use of the product. For
     /// another factor, calls [`Self::mul_wide`] with `splits`. In both cases, adding the constant
     /// of `a` to its register must not overflow.
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {

@@ -3,11 +3,11 @@
 //! each `wgmma` before the next one starts (warning C7509 of `ptxas`). This code has no call, and
 //! quotients by the same divisor share its reciprocal.
 //!
-//! For a divisor d > 0, let r' = 2^64 / d, and r an integer with 0 <= r <= r'. A step of Newton's
-//! method, r + floor(r * (2^64 - d * r) / 2^64), is again at most r', and differs from it by at most
-//! 1 + (r' - r)^2 / r'. The first r has a relative error of at most 2^-19, and is rounded down; so
-//! after two steps r' - r <= 2. The high half of n * r then is at most n / d, and more than
-//! n / d - 3: two corrections make it the quotient.
+//! Let d > 0 be a divisor, r' = 2^64 / d, and r an integer with 0 <= r <= r'. A step of Newton's
+//! method is r + floor(r * (2^64 - d * r) / 2^64). Its result is again at most r', and differs from
+//! r' by at most 1 + (r' - r)^2 / r'. The first r is rounded down, with a relative error of at most
+//! 2^-19. So r' - r <= 2 after two steps. The high half of n * r is then at most n / d, and more
+//! than n / d - 3. Two corrections make it the quotient.
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
@@ -66,7 +66,7 @@ impl Builder {
         Division { quotient, remainder }
     }
 
-    /// Returns an integer that is at most 2^64 / y, and differs from it by at most 2.
+    /// Returns an integer that is at most 2^64 / y, and at least 2^64 / y - 2.
     pub(super) fn long_reciprocal(&mut self, y: Scalar) -> Scalar {
         let (single, long) = ((Width::B32, ScalarType::F32), (LONG, integer(LONG, false)));
         // The conversion and the hardware's reciprocal have relative errors of 2^-24 and 2^-23.

@@ -1,7 +1,7 @@
 //! Transcendental functions of fp32.
 //!
 //! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The errors of the
-//! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds, so these
+//! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds. So these
 //! functions use polynomials, as on the CPU. Most functions state their largest error in units in
 //! the last place. Rounding matters here, so multiplications and additions have `.rn`, and the
 //! assembler contracts nothing.
@@ -56,12 +56,12 @@ impl Builder {
         self.mul_rn(F32, root, root)
     }
 
-    /// Returns e^x within 2 ulp, as 2^n * 2^f: n is x log2(e) rounded down and clamped to
-    /// -126 … 126, and f is the rest. Outside of that range |f| is large, so the hardware
-    /// overflows, or yields a small number that the last multiplication rounds to a subnormal one.
-    /// NaN propagates through f.
+    /// Returns e^x within 2 ulp, as 2^n * 2^f. n is x log2(e) rounded down and clamped to -126 …
+    /// 126, and f is x log2(e) - n. If n is clamped, |f| is large. The hardware then overflows, or
+    /// yields a small number that the last multiplication rounds to a subnormal one. NaN propagates
+    /// through f.
     pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
-        // t is x log2(e) / 252 + 0.5, clamped to 0 … 1, so n + 126 is 252 t rounded down.
+        // t is x log2(e) / 252 + 0.5, clamped to 0 … 1. So n + 126 is 252 t rounded down.
         let log2_e = f32_constant(std::f32::consts::LOG2_E);
         let scale = f32_constant(std::f32::consts::LOG2_E / 252.0);
         let t = self.fma_with(F32, Rounding::Rn, true, [x, scale, f32_constant(0.5)]);
@@ -101,7 +101,7 @@ impl Builder {
         sum
     }
 
-    /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]: returns the exponent as
+    /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]. Returns the exponent as
     /// an fp32 number, and m.
     fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
@@ -180,12 +180,12 @@ impl Builder {
         self.bitwise(Bitwise::Or, width, x, sign)
     }
 
-    /// Returns the hyperbolic tangent within 4 ulp: ±(1 - 2 / (e^(2|x|) + 1)), or near zero a
-    /// polynomial.
+    /// Returns the hyperbolic tangent within 4 ulp. It is ±(1 - 2 / (e^(2|x|) + 1)), or a
+    /// polynomial near zero.
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // For |x| above 0.55 the reciprocal is at most a quarter, so its error and that of the
+        // For |x| above 0.55, the reciprocal is at most a quarter. So its error and that of the
         // power are small in comparison with the result.
         let exponent = self.mul_rn(F32, t, f32_constant(2.0 * std::f32::consts::LOG2_E));
         let power = self.ex2(exponent);

@@ -71,8 +71,8 @@ impl Builder {
         self.mul_rn(F64, scaled, rest)
     }
 
-    /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, whose remainder is below
-    /// 2^-57.
+    /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35. The code evaluates the Taylor series, whose
+    /// remainder is below 2^-57.
     fn exp_tail64(&mut self, r: Scalar) -> Scalar {
         self.polynomial(
             F64,
@@ -129,9 +129,9 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
-    /// Returns the exponent, f, s * (f^2/2 + R) and f^2/2, where s = f / (2 + f), R is a polynomial
-    /// of s^2, and log(1 + f) = f - f^2/2 + s * (f^2/2 + R).
+    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). With
+    /// s = f / (2 + f) and R a polynomial of s^2, log(1 + f) = f - f^2/2 + s * (f^2/2 + R). Returns
+    /// the exponent, f, s * (f^2/2 + R) and f^2/2.
     fn split64(&mut self, x: Scalar) -> [Scalar; 4] {
         let is_subnormal = self.float_compare(F64, Comparison::Lt, x, constant(f64::MIN_POSITIVE));
         let scaled = self.mul_rn(F64, x, constant(18_014_398_509_481_984.0));
@@ -207,8 +207,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// Returns the hyperbolic tangent within 3 ulp: -u / (2 + u) for u = e^(-2|x|) - 1, with the
-    /// sign of x.
+    /// Returns the hyperbolic tangent within 3 ulp. It is -u / (2 + u) for u = e^(-2|x|) - 1, with
+    /// the sign of x.
     pub(super) fn tanh64(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F64, x);
         let t = self.pure(Width::B64, |d| isa::Abs { ftz: false, ty: ScalarType::F64, d, a });
@@ -228,9 +228,9 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// Returns the error function within 1.1 ulp (largest error found: 0.97). With t = |x|, this is
-    /// x + x p(x^2) for t up to 15/16, and 1 - e^-(t + t q(t)) with the sign of x for a larger t. p
-    /// and q are the polynomials of the least error (Remez).
+    /// Returns the error function within 1.1 ulp (largest error found: 0.97). Let t = |x|, and p
+    /// and q be the polynomials of the least error (Remez). For t up to 15/16, the result is x + x
+    /// p(x^2). For a larger t, it is 1 - e^-(t + t q(t)) with the sign of x.
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(

@@ -1,9 +1,10 @@
-//! Matrix descriptors of `wgmma` operands in shared memory: PTX ISA, "Asynchronous Warpgroup Level
-//! Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix Descriptor Format".
+//! Matrix descriptors of `wgmma` operands in shared memory. The section of the PTX ISA is
+//! "Asynchronous Warpgroup Level Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix
+//! Descriptor Format".
 //!
-//! The operand of one instruction consists of lines, along k in a K-major matrix, along m or n in
-//! an MN-major one. Eight consecutive lines are a group. The hardware swizzles the 16-byte chunks
-//! of a line by bits of the address:
+//! The operand of one instruction consists of lines. They are along k in a K-major matrix, and
+//! along m or n in an MN-major matrix. Eight consecutive lines are a group. The hardware swizzles
+//! the 16-byte chunks of a line by bits of the address:
 //!
 //! | | along the contiguous dimension | eight lines | further lines |
 //! |---|---|---|---|
@@ -11,8 +12,8 @@
 //! | MN-major, swizzled | lines `leading` apart | along k | groups `stride` apart |
 //! | MN-major, not swizzled | lines of 16 bytes `stride` apart | along k | groups `leading` apart |
 //!
-//! [`MatrixForm::of`] compares a layout with these forms for each bit of the coordinates, so it
-//! does not matter how the layout was constructed.
+//! [`MatrixForm::of`] compares a layout with each row of the table, for each bit of the
+//! coordinates. So it does not matter how the layout was constructed.
 
 use tilewright_layout::{Layout, SwizzleMode};
 
@@ -43,9 +44,9 @@ struct Images {
 }
 
 impl MatrixForm {
-    /// Returns the form of a matrix with two axes; `mn_axis` is the axis that is not reduced, and
-    /// an instruction reads `extent` elements along it. Returns `None` if no descriptor describes
-    /// the layout.
+    /// Returns the descriptor fields of a matrix with two axes. `mn_axis` is the axis that is not
+    /// reduced; an instruction reads `extent` elements along it. Returns `None` if no descriptor
+    /// describes the layout.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         let placement = memory.inverse()?;
         let tile = memory.output();
@@ -90,9 +91,9 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Returns the first offset in `images` if three conditions hold, else `None`: each offset is twice
-/// the previous one, a descriptor can store it, and the swizzle leaves it unchanged. If `images` is
-/// empty, returns an arbitrary valid offset.
+/// Returns the first offset in `images`, or `None` if a condition does not hold. Each offset must
+/// be twice the previous one, a descriptor must be able to store it, and the swizzle must leave it
+/// unchanged. Returns an arbitrary valid offset if `images` is empty.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // A descriptor stores an offset in 14 bits, in units of 16 bytes.
@@ -148,7 +149,7 @@ impl Images {
 
     /// Returns whether a descriptor can describe the parts of the tile that further instructions
     /// read. Each bit of a coordinate that selects such a part adds an offset. The offset must be a
-    /// multiple of a chunk, the swizzle must leave it unchanged, and it must share no bits with the
+    /// multiple of a chunk, and the swizzle must leave it unchanged. It must share no bits with the
     /// offsets of the other coordinate bits.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);

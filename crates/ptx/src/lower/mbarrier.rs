@@ -1,5 +1,5 @@
-//! Barriers in shared memory, which count arrivals and bytes in phases: PTX ISA, "Parallel
-//! Synchronization and Communication Instructions: `mbarrier`".
+//! Barriers in shared memory, which count arrivals and bytes in phases (PTX ISA, "Parallel
+//! Synchronization and Communication Instructions: `mbarrier`").
 //!
 //! The state space is `.shared::cta`, except for arrivals in a cluster (`clusters.rs`). The memory
 //! order is the default: an arrival is a release, and a wait an acquire, both of block scope.
@@ -109,8 +109,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits an arrival at a barrier. With `expect_tx`, the phase does not complete before copies have
-    /// written `count` bytes; else `count` is a number of arrivals.
+    /// Emits an arrival at a barrier. With `expect_tx`, the phase does not complete before copies
+    /// have written `count` bytes. Otherwise, `count` is a number of arrivals.
     fn arrive(
         &mut self,
         guard: Option<Predicate>,

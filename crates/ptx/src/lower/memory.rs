@@ -82,8 +82,8 @@ impl Policy {
         }
     }
 
-    /// Returns the eviction priorities in L1 and L2. They are hints, which are dropped for a
-    /// volatile access and for one with a cache modifier.
+    /// Returns the eviction priorities in L1 and L2. They are hints. A volatile access, and one
+    /// with a cache modifier, drop them.
     fn eviction(self) -> Option<(L1Eviction, PolicyPriority)> {
         if self.volatile || self.cache != CacheModifier::Default {
             return None;
@@ -109,7 +109,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Returns the words of an access to `elements` elements, which have at most 16 bytes in all, or
+    /// Returns the words of an access to `elements` elements. They have at most 16 bytes in all, or
     /// 32 in global memory with [`Feature::WideAccesses`].
     pub fn new(element: Element, elements: usize) -> Self {
         let each = memory_bits(element);
@@ -202,8 +202,8 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// Returns an address operand, whose base is always a register: a constant address is first
-    /// moved to one.
+    /// Returns an address operand, whose base is always a register. Moves a constant address to a
+    /// register first.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }
@@ -307,8 +307,8 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Raises the PTX version of the module to that which an access to these words of global memory
-    /// needs.
+    /// Raises the PTX version of the module to the one that an access to these words of global
+    /// memory needs.
     fn raise_version(&mut self, words: Words) {
         if words.bytes() > ACCESS_BYTES {
             self.module.version = self.module.version.max(WIDE_SINCE);
@@ -329,7 +329,7 @@ impl Lowering<'_> {
         Some((first, CachePolicy(self.builder.source(Width::B64, second))))
     }
 
-    /// Converts a loaded element to its form in a register: a boolean becomes a predicate.
+    /// Converts a loaded element to its register: a boolean becomes a predicate.
     pub(super) fn register_form(&mut self, element: Element, loaded: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.compare(Width::B32, true, Comparison::Ne, loaded, Scalar::constant(0))
@@ -338,7 +338,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts an element to its form in memory: a predicate becomes 0 or 1.
+    /// Converts an element for a store to memory: a predicate becomes 0 or 1.
     pub(super) fn memory_form(&mut self, element: Element, scalar: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.select(Width::B32, scalar, Scalar::constant(1), Scalar::constant(0))
@@ -393,8 +393,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Emits one load of consecutive elements. Returns the loaded elements, which are `others` if
-    /// the mask is false.
+    /// Emits one load of consecutive elements. Returns the loaded elements, or `others` if the mask
+    /// is false.
     pub(super) fn load_elements(
         &mut self,
         element: Element,
@@ -533,8 +533,8 @@ impl Lowering<'_> {
         self.load_shared_of(StateSpace::Shared, element, address, count)
     }
 
-    /// Loads elements from consecutive addresses of shared memory: of the own block, or of a block
-    /// of the cluster (`.shared::cluster`).
+    /// Loads elements from consecutive addresses of shared memory. The memory is that of the own
+    /// block, or of a block of the cluster (`.shared::cluster`).
     pub(super) fn load_shared_of(
         &mut self,
         space: StateSpace,

@@ -1,6 +1,6 @@
 //! Dots by `mma.sync`: packs the fragments of operands into words (64 bits for fp64, 32 bits for
 //! other types). The result is divided into tiles of the size that one instruction computes. Each
-//! of them takes one instruction for each step along K.
+//! tile takes one instruction for each step along K.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;
@@ -119,7 +119,7 @@ impl Lowering<'_> {
     }
 
     /// Rounds fp32 to 10 bits of mantissa, to nearest, ties away from zero. The first targets with
-    /// tf32 have no other rounding to it.
+    /// tf32 have no other rounding to tf32.
     fn round_to_tf32(&mut self, x: Scalar) -> Scalar {
         let (to, from) = ((Width::B32, ScalarType::Tf32), (Width::B32, ScalarType::F32));
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)

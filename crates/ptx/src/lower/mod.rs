@@ -10,26 +10,25 @@
 //! layout. Every thread also computes the scalar values of the kernel, which are equal in all
 //! threads that run the code. Each op is lowered in turn, through `builder.rs`. The ops state every
 //! choice of layout, access width and instruction. The lowering only simplifies locally, such as by
-//! folding constants; `passes` removes duplicates and dead code and hoists loop-invariant code.
+//! folding constants. `passes` removes duplicates and dead code, and hoists loop-invariant code.
 //! `thread.rs` applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
-//! - Registers have no type but their width. Booleans are predicates, fp16 and bf16 have 16-bit
-//!   registers, fp8 and integers narrower than 32 bits are in 32-bit registers, extended by their
+//! - Registers have no type but their width. Booleans are predicates, and fp16 and bf16 have 16-bit
+//!   registers. fp8 and integers narrower than 32 bits are in 32-bit registers, extended by their
 //!   sign or by zeros.
-//! - `add` and `mul` of floating-point numbers have no rounding modifier, so the assembler may
+//! - `add` and `mul` of floating-point numbers have no rounding modifier. So the assembler may
 //!   contract them to `fma`, as in Triton's code, unless the program forbids it. If the result of
 //!   an op depends on each rounding, its instructions have `.rn`.
 //! - Arithmetic on signed 32-bit offsets is assumed not to overflow. The 64-bit extension of
-//!   `offset + constant` is thus the extension of `offset`, plus the constant: all registers of a
+//!   `offset + constant` is thus the extension of `offset`, plus the constant. All registers of a
 //!   tile share one extension, and the constants are in the addresses.
-//! - `elect.sync` selects one lane of a warp. The selected lane of the first warp that runs the
-//!   code does the work of a single thread: tensor copies, barriers in shared memory. In a
-//!   partition of a warp-specialized kernel, the thread id counts from the first warp of the
-//!   partition.
+//! - `elect.sync` selects one lane of a warp. In the first warp that runs the code, the selected
+//!   lane does the work of a single thread, such as tensor copies. In a partition of a
+//!   warp-specialized kernel, the thread id counts from the first warp of the partition.
 //! - `wgmma` accumulates in place: its accumulator registers are written more than once, unlike
-//!   most registers. No op reads the accumulator before the dot has finished; the passes treat the
+//!   most registers. No op reads the accumulator before the dot has finished. The passes treat the
 //!   wait for the dot as another write of the accumulator.
 
 mod arithmetic;
@@ -114,8 +113,8 @@ type Lowered = Result<(), Box<Diagnostic>>;
 type Elements = SmallVec<[Scalar; 2]>;
 
 /// Returns the name of a kernel in PTX. A name stays as it is if it has only ASCII letters, digits
-/// and underscores, and a letter follows its leading underscores. Any other name gets the prefix
-/// `k_`, and each character that is not an ASCII letter, digit or underscore becomes its code point
+/// and underscores. A letter must follow its leading underscores. Any other name gets the prefix
+/// `k_`. Each character that is not an ASCII letter, digit or underscore becomes its code point
 /// (`α` becomes `_u3b1_`).
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -151,15 +150,15 @@ struct Lowering<'p> {
     warps: Warps,
     /// The number of instructions that read each value.
     reads: UseCounts,
-    /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots; see
-    /// the function `between_dots`.
+    /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots (see
+    /// the function `between_dots`).
     between_dots: EntitySet<Value>,
     /// The tiles that reductions read.
     reduced_tiles: EntitySet<Value>,
-    /// The last election of one thread: the value of [`Builder::labels`] at the election, the first
-    /// warp, and the predicate that is true in the elected thread. The lowering reuses the
-    /// predicate while the number of labels and the first warp are unchanged, that is, in
-    /// straight-line code of the same warps.
+    /// The last election of one thread. It has the value of [`Builder::labels`] at the election,
+    /// the first warp, and the predicate that is true in the elected thread. The lowering reuses
+    /// the predicate while the number of labels and the first warp are unchanged. Code is then
+    /// straight-line, and of the same warps.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.
     program_ids: Option<[Scalar; 3]>,
@@ -254,9 +253,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the indices of the parameters that are tensor maps. These are the last parameters,
-    /// except that in a kernel for clusters of two blocks (`Header::paired`) the number of programs
-    /// follows them.
+    /// Returns the indices of the parameters that are tensor maps. These are the last parameters.
+    /// With pairs of blocks (`Header::paired`), the number of programs follows them.
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -342,7 +340,7 @@ impl<'p> Lowering<'p> {
         self.layout_of(value).map_or(1, |layout| layout.registers() as usize)
     }
 
-    /// Returns the registers of a value in the order of `layout`, which may differ from the layout
+    /// Returns the registers of a value in the order of `layout`. This layout may differ from that
     /// of the value only in the numbering of registers.
     fn get_in(&self, value: Value, layout: Option<&Layout>) -> Rc<[Scalar]> {
         let own = self.get(value);
@@ -357,8 +355,8 @@ impl<'p> Lowering<'p> {
     }
 
     /// Returns the width of the registers of a value. For a value in shared memory, the register
-    /// holds its address; for a dot in flight, a register holds one accumulator or a pair of 16-bit
-    /// ones.
+    /// holds its address. For a dot in flight, a register holds one accumulator, or a pair of
+    /// 16-bit accumulators.
     fn width(&self, value: Value) -> Width {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
@@ -398,9 +396,9 @@ impl<'p> Lowering<'p> {
     }
 }
 
-/// Returns the source pointers of the copies in each block with an asynchronous dot, and the
-/// pointers of the same block from which the source pointers are computed. For these pointers,
-/// [`Lowering::lower_ptr_add`] avoids 64-bit multiplications: between the instructions of a dot, a
+/// Returns pointers in each block with an asynchronous dot. These are the source pointers of
+/// copies, and the pointers of the same block from which they are computed. For these pointers,
+/// [`Lowering::lower_ptr_add`] avoids 64-bit multiplications. Between the instructions of a dot, a
 /// multiplication takes several times as long as an addition (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();

@@ -1,10 +1,10 @@
 //! Arithmetic on pairs of fp32 numbers: `add`, `sub`, `mul` and `fma` of `.f32x2`.
 //!
-//! A pair is two consecutive registers of a tile: adjacent elements of a thread. The pair of a
-//! result is unpacked at once, and the builder remembers its word, so the next function on the same
-//! pair reads the word, and `passes` removes the moves that unpack it. The assembler places the
-//! halves of a word in consecutive registers. If both halves of an operand are equal, it uses one
-//! register for both.
+//! A pair is two consecutive registers of a tile, which hold adjacent elements of a thread. The
+//! code unpacks the pair of a result at once, and the builder remembers its word. The next function
+//! on the same pair reads the word, and `passes` removes the moves that unpack it. The assembler
+//! places the halves of a word in consecutive registers. If both halves of an operand are equal,
+//! the assembler uses one register for both.
 
 use std::rc::Rc;
 
@@ -29,8 +29,8 @@ enum Packed {
 
 impl Lowering<'_> {
     /// Computes a function on pairs of fp32 numbers. Returns `None` for other types, if the target
-    /// has no such instruction on pairs, or if the element-by-element code is shorter. Products
-    /// that a reduction reads are not computed in pairs either (see `reduced_tiles`).
+    /// has no such instruction on pairs, or if code for single elements is shorter. Products that a
+    /// reduction reads are not computed in pairs either (see `reduced_tiles`).
     pub(super) fn in_pairs(
         &mut self,
         result: Value,
@@ -76,9 +76,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns an estimate of the moves that form the pairs of the operands. A register can be placed
-/// in one pair without a copy; each further pair needs a copy. An operand whose two halves are
-/// equal needs no pair.
+/// Returns an estimate of the moves that form the pairs of the operands. A register can be in one
+/// pair without a copy; each further pair needs a copy. An operand whose two halves are equal needs
+/// no pair.
 fn moves(columns: &[Rc<[Scalar]>]) -> usize {
     let mut pairs: FxHashSet<[Scalar; 2]> = FxHashSet::default();
     let mut registers: FxHashSet<Scalar> = FxHashSet::default();
@@ -112,7 +112,7 @@ impl Builder {
         results
     }
 
-    /// Returns the word of two numbers: the word that they were unpacked from, or a new one.
+    /// Returns the word of two numbers. It is the word that they were unpacked from, or a new word.
     fn word_of_pair(&mut self, pair: [Scalar; 2]) -> Source {
         let word = match (self.packed.get(&pair[..]), pair.map(Scalar::as_constant)) {
             (Some(word), _) => *word,

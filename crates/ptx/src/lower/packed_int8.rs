@@ -1,5 +1,5 @@
-//! Converts 8-bit integers, four in a word, to floating point, and applies bitwise functions to
-//! them, without unpacking the word.
+//! Converts 8-bit integers, four in a word, to floating point. Also applies bitwise functions to
+//! them. Neither unpacks the word.
 //!
 //! A conversion instruction converts one number, at a fraction of the throughput of other
 //! instructions. Instead, a byte is placed in the lowest bits of a floating-point number with a
@@ -12,11 +12,11 @@
 //!                                     43 80 (256), which is then added or subtracted
 //! ```
 //! A signed number is x - 128, where x is the byte with the high bit inverted. All additions are
-//! exact. If the program adds a constant next, such as the zero point of quantized numbers, one
-//! addition adds the sum of both constants. If the high bits are known to be 0, as for 4-bit
+//! exact. The program may add a constant next, such as the zero point of quantized numbers. One
+//! addition then adds the sum of both constants. If the high bits are known to be 0, as for 4-bit
 //! numbers, bfloat16 takes no more instructions than the other formats.
 //!
-//! Bytes of different words, as in a transposed tile, are not extracted one by one either: one
+//! Bytes of different words, as in a transposed tile, are not extracted one by one either. One
 //! `prmt` selects two pairs of bytes from two words, and eight `prmt` transpose four words.
 
 use std::collections::hash_map::Entry;
@@ -138,8 +138,8 @@ impl Lowering<'_> {
 
 impl Lowering<'_> {
     /// Applies a bitwise function to bytes that were extracted from words, in any order, and one
-    /// constant. Returns `None` if the words are unknown, if the second operand is not one
-    /// constant, or for functions that [`Builder::bitwise_of_bytes`] excludes.
+    /// constant. Returns `None` if the words are unknown, or if the second operand is not one
+    /// constant. Also returns `None` for functions that [`Builder::bitwise_of_bytes`] excludes.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,
@@ -256,14 +256,14 @@ impl Builder {
             .is_some_and(|places| places.iter().all(|(word, _)| self.small_bytes.contains(word)))
     }
 
-    /// Returns the word that each number was extracted from and the index of its byte in the word,
-    /// if they are known for all numbers.
+    /// Returns the word from which each number was extracted, and the index of its byte in the
+    /// word. Returns `None` unless they are known for all numbers.
     fn places(&self, numbers: &[Scalar]) -> Option<SmallVec<[(Scalar, u32); 4]>> {
         numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
     }
 
     /// Returns a word with two bytes in one half, and the index of the half. If the bytes have the
-    /// same index in two words, the other half has their neighbors, so that one instruction serves
+    /// same index in two words, the other half has their neighbors. One instruction then serves
     /// both pairs.
     fn bytes_in_half(&mut self, (a, i): (Scalar, u32), (b, j): (Scalar, u32)) -> (Scalar, u32) {
         if i == j && a != b {
@@ -292,8 +292,8 @@ impl Builder {
         }
     }
 
-    /// Returns words of two numbers: the low byte of each half is a number, the high byte is the
-    /// exponent of the format. For fp16, the high bit of a signed number is inverted.
+    /// Returns words of two numbers. The low byte of each half is a number, and the high byte is
+    /// the exponent of the format. For fp16, the high bit of a signed number is inverted.
     fn bytes_below(&mut self, format: Half, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
         let exponent = if format == Half::F16 { 0x64 } else { 0x43 };
         let turns = signed && format == Half::F16;
@@ -324,9 +324,9 @@ impl Builder {
         numbers.chunks(2).map(|two| pair(self, two)).collect()
     }
 
-    /// Converts pairs of bytes to bf16, if the bytes of each pair have the same index in two
-    /// different words; else returns `None`. One `prmt` places a pair in the halves of a word, next
-    /// to the bytes of the neighboring index.
+    /// Converts pairs of bytes to bf16. Returns `None` unless the bytes of each pair have the same
+    /// index in two different words. One `prmt` places a pair in the halves of a word, next to the
+    /// bytes of the neighboring index.
     fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
         let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
         if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {
@@ -360,8 +360,8 @@ impl Builder {
         })
     }
 
-    /// Returns the two numbers of a pair in bf16. `low` is 128 plus the low seven bits of each;
-    /// `high` is 128 or 256, by the high bit of each.
+    /// Returns the two numbers of a pair in bf16. `low` is 128 plus the low seven bits of each
+    /// number; `high` is 128 or 256, by the high bit of each number.
     fn low_and_high(&mut self, signed: bool, low: Scalar, high: Scalar) -> SmallVec<[Scalar; 16]> {
         let numbers = if signed {
             self.scaled_sum_of_pairs(high, MINUS_ONE, low)
@@ -398,8 +398,8 @@ impl Builder {
         numbers
     }
 
-    /// Adds an integer to both numbers of a pair, or returns `None` if the integer is too large to
-    /// be exact in the format.
+    /// Adds an integer to both numbers of a pair. Returns `None` if the integer is too large to be
+    /// exact in the format.
     fn sum_with(&mut self, format: Half, pair: Scalar, offset: i32) -> Option<SmallVec<[Scalar; 16]>> {
         let float = format.float();
         let constant = float.constant(f64::from(offset)).offset;
@@ -470,7 +470,7 @@ impl Builder {
     }
 
     /// Applies a bitwise function to the four bytes of words. Returns `None` for signed right
-    /// shifts, and for shifts whose counts are not one constant below 8: such shifts would take
+    /// shifts, and for shifts whose counts are not one constant below 8. Such shifts would take
     /// more instructions on words than on single bytes.
     fn bitwise_of_bytes(
         &mut self,

@@ -1,5 +1,5 @@
-//! The program ids along the axes of the grid: the block ids or, if the longest programs start
-//! first, ids that the kernel computes from them.
+//! The program ids along the axes of the grid. They are the block ids or, if the longest programs
+//! start first, ids that the kernel computes from the block ids.
 //!
 //! Blocks start in the order of their ids, the first axis fastest. The longest programs are those
 //! with the smallest or the largest id along the first axis. The ids along the other axes are

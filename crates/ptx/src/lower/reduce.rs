@@ -1,4 +1,4 @@
-//! Reductions within warps: each thread combines its registers, then shuffles or `redux.sync`
+//! Reductions within warps. Each thread combines its registers, then shuffles or `redux.sync`
 //! combine the lanes.
 //!
 //! A commutative function combines all registers of a thread first, then its lanes. Any other
@@ -18,7 +18,7 @@ use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
 /// A step that has combined pairs of registers, whose indices differ in the bits `partner`. Bit
-/// `pivot` is the highest bit of `partner`; the register without this bit represents the pair.
+/// `pivot` is the highest bit of `partner`. The register without this bit represents the pair.
 #[derive(Clone, Copy)]
 struct Joined {
     pivot: u32,

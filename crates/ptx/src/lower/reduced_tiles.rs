@@ -6,7 +6,7 @@ use tilewright_ir::Value;
 
 /// Returns the tiles that reductions read.
 ///
-/// If such a tile is a product, the lowering computes it element by element, not in pairs: the
+/// If such a tile is a product, the lowering computes it element by element, not in pairs. The
 /// reduction adds the elements one by one, and the assembler contracts each multiplication with the
 /// addition of its result.
 pub(super) fn reduced_tiles(kernel: &gpu::Function) -> EntitySet<Value> {

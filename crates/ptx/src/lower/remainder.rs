@@ -1,5 +1,5 @@
-//! The floating-point remainder, exact as C's `fmod`: long division of the mantissas as integers,
-//! in steps of as many bits as fit into 64.
+//! The floating-point remainder, exact as C's `fmod`. The code divides the mantissas as integers by
+//! long division. Each step computes as many bits as fit into 64.
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
@@ -41,8 +41,8 @@ impl Lowering<'_> {
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
         builder.assign(LONG, left, distance);
         let (head, end) = (builder.label("divide"), builder.label("divided"));
-        // The largest number of quotient bits that one step computes. The step shifts the rest,
-        // which has no more bits than a mantissa, left by this number; the result fits into 64
+        // The largest number of quotient bits that one step computes. The step shifts the rest left
+        // by this number. The rest has no more bits than a mantissa, so the result fits into 64
         // bits.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
         builder.place(head);
@@ -92,7 +92,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the number with this mantissa and exponent. The mantissa has at most one bit more
-    /// than the format stores; two multiplications keep the result exact.
+    /// than the format stores. Two multiplications keep the result exact.
     fn compose(&mut self, float: Float, mantissa: Scalar, exponent: Scalar) -> Scalar {
         let builder = &mut self.builder;
         let bits = mantissa_bits(float);

@@ -1,21 +1,21 @@
-//! Scans, and reductions by functions that do not commute: each thread combines its registers, then
+//! Scans, and reductions by functions that do not commute. Each thread combines its registers, then
 //! shuffles combine the lanes of a warp level by level. The last step of a scan between warps is
 //! here, too.
 //!
-//! Each level joins two neighboring blocks of elements. A thread knows the total of its own block,
-//! and the carry, which is the total of the preceding blocks so far. After the last level, the
-//! thread combines its elements with the carry:
+//! Each level joins two neighboring blocks of elements. A thread knows the total of its own block.
+//! It also knows the carry, which is the total of the preceding blocks so far. After the last
+//! level, the thread combines its elements with the carry:
 //! ```text
 //! for each level:
 //!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
 //! ```
-//! The lowest levels join neighboring registers of a thread, which are called a run. The code
-//! combines the registers of a run one after the other. If prefixes are needed, and enough of the
-//! next levels join lanes in ascending order (`Tuning::ordered_scan_levels`), each of these levels
-//! combines every lane with the lane at the level's distance before it (Hillis and Steele, Data
-//! parallel algorithms, 1986). This takes half as many combinations, since no level computes
+//! The lowest levels join neighboring registers of a thread; such registers are called a run. The
+//! code combines the registers of a run one after the other. Enough of the next levels may join
+//! lanes in ascending order (`Tuning::ordered_scan_levels`). If prefixes are needed, each such
+//! level combines every lane with the lane at the level's distance before it (Hillis and Steele,
+//! Data parallel algorithms, 1986). This takes half as many combinations, since no level computes
 //! totals.
 
 use tilewright_base::Diagnostic;
@@ -58,8 +58,8 @@ pub(super) struct Scanned {
     pub run: Vec<u32>,
     /// For each representative register (those in `run`), the total of its block.
     pub totals: Vec<Elements>,
-    /// For each representative register, the condition that a prefix precedes the run in its block,
-    /// and this prefix.
+    /// For each representative register, the prefix before the run in its block, and the condition
+    /// that there is such a prefix. The condition is first.
     carries: Vec<(Scalar, Elements)>,
 }
 
@@ -71,7 +71,7 @@ impl Scanned {
     }
 }
 
-/// Returns how many of the first levels join lanes in ascending order: each level joins lanes at
+/// Returns how many of the first levels join lanes in ascending order. Each of them joins lanes at
 /// twice the distance of the previous level.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
@@ -85,18 +85,18 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
 }
 
 /// The operands of the last step of a scan between warps. A line of the tile is the elements whose
-/// coordinates differ only along the axis. It is divided into parts, each scanned by one warp;
-/// `parts` is the scan of the totals of the parts.
+/// coordinates differ only along the axis. The line is divided into parts, each scanned by one
+/// warp; `parts` is the scan of the totals of the parts.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
-    /// The layout of `parts`: the parts of a line are in the registers of a thread, or in lanes, by
+    /// The layout of `parts`. The parts of a line are in the registers of a thread, or in lanes, by
     /// their index.
     layout: &'a Layout,
     /// The number of parts of a line.
     count: u32,
     reverse: bool,
-    /// The contribution of the lane and the warp of this thread to the index of its part; `reached`
+    /// The contribution of the lane and the warp of this thread to the index of its part. `reached`
     /// has the bits that may be set in `own`.
     own: Scalar,
     reached: u32,
@@ -185,8 +185,8 @@ impl Lowering<'_> {
         levels: &[ScanStep],
         mut own: Vec<Elements>,
     ) -> Result<Scanned, Box<Diagnostic>> {
-        // Returns the register at a position of a run: `first` xor the steps of the bits that are
-        // set in the position.
+        // Returns the register at a position of a run. It is `first` xor the steps of the bits that
+        // are set in the position.
         let at = |first: u32, place: u32| {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
@@ -318,7 +318,7 @@ impl Lowering<'_> {
         pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
     }
 
-    /// Lowers the last step of a scan between warps: combines the prefixes within each part with
+    /// Lowers the last step of a scan between warps. Combines the prefixes within each part with
     /// the scan of the totals of the parts.
     pub(super) fn lower_scan_carry(
         &mut self,

@@ -46,7 +46,7 @@ impl Lowering<'_> {
     }
 
     /// Permutes the registers of the operand. `see` derives the layout in which the operand's
-    /// registers hold the result; they are reordered to the layout of the result.
+    /// registers hold the result. The registers are reordered to the layout of the result.
     pub(super) fn rename(&mut self, inst: Inst, tile: Value, see: impl FnOnce(&Layout) -> Layout) {
         let own = self.get(tile);
         let result = self.kernel.insts[inst].results[0];

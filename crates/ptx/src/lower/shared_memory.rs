@@ -141,7 +141,7 @@ impl Lowering<'_> {
         ThreadPosition { padding: padding.collect(), ..self.thread_position(images, start) }
     }
 
-    /// Returns the shared memory address of an element: adds the offset `constant` of its register
+    /// Returns the shared memory address of an element. Adds the offset `constant` of its register
     /// over F2 (xor) to the position of the thread.
     pub(super) fn shared_position(&mut self, thread: &ThreadPosition, constant: u32) -> Scalar {
         let place = self.displaced(thread.own, &thread.images, constant);
@@ -183,9 +183,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the matrices by which `stmatrix` stores a tile. Returns none if the target lacks
-    /// `stmatrix`, if the elements do not have 16 bits, if the layout does not fit the instruction,
-    /// or if a plain store of a thread moves at least as many bytes per instruction.
+    /// Returns the matrices by which `stmatrix` stores a tile. Returns `None` if the target lacks
+    /// `stmatrix`, or if the elements or the layout do not fit the instruction. Also returns `None`
+    /// if a plain store of a thread moves at least as many bytes per instruction.
     fn stored_matrices(
         &self,
         element: Element,
@@ -236,7 +236,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Returns a register of a tile. Emits the access that loads it if no earlier read did.
+    /// Returns a register of a tile. Emits the access that loads the register if no earlier read
+    /// did.
     pub(super) fn read(&mut self, shared: &mut SharedTile, register: u32) -> Scalar {
         if let Some(&scalar) = shared.read.get(&register) {
             return scalar;

@@ -1,8 +1,8 @@
-//! Copies of boxes of tensors by the tensor memory accelerator: PTX ISA, "Data Movement and
-//! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`".
+//! Copies of boxes of tensors by the tensor memory accelerator (PTX ISA, "Data Movement and
+//! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`").
 //!
-//! A buffer whose rows are longer than a row of its swizzle consists of several boxes, one after
-//! the other in memory. One copy moves each box.
+//! A buffer whose rows are longer than a row of its swizzle consists of several boxes, which follow
+//! each other in memory. One copy moves each box.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};
@@ -57,8 +57,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the boxes of a buffer. Fails if the target has no tensor copies, if they cannot move
-    /// the layout of the buffer, or if the tensor has fewer axes than the buffer or more than five.
+    /// Returns the boxes of a buffer. Fails if the target has no tensor copies, or if they cannot
+    /// move the layout of the buffer. Also fails if the tensor has fewer axes than the buffer, or
+    /// more than five.
     pub(super) fn tensor_boxes(
         &self,
         inst: Inst,
@@ -89,9 +90,10 @@ impl Lowering<'_> {
         self.tensor_part(buffer, boxes, place, (0, skipped), tensor)
     }
 
-    /// Returns the position of a part of a tile: in shared memory, `bytes` after the start of the
-    /// buffer; in the tensor, `skipped` elements after the start of the tile along the axis
-    /// `along`. Axes are counted in the order of PTX: 0 is the contiguous one.
+    /// Returns the position of a part of a tile, in shared memory and in the tensor. In shared
+    /// memory, it is `bytes` after the start of the buffer. In the tensor, it is `skipped` elements
+    /// after the start of the tile along the axis `along`. Axes are counted in the order of PTX: 0
+    /// is the contiguous one.
     pub(super) fn tensor_part(
         &mut self,
         buffer: Value,
@@ -105,8 +107,8 @@ impl Lowering<'_> {
         let place = self.builder.address(Width::B32, place);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        // A tensor may have more axes than the tile; the tile spans the last ones. PTX names the
-        // contiguous axis first; the boxes follow each other along this axis.
+        // A tensor may have more axes than the tile, which spans the last axes of the tensor. PTX
+        // names the contiguous axis first; the boxes follow each other along this axis.
         let own = coordinates.len() - boxes.order.len();
         let order = boxes.order.iter().map(|axis| own + axis).chain((0..own).rev());
         let registers: SmallVec<[RegisterId; 5]> = order
@@ -209,18 +211,19 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the index of the coordinate that is a tile of row indices; none if all are scalars.
+    /// Returns the index of the coordinate that is a tile of row indices; `None` if all coordinates
+    /// are scalars.
     fn gathered_row_indices(&self, coordinates: &[Value]) -> Option<usize> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
     /// Returns copies that gather or scatter four rows each. A copy has a guard, which is true in
-    /// the lanes that start it (`None` if all do), and the positions of the rows in shared memory
-    /// and in the tensor.
+    /// the lanes that start it; `None` if all lanes start it. It also has the positions of the rows
+    /// in shared memory and in the tensor.
     ///
     /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
-    /// holds. If the tile has more than 4 * 32 rows, each lane copies another group from every
-    /// further 4 * 32 rows.
+    /// holds. If the tile has more than 4 * 32 rows, each lane also copies a group of every further
+    /// 4 * 32 rows.
     fn gather_copies(
         &mut self,
         buffer: Value,

@@ -18,14 +18,14 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns the thread id among the threads of the block or, in a partition, among the threads
-    /// of the partition: the lane in the low five bits, the warp above.
+    /// Returns the thread id among the threads of the block or, in a partition, among those of the
+    /// partition. The low five bits are the lane; the other bits are the warp.
     pub(super) fn thread(&mut self) -> Scalar {
         let first = u64::from(self.warps.first * LANES);
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
-    /// Returns the sum over F2 of the images of the bits that are set in the thread id; `images[i]`
+    /// Returns the sum over F2 of the images of the bits that are set in the thread id. `images[i]`
     /// is the image of bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
         // Bits of the thread id that move by the same distance to their images share a shift.
@@ -81,8 +81,8 @@ impl Lowering<'_> {
         if reached & constant == 0 {
             return thread_part.plus(Width::B32, constant.into());
         }
-        // Bits that no thread sets are added instead: the addition of a constant can become part of
-        // an address.
+        // Bits that no thread sets are added instead, since the addition of a constant can become
+        // part of an address.
         let xor = Scalar::constant((constant & reached).into());
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
         part.plus(Width::B32, (constant & !reached).into())

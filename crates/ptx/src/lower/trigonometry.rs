@@ -1,8 +1,8 @@
 //! Sine and cosine of fp32, over the whole range.
 //!
-//! An argument is reduced modulo pi/2: a small one by three multiplications, a large one, in a
-//! branch, by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
-//! Functions", 1983).
+//! An argument is reduced modulo pi/2. The code reduces a small argument by three multiplications.
+//! A branch reduces a large argument by a window of the bits of 2/pi (Payne and Hanek, "Radian
+//! Reduction for Trigonometric Functions", 1983).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
@@ -46,16 +46,15 @@ impl Builder {
     /// quadrant.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
-        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi that begin at
-        // position exponent - 32 after the point determine the quadrant and 62 bits of the
-        // fraction.
+        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi from position
+        // exponent - 32 after the point determine the quadrant and 62 bits of the fraction.
         let biased = self.shr(word, false, x, 23);
         let biased = self.bitwise(Bitwise::And, word, biased, Scalar::constant(0xff));
         let place = biased.plus(word, 128_u64.wrapping_neg());
         let mantissa = self.shl(word, x, 8);
         let mantissa = self.bitwise(Bitwise::Or, word, mantissa, Scalar::constant(SIGN));
         let window = self.window(place);
-        // The product modulo 4, in 96 bits: the upper two bits are the integer part.
+        // Computes the product modulo 4 in 96 bits; the upper two bits are the integer part.
         let mantissa = self.register(word, mantissa);
         let [low, middle, high] = [2, 1, 0].map(|index| self.product(mantissa.into(), window[index]));
         let carry = self.shr(Width::B64, false, low, 32);

@@ -1,9 +1,9 @@
 //! Sine and cosine of fp64, over the whole range.
 //!
-//! An argument is reduced modulo pi/2: a small one by three multiplications (Cody and Waite,
-//! "Software Manual for the Elementary Functions", 1980), a large one, in a branch, by a window of
-//! the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). The
-//! polynomials have the least relative error on the remainders (Remez).
+//! An argument is reduced modulo pi/2. The code reduces a small argument by three multiplications
+//! (Cody and Waite, "Software Manual for the Elementary Functions", 1980). A branch reduces a large
+//! argument by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
+//! Functions", 1983). The polynomials have the least relative error on the remainders (Remez).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width, move_to};
@@ -98,9 +98,9 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns the remainder modulo pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`, and a number
-    /// whose low two bits are the quadrant. The first `fma` is exact: unless n is 0, x and the
-    /// product are multiples of 2^-53, and their difference is below 1.
+    /// Returns the remainder modulo pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`. Also returns a
+    /// number whose low two bits are the quadrant. The first `fma` is exact. Unless n is 0, x and
+    /// the product are multiples of 2^-53, and their difference is below 1.
     fn reduce_small64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let turns = self.mul_rn(F64, x, F64.constant(std::f64::consts::FRAC_2_PI));
         let shifted = self.add_rn(F64, turns, F64.constant(SHIFTER));
@@ -111,13 +111,14 @@ impl Builder {
 
     /// Returns the remainder and the quadrant of a larger x, as `reduce_small64` does.
     fn reduce_large64(&mut self, x: Scalar, table: Symbol) -> (Scalar, Scalar) {
-        // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi that begin at
-        // position exponent - 64 after the point determine the quadrant and 126 bits of the
-        // fraction, which is never below 2^-62.
+        // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi from position
+        // exponent - 64 after the point determine the quadrant and 126 bits of the fraction. The
+        // fraction is never below 2^-62.
         let mantissa = self.shl(LONG, x, 11);
         let mantissa = self.bitwise(Bitwise::Or, LONG, mantissa, Scalar::constant(SIGN));
         let window = self.window64(x, table);
-        // The upper two words of the product modulo 4: their upper two bits are the integer part.
+        // Computes the upper two words of the product modulo 4. Their upper two bits are the
+        // integer part.
         let carried = self.mul_high(LONG, false, mantissa, window[2]);
         let low = self.mul(LONG, mantissa, window[1]);
         let low = self.add(LONG, low, carried);
@@ -137,8 +138,8 @@ impl Builder {
         (self.radians64(upper, lower), self.add(LONG, quadrant, rounded))
     }
 
-    /// Multiplies a signed fraction of 128 bits by pi/2, within 0.6 ulp; within 1 ulp if the upper
-    /// word is below 2^8.
+    /// Multiplies a signed fraction of 128 bits by pi/2, within 0.6 ulp. If the upper word is below
+    /// 2^8, the result is within 1 ulp.
     fn radians64(&mut self, upper: Scalar, lower: Scalar) -> Scalar {
         let (float, signed) = ((LONG, ScalarType::F64), (LONG, integer(LONG, true)));
         let unsigned = (LONG, integer(LONG, false));
@@ -160,7 +161,7 @@ impl Builder {
     /// Returns three words of 2/pi from the position that the exponent of x selects.
     fn window64(&mut self, x: Scalar, table: Symbol) -> [Scalar; 3] {
         let biased = self.shr(LONG, false, x, 52);
-        // The word of zeros precedes the point: position exponent - 64, counted from 1, is bit
+        // The word of zeros precedes the point. So position exponent - 64, counted from 1, is bit
         // exponent - 1 of the table.
         let bit = biased.plus(LONG, 1024_u64.wrapping_neg());
         let offset = self.shr(LONG, false, bit, 3);

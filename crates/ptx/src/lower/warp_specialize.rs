@@ -2,7 +2,7 @@
 //! ISA, "Miscellaneous Instructions: `setmaxnreg`".
 //!
 //! By `.maxnreg`, each thread of the kernel starts with the average of the register counts of the
-//! partitions, so the partitions with fewer registers release as many as the others take. If code
+//! partitions. The partitions with fewer registers release as many as the others request. If code
 //! follows the partitions, every partition returns to the average first.
 
 use tilewright_gpu_ir::Feature;
@@ -25,9 +25,9 @@ struct Partition {
     registers: u32,
 }
 
-/// Returns the number of registers that each thread has before and after the partitions. It is the
-/// average of the numbers that partitions set, weighted by their warps and rounded up to a multiple
-/// of [`STEP`]. Returns `None` if no partition sets a number.
+/// Returns the number of registers that each thread has before and after the partitions. This
+/// number is the average of the numbers that partitions set, weighted by their warps. It is rounded
+/// up to a multiple of [`STEP`]. Returns `None` if no partition sets a number.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {
@@ -36,8 +36,8 @@ fn common_registers(partitions: &[Partition]) -> Option<u32> {
     (warps > 0).then(|| sum.div_ceil(warps).next_multiple_of(STEP))
 }
 
-/// Joins partitions that share a warpgroup, which have one number of registers. The error is the
-/// warps of a partition with a number of registers that is not one of its warpgroups.
+/// Joins partitions that share a warpgroup, which must have one number of registers. An error names
+/// the warps of a partition whose number of registers differs from that of its warpgroup.
 fn warpgroups(partitions: &[Partition]) -> Result<Vec<Partition>, Warps> {
     let mut groups: Vec<Partition> = Vec::new();
     for &partition in partitions {

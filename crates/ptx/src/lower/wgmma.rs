@@ -1,13 +1,13 @@
-//! Asynchronous dots of warpgroups: PTX ISA, "Asynchronous Warpgroup Level Matrix
-//! Multiply-Accumulate Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`,
+//! Asynchronous dots of warpgroups. The sections of the PTX ISA are "Asynchronous Warpgroup Level
+//! Matrix Multiply-Accumulate Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`,
 //! `wgmma.wait_group`".
 //!
-//! The accumulator is in registers that the instruction reads and writes, and that no other
-//! instruction may touch before the wait. A dot therefore starts with new registers, to which the
-//! initial accumulator is copied. There are two exceptions: an accumulator of zeros is not copied,
-//! and if a loop carries the accumulator in registers that only the dot reads, the dot may use
-//! these registers. Further dots that start before the wait, whose accumulators have the type
-//! `pending`, use the same registers.
+//! The instruction reads and writes the registers of the accumulator. No other instruction may
+//! access them before the wait. A dot therefore starts with new registers, to which the initial
+//! accumulator is copied. There are two exceptions. An accumulator of zeros is not copied. If a
+//! loop carries the accumulator in registers that only the dot reads, the dot may use these
+//! registers. Further dots may start before the wait. Their accumulators have the type `pending`,
+//! and use the same registers.
 
 use std::ops::Range;
 
@@ -86,8 +86,8 @@ struct Parts<'a> {
 }
 
 impl SharedMatrix {
-    /// Returns the descriptor of the part at these coordinates, which are relative to the first
-    /// part of the warpgroup.
+    /// Returns the descriptor of the part at these coordinates. They are relative to the first part
+    /// of the warpgroup.
     fn at(&self, [row, column]: [u32; 2]) -> Scalar {
         let coordinates = [self.start[0] + row, self.start[1] + column];
         let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
@@ -176,8 +176,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the types of D, A and B. Fails if the target lacks `wgmma`, if `wgmma` lacks these
-    /// types or this shape, or if the first warp of this code does not begin a warpgroup.
+    /// Returns the types of D, A and B. Fails if the target lacks `wgmma`, or if `wgmma` lacks
+    /// these types or this shape. Also fails if the first warp of this code does not begin a
+    /// warpgroup.
     fn wgmma_types(
         &self,
         inst: Inst,
@@ -234,7 +235,7 @@ impl Lowering<'_> {
 
     /// Returns the registers in which a loop carries an accumulator, if the dot may accumulate in
     /// them. The dot must be the only reader of the accumulator, and must be in the body of the
-    /// loop. Returns `None` for the only dot of a body: the assembler itself removes the copies of
+    /// loop. Returns `None` for the only dot of a body. The assembler itself removes the copies of
     /// the accumulator for a single dot, but not for several dots.
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
@@ -427,8 +428,8 @@ impl Lowering<'_> {
 }
 
 /// Returns the number of steps along K after which a dot of 8-bit floats adds its partial result to
-/// the accumulator in fp32, because the tensor cores accumulate with fewer bits. Returns `None` if
-/// the tensor cores accumulate all steps.
+/// the accumulator in fp32. The tensor cores accumulate with fewer bits. Returns `None` if the
+/// tensor cores accumulate all steps.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))

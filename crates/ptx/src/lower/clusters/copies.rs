@@ -1,5 +1,6 @@
-//! Copies to and arrivals at other blocks of a cluster that a program states (Gluon), and copies of
-//! pixels: PTX ISA, "Tensor copy, `cp.async.bulk.tensor`", "Im2col mode", `mbarrier.arrive`.
+//! Lowers copies and arrivals to other blocks of a cluster that a program states (Gluon), and
+//! copies of pixels. The sections of the PTX ISA are "Tensor copy, `cp.async.bulk.tensor`", "Im2col
+//! mode" and `mbarrier.arrive`.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Inst, Value, constant_int};
