@@ -1,5 +1,5 @@
-//! Tests the texts of `tests/corpus`. They have every instruction of the table, the code that
-//! compilers write around calls, and kernels of the official Triton (from
+//! Tests the texts of `tests/corpus`. They have every instruction of the table, and the code that
+//! compilers write around calls. They also have kernels of the official Triton (from
 //! `tests/triton_corpus.py`).
 
 mod common;

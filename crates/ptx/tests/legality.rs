@@ -1,6 +1,6 @@
-//! Compares `isa::check` with NVIDIA's assembler: on the instructions of the corpus for many
-//! targets and versions, and on changes of these instructions (random ones, or all). The check must
-//! agree with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser
+//! Compares `isa::check` with NVIDIA's assembler. The inputs are the instructions of the corpus for
+//! many targets and versions, and changes of these instructions (random ones, or all). The check
+//! must agree with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser
 //! refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,8 +66,8 @@ fn head(target: &str, version: &str) -> String {
 }
 
 /// Finds the lines that the assembler refuses, with their errors. It assembles all lines in one
-/// text, then the accepted lines again until none is refused, since the assembler finds some errors
-/// only if there are no others. Bisection locates an error that names no line.
+/// text, then the accepted lines again until none is refused. The reason is that the assembler
+/// finds some errors only if there are no others. Bisection locates an error that names no line.
 fn refused_by_assembler(
     ptxas: &Ptxas,
     (head, target): (&str, &str),
@@ -120,14 +120,15 @@ fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
 }
 
 enum Refusal {
-    /// The parser refuses the line. It does not read all that the assembler reads, such as a
-    /// repeated modifier, so its refusal does not count as a disagreement.
+    /// The parser refuses the line. The parser does not read all that the assembler reads, such as
+    /// a repeated modifier. So its refusal does not count as a disagreement.
     Parser,
     Check(String),
 }
 
-/// Returns whether the error `ours` is one that the assembler reports only for the first element of
-/// a list: a predicate, a special register, or a constant or an address in place of a register.
+/// Returns whether the assembler reports the error `ours` only for the first element of a list.
+/// Such an error names a predicate, a special register, or a constant or an address in place of a
+/// register.
 fn is_in_list(line: &str, ours: &str) -> bool {
     line.contains('{')
         && ["of .pred", "special register", "a constant", "is an address"]
@@ -266,15 +267,15 @@ const HEADS: [(&str, &str); 19] = [
     ("sm_110a", "9.0"),
 ];
 
-/// The number of checked and of refused lines, and the lines on which we and the assembler
-/// disagree.
+/// The number of checked and of refused lines, and the lines on which `isa::check` and the
+/// assembler disagree.
 #[derive(Default)]
 struct Tally {
     judged: usize,
     refused: usize,
     /// Lines that only the assembler refuses.
     missed: Vec<String>,
-    /// Lines that only we refuse.
+    /// Lines that only `isa::check` refuses.
     wrong: Vec<String>,
     /// Lines that crash the assembler, which then gives no verdict.
     unjudged: Vec<String>,
@@ -284,7 +285,7 @@ struct Tally {
 type Texts = ((&'static str, &'static str), Vec<String>);
 
 impl Tally {
-    /// Checks lines, with a thread for each target and version: a thread mostly waits for the
+    /// Checks lines, with a thread for each target and version. A thread mostly waits for the
     /// assembler.
     fn of(ptxas: &Ptxas, texts: &[Texts]) -> Self {
         let judge = |(head, lines): &Texts| {
@@ -350,8 +351,8 @@ impl Tally {
         )
     }
 
-    /// Returns whether we agree with the assembler on all lines. The assembler may crash on a few
-    /// lines; a crash is no verdict.
+    /// Returns whether `isa::check` agrees with the assembler on all lines. The assembler may crash
+    /// on a few lines; a crash is no verdict.
     fn agrees(&self) -> bool {
         self.missed.is_empty() && self.wrong.is_empty() && self.unjudged.len() * 500 <= self.judged
     }
@@ -511,7 +512,8 @@ fn changed_instructions_are_refused_as_the_assembler_does() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// Returns dots of tensor memory with all combinations of modifiers and operands, most of them wrong.
+/// Returns dots of tensor memory with all combinations of modifiers and operands. Most of them are
+/// wrong.
 fn tensor_dots() -> Vec<String> {
     let kinds = TensorDotKind::ALL.iter().map(|kind| kind.text());
     let kinds: Vec<&str> = kinds.chain(ScaledDotKind::ALL.iter().map(|kind| kind.text())).collect();

@@ -1,5 +1,5 @@
-//! Tests the module that the parser makes of a text, and the text that the printer writes for a
-//! module built by code.
+//! Tests the module that the parser makes of a text. Also tests the text that the printer writes
+//! for a module built by code.
 
 use expect_test::expect;
 use tilewright_ptx::isa::*;

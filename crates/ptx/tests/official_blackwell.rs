@@ -1,6 +1,7 @@
-//! Runs kernels that the official Triton compiles for Blackwell (see `official_blackwell.py`) in the
-//! simulator, and compares their results with those of torch, if both are installed. The kernels use
-//! tensor memory: matmuls of all element types, with and without scale factors, and attention.
+//! Runs kernels that the official Triton compiles for Blackwell in the simulator (see
+//! `official_blackwell.py`). Compares their results with those of torch, if both are installed. The
+//! kernels use tensor memory. They are matmuls of all element types, with and without scale
+//! factors, and attention.
 
 mod common;
 
@@ -177,8 +178,8 @@ fn run(folder: &Path, name: &str, change: impl Fn(&str) -> String) -> Result<Vec
     Ok(memory.all().chunks(width).map(|bytes| element(&ty, bytes)).collect())
 }
 
-/// Compares the result of a case with that of torch, and the code with the code that the parser and
-/// the printer make of it. Returns the error, if there is one.
+/// Compares the result of a case with that of torch. Also checks that the parser and the printer
+/// reproduce the code. Returns the error, if there is one.
 fn check(folder: &Path, name: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(folder.join(format!("{name}.ptx"))).expect("the script wrote it");
     common::round_trip(&text, None).map_err(|error| format!("{name}: {error}"))?;

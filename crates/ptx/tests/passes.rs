@@ -31,9 +31,9 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(body.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Tests products that are computed and stored, and computed and stored again much later. Value
-/// numbering removes the second computation, unless the listing is long and needs more than twice
-/// the registers of a thread.
+/// Tests a kernel that computes and stores products, then computes and stores the same products
+/// again. Value numbering removes the second computation, unless the listing is long and needs more
+/// than twice the registers of a thread.
 #[test]
 fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     let sums = |count: usize| {
@@ -56,7 +56,7 @@ fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     };
     assert_eq!(sums(500), 500);
     assert_eq!(sums(501), 501);
-    // The listing has more than 2,000 lines (4 for each product), and more than 510 live words,
+    // The listing has more than 2,000 lines (4 for each product). It has more than 510 live words,
     // twice the registers of a thread.
     assert_eq!(sums(600), 1200);
 }

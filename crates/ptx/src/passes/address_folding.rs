@@ -1,5 +1,5 @@
-//! Address folding: if the base of an address is the sum of another register and a constant,
-//! replaces the base with that register and adds the constant to the offset.
+//! Address folding. If the base of an address is the sum of another register and a constant, the
+//! pass replaces the base with that register. It adds the constant to the offset.
 
 use rustc_hash::FxHashMap;
 
@@ -10,8 +10,8 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 /// A register plus a constant.
 ///
 /// This type is separate from the linear form of `tilewright_ir` for two reasons. A register may be
-/// written again, so a sum holds only until the next write of its base. And the access itself adds
-/// the constant to the address; no instruction of an integer type computes the sum.
+/// written again, so a sum is valid only until the next write of its base. And the access itself
+/// adds the constant to the address: no integer instruction computes the sum.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,

@@ -1,10 +1,11 @@
-//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981): gives both registers
-//! of a copy one name if their values are never live at the same time, and removes the copy.
+//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981). The pass gives both
+//! registers of a copy one name if their values are never live at the same time. It then removes
+//! the copy.
 //!
 //! The lowering copies the values that a loop carries, the results of branches, and the initial
 //! accumulators of `wgmma`. The registers of an accumulator are consecutive in the machine, and the
 //! assembler leaves many copies between them. So the pass runs only on listings with `wgmma`; in
-//! others, the assembler coalesces the copies.
+//! other listings, the assembler coalesces the copies.
 //!
 //! The operands of a `wgmma` are live until a `wgmma.wait_group` that completes its group. After
 //! this pass, a register may have several writes.
@@ -109,7 +110,7 @@ impl Candidates {
         });
     }
 
-    /// Returns for each candidate the index in the accumulator that it belongs to, if any.
+    /// Returns for each candidate its index in the accumulator, if it belongs to one.
     fn accumulator_places(&self, listing: &Listing) -> Vec<Option<usize>> {
         let mut places = vec![None; self.count()];
         for line in &listing.lines {
@@ -247,8 +248,9 @@ impl Set {
     }
 }
 
-/// Returns for each candidate the others whose values are needed where a line writes one of the two.
-/// A copy writes the value that its source has, so these two do not interfere at the copy.
+/// Returns, for each candidate, the candidates that interfere with it. Two candidates interfere if
+/// a line writes one of them while the value of the other is needed. A copy writes the value of its
+/// source, so its two registers do not interfere at the copy.
 fn interference(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Set> {
     let count = candidates.count();
     let mut interference = vec![Set::new(count); count];
@@ -346,8 +348,8 @@ fn is_guarded(line: &Line) -> bool {
     matches!(line.kind, LineKind::Instruction(Some(_), _))
 }
 
-/// Returns the age of each candidate at the start of each block: the least number of groups that
-/// were committed after a `wgmma` that has the candidate as an operand.
+/// Returns the age of each candidate at the start of each block. The age is the least number of
+/// commits since a `wgmma` that has the candidate as an operand.
 fn ages(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Vec<u8>> {
     let mut ages = vec![vec![DONE; candidates.count()]; blocks.lines.len()];
     let mut changes = true;

@@ -1,5 +1,5 @@
-//! Dead-code elimination: removes lines that only write unused registers, including registers that
-//! only compute their own next value in a loop.
+//! Dead-code elimination: removes lines that only write unused registers. A register that only
+//! computes its own next value in a loop is unused, too.
 
 use cranelift_entity::EntityRef;
 

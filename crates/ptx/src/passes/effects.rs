@@ -5,11 +5,12 @@ use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace
 /// The effect of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// The instruction only writes its results, which depend only on its operands (those of all
-    /// lanes, for a shuffle or `redux.sync`).
+    /// The instruction only writes its results, which depend only on its operands. For a shuffle or
+    /// `redux.sync`, these are the operands of all lanes.
     Pure,
     /// The instruction only writes its results, but the results depend on its position, or moving
-    /// it does not pay: loads, matrix instructions, votes, reads of special registers that change.
+    /// it does not pay. Examples are loads, matrix instructions, votes, and reads of special
+    /// registers that change.
     Value,
     /// The instruction has another effect.
     Other,

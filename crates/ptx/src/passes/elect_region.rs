@@ -1,10 +1,9 @@
 //! Elect regions: puts one jump around consecutive instructions of the elected thread, such as
 //! those that start tensor copies.
 //!
-//! If each instruction has its own guard instead, the assembler computes the uniform operands of
-//! the instructions in the registers of all threads, and moves the operands one by one. The same
-//! holds for prefetches of tensor maps; here, the jump also keeps the prefetches before the code
-//! that follows.
+//! If each instruction has its own guard instead, the assembler computes uniform operands in the
+//! registers of all threads. It then moves the operands one by one. The same holds for prefetches
+//! of tensor maps. There, the jump also keeps the prefetches before the following code.
 //!
 //! The guarded instructions of a run write no registers; pure instructions between them move before
 //! the jump.
@@ -50,8 +49,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines = lines;
 }
 
-/// Returns the guard of an instruction that may be in a run: a load of a box, a prefetch, or an
-/// arrival at a barrier. The instruction must write no register.
+/// Returns the guard of an instruction that may be in a run. Such an instruction is a load of a
+/// box, a prefetch, or an arrival at a barrier. It must write no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
     let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));

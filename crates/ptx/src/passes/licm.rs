@@ -1,6 +1,6 @@
-//! Loop-invariant code motion: if a loop does not write the operands of a pure instruction, moves
-//! the instruction before the loop and before its entry test. Code in a branch inside of the loop
-//! stays.
+//! Loop-invariant code motion: if a loop does not write the operands of a pure instruction, the
+//! pass moves the instruction out. The new position is before the loop and before its entry test.
+//! Code in a branch inside of the loop stays there.
 //!
 //! A dot's operand in shared memory may have several parts. The addition that computes the
 //! descriptor of the next part stays in the loop. The assembler itself hoists as many descriptors
@@ -8,8 +8,8 @@
 //! registers of each thread for each operand. The accumulators need these registers.
 //!
 //! The sign extension of an offset stays, too, if the offset is only added to variant values. In
-//! the loop, such an extension takes no instruction: the adder takes the sign of the lower word for
-//! the upper one. Before the loop, it would occupy a register.
+//! the loop, such an extension takes no instruction: the addition uses the sign of the lower word
+//! as the upper word. Before the loop, it would occupy a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -74,9 +74,9 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Finds the instructions that join a word and its sign to a 64-bit number, and maps each such
-/// number to its sign. Omits a sign in two cases: another kind of instruction reads the sign, or an
-/// instruction other than an addition reads a number that was joined with the sign.
+/// Finds the instructions that join a word and its sign to a 64-bit number. Maps each such number
+/// to its sign. Omits a sign if another kind of instruction reads the sign. Also omits a sign if an
+/// instruction other than an addition reads a number that was joined with it.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =
@@ -109,8 +109,8 @@ fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId
 }
 
 impl Motion<'_> {
-    /// Returns whether an instruction computes the descriptor of a part of a dot's operand from
-    /// that of another part.
+    /// Returns whether an instruction computes the descriptor of a part of a dot's operand from the
+    /// descriptor of another part.
     fn is_next_part(&self, instruction: &Instruction) -> bool {
         match instruction {
             Instruction::Add(add) => matches!(add.b, Source::Immediate(_)) && self.of_dots.contains(&add.d),

@@ -1,10 +1,10 @@
-//! Optimizations of the code of one thread. Each pass is one file. It rewrites a listing, which is
-//! the list of the statements of a kernel. `PASSES` lists the passes in order.
+//! Optimizations of the code of one thread. Each pass is one file. A pass rewrites a listing, which
+//! is the list of the statements of a kernel. `PASSES` lists the passes in order.
 //!
-//! `lower` emits code for each op independently. The passes merge equal instructions, move
-//! loop-invariant code out of loops, fold constants into the offsets of addresses, and remove code
-//! without users. `regions.rs` finds loops and branches; `effects.rs` lists the instructions that
-//! passes may move or remove.
+//! `lower` emits code for each op independently. The passes merge equal instructions, and move
+//! loop-invariant code out of loops. They also fold constants into the offsets of addresses, and
+//! remove code without users. `regions.rs` finds loops and branches; `effects.rs` lists the
+//! instructions that passes may move or remove.
 
 mod address_folding;
 mod coalescing;
@@ -40,8 +40,8 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// True if passes may move the statement to where it runs more often than in the program
-    /// (speculation), and may merge two equal statements.
+    /// True if passes may merge the statement with an equal one, and may move it. The new position
+    /// may run more often than in the program (speculation).
     pub is_pure: bool,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct Listing {
     /// The number of labels, including those that passes create; [`declare`] adds these to the
     /// function.
     pub labels: usize,
-    /// The largest number of 32-bit register words that are live at once, if it was computed since
-    /// the last pass.
+    /// The largest number of 32-bit register words that are live at once. It is empty if it was not
+    /// computed since the last pass.
     alive: OnceCell<u32>,
     /// The thresholds of the target.
     tuning: &'static Tuning,
@@ -110,8 +110,8 @@ impl Listing {
         register
     }
 
-    /// Inserts each line of `new` before the line whose index is paired with it, and removes the
-    /// lines whose indices are in `left_out`. `new` must be sorted by index.
+    /// Inserts each line of `new` before the line with the index that is paired with it. Removes
+    /// the lines whose indices are in `left_out`. `new` must be sorted by index.
     fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
         let mut new = new.into_iter().peekable();
         let before = std::mem::take(&mut self.lines);
@@ -129,11 +129,11 @@ impl Listing {
 
 /// The passes, in order.
 ///
-/// `address_folding` and `wide_products` are first: they leave unused additions and extensions,
-/// which `dead_code` removes before code motion. `value_numbering` follows code motion, and comes
-/// before `reassociation`, which counts the readers of a register: equal terms must be one
-/// register. `recomputation` and `sinking` lower the register pressure. `elect_region` inserts
-/// jumps. `coalescing`, after which registers have several writes, is last.
+/// `address_folding` and `wide_products` are first. They leave unused additions and extensions,
+/// which `dead_code` removes before code motion. `value_numbering` follows code motion, and
+/// precedes `reassociation`, which counts the readers of a register. For this count, equal terms
+/// must be one register. `recomputation` and `sinking` lower the register pressure. `elect_region`
+/// inserts jumps. `coalescing`, after which registers have several writes, is last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
@@ -153,15 +153,15 @@ fn is_crowded(listing: &Listing) -> bool {
 }
 
 /// Runs all passes. Returns whether more 32-bit register words are then live at once than
-/// `Tuning::max_live_registers`, the limit above which the assembler falls back to 32 registers and
+/// `Tuning::max_live_registers`. Above this limit, the assembler falls back to 32 registers and
 /// spills the others.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.tuning.max_live_registers
 }
 
-/// Returns the size of each register of a function in 32-bit words. Predicates have size 0: they
-/// are in separate registers.
+/// Returns the size of each register of a function in 32-bit words. Predicates have size 0, because
+/// they are in separate registers.
 pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     let words = |ty: ScalarType| match ty {
         ScalarType::Pred => 0,

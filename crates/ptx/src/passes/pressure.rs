@@ -1,14 +1,14 @@
-//! Register pressure of a listing: a register is live from the first line that reads or writes it
-//! to the last one. If a loop around the last line does not contain the first line, the register is
-//! live to the end of the loop.
+//! Register pressure of a listing. A register is live from the first line that reads or writes it
+//! to the last such line. If a loop around the last line does not contain the first line, the
+//! register is live until the end of the loop.
 
 use cranelift_entity::EntityRef;
 
 use super::regions::{RegionKind, Regions};
 use super::{Line, Listing};
 
-/// Returns the largest number of 32-bit words that are live between two lines, or 0 if the jumps do
-/// not form nested regions.
+/// Returns the largest number of 32-bit words that are live between two lines. Returns 0 if the
+/// jumps do not form nested regions.
 pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)
 }

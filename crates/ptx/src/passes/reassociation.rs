@@ -1,13 +1,13 @@
-//! Reassociation: adds two loop-invariant registers to each other before the loop, instead of
-//! adding both to a variant register inside.
+//! Reassociation: adds two loop-invariant registers to each other before the loop. Without the
+//! pass, the loop adds both to a variant register.
 //!
 //! ```text
 //! $loop:                              add.s64 %s, %v, %w;
 //!   add.s64 %t, %changes, %v;    =>   $loop:
 //!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
 //! ```
-//! The address of a copy then takes one addition. Without the pass, each iteration overwrites `%t`,
-//! and has to wait until the copies of the previous iteration have read the addresses derived from
+//! The address of a copy then takes one addition. Without the pass, each iteration overwrites `%t`.
+//! It has to wait until the copies of the previous iteration have read the addresses derived from
 //! `%t`.
 //!
 //! The loop has no more live registers than before, since nothing else in the loop reads `%w`.
@@ -100,7 +100,8 @@ impl Search<'_> {
         self.writes.again_in(region).iter().any(|(other, _)| *other == register)
     }
 
-    /// Returns the variant and the invariant term of a sum; `None` if it has not one of each.
+    /// Returns the variant and the invariant term of a sum; `None` if both terms are variant, or
+    /// both are invariant.
     fn split(&self, [a, b]: [RegisterId; 2], around: Region) -> Option<(RegisterId, RegisterId)> {
         match [a, b].map(|term| self.is_written_in(term, around)) {
             [true, false] => Some((a, b)),

@@ -2,11 +2,11 @@
 //! reader there. The sum must be computed before the loop, and must not be read in it.
 //!
 //! The pass recomputes only 64-bit sums, and only if there are enough of them
-//! (`Tuning::recomputed_sums`) and the live registers of the listing nearly fill those of a thread,
-//! or exceed them. For example, the row addresses of an epilogue use the same indices as those of
-//! the loop before it. The register operand must be read after the loop in any case, or be the
-//! operand of several of these sums. Registers are not renamed, so some are written twice, with the
-//! same value.
+//! (`Tuning::recomputed_sums`). The live registers of the listing must also nearly fill those of a
+//! thread, or exceed them. For example, the row addresses of an epilogue use the same indices as
+//! those of the loop before it. The register operand must be read after the loop in any case, or be
+//! the operand of several of these sums. Registers are not renamed, so some are written twice, with
+//! the same value.
 
 use std::ops::Range;
 
@@ -78,10 +78,10 @@ fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     (is_wide && writes.is_once(add.d) && writes.is_once(*of)).then_some((add.d, *of))
 }
 
-/// Returns the line before which a sum must be recomputed: its first reader after a loop, or the
-/// start of the region around that reader.
+/// Returns the line before which a sum must be recomputed. It is the first reader after a loop, or
+/// the start of the region around that reader.
 ///
-/// Returns `None` unless `line`, which computes the sum, precedes the loop and nothing in the loop
+/// Returns `None` unless `line`, which computes the sum, precedes the loop, and nothing in the loop
 /// reads the sum. Also returns whether a line before the loop reads the sum.
 fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
     let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));

@@ -2,8 +2,8 @@
 //! register.
 //!
 //! A label that is the target of a backward jump begins a loop, which ends at the last such jump. A
-//! forward jump from the line before that label to the line after the loop is the entry test, and
-//! belongs to the loop. Any other forward jump makes the lines that it skips a branch; if the jump
+//! forward jump from the line before that label to the line after the loop is the entry test. It
+//! belongs to the loop. Any other forward jump makes the lines that it skips a branch. If the jump
 //! leaves a loop, the branch begins after the loop.
 
 use cranelift_entity::EntityRef;
@@ -182,7 +182,7 @@ impl Writes {
             match line.instruction() {
                 Some(Instruction::Wgmma(dot)) => accumulators.extend(&dot.d.0),
                 Some(Instruction::WgmmaWaitGroup(_)) => waits.push(index),
-                // tidy: wildcard because no other instruction starts asynchronous dots or waits for them
+                // tidy: wildcard because no other instruction starts or awaits asynchronous dots
                 _ => {}
             }
         }
@@ -232,8 +232,8 @@ impl Writes {
     }
 }
 
-/// The state of registers with several writes at the current line of a walk: for each, the line
-/// since which it has its value.
+/// The state of registers with several writes at the current line of a walk. `since` has, for each
+/// register, the line from which on it has its value.
 pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
@@ -248,8 +248,8 @@ impl<'a> Changes<'a> {
         Self { writes, regions, since: vec![0; registers], rest: &writes.again }
     }
 
-    /// Marks as changed the registers that a region writes: at the start of a loop, whose earlier
-    /// iterations may have written them, and at the end of a loop or a branch.
+    /// Marks as changed the registers that a region writes. A step is the start of a loop, whose
+    /// earlier iterations may have written them, or the end of a loop or a branch.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
             Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,

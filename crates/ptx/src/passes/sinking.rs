@@ -1,12 +1,12 @@
-//! Sinking: moves each computation directly before its first reader, in listings whose live
-//! registers nearly fill those of a thread, or exceed them.
+//! Sinking: moves each computation directly before its first reader. The pass is for listings whose
+//! live registers nearly fill those of a thread, or exceed them.
 //!
 //! The lowering emits one op after the other, each for all elements of a tile. Sinking orders the
 //! code element by element, if that lowers the register pressure enough. Lines with effects keep
 //! their order, as do lines that read or write a register with several writes. A listing with dots
-//! of warpgroups is not changed: their register operands must be written before their fence. A
-//! listing with dots of warps (`mma.sync`) is not changed either, unless the pressure exceeds
-//! `Tuning::max_live_registers`: the operands of several dots are computed together.
+//! of warpgroups is not changed, because their register operands must be written before their
+//! fence. A listing with dots of warps (`mma.sync`) is changed only if the pressure exceeds
+//! `Tuning::max_live_registers`. Otherwise, the operands of several dots are computed together.
 
 use cranelift_entity::EntityRef;
 
@@ -57,8 +57,8 @@ fn ends_a_block(line: &Line) -> bool {
     }
 }
 
-/// Appends the order of the lines of a block: fixed lines in their order, each after the lines that
-/// it needs, then the lines that only other blocks need.
+/// Appends the order of the lines of a block. Fixed lines keep their order, and each follows the
+/// lines that it needs. The lines that only other blocks need are last.
 fn block(
     listing: &Listing,
     writes: &Writes,

@@ -1,6 +1,7 @@
-//! Value numbering: removes a pure instruction if an equal one ran before it, in the same region or
-//! in a region around it. The results of the earlier instruction replace those of the later one.
-//! Loads of global memory are merged, too, if nothing between them may change or order memory.
+//! Value numbering: removes a pure instruction if an equal one ran before it. The earlier
+//! instruction must be in the same region, or in a region around it. The results of the earlier
+//! instruction replace those of the later one. Loads of global memory are merged, too, if nothing
+//! between them may change or order memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -41,7 +42,7 @@ struct Replaced {
 struct Numbering<'a> {
     writes: &'a Writes,
     changes: Changes<'a>,
-    /// The register that is read in place of each register; initially itself.
+    /// The register that is read in place of each register; initially the register itself.
     same: Vec<RegisterId>,
     known: Vec<KnownInstruction>,
     /// The index of the last known instruction with each hash.
@@ -52,8 +53,8 @@ struct Numbering<'a> {
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,
-    /// The number of lines so far that may change or order memory: those with an effect, labels and
-    /// inline assembly. Equal loads are merged only within one epoch.
+    /// The number of lines so far that may change or order memory. These are lines with an effect,
+    /// labels, and inline assembly. Equal loads are merged only within one epoch.
     epoch: u32,
     /// The largest distance of two equal instructions that are merged, in remaining lines.
     distance: u32,
@@ -142,8 +143,8 @@ impl Numbering<'_> {
         }
     }
 
-    /// Replaces the registers that a line reads. Returns whether the line remains, that is, no
-    /// known instruction is equal to it. `before` are the preceding lines.
+    /// Replaces the registers that a line reads. Returns whether the line remains, that is, whether
+    /// no known instruction is equal to it. `before` are the preceding lines.
     fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
         let index = before.len() as u32;
         let is_load = is_plain_load(line);

@@ -1,5 +1,5 @@
-//! Wide multiplication: a 64-bit product of two sign-extended 32-bit numbers, or of one and a
-//! 32-bit constant, becomes one instruction on the 32-bit numbers.
+//! Wide multiplication: a 64-bit product of two sign-extended 32-bit numbers becomes one
+//! instruction on the 32-bit numbers. One of the factors may be a 32-bit constant.
 //!
 //! ```text
 //! cvt.s64.s32 %x, %a;

@@ -1,5 +1,5 @@
-//! Checks the round trip of a PTX text: parses it, prints the module, parses the printed text, and
-//! compares the SASS of both texts.
+//! Checks the round trip of a PTX text. Parses it, prints the module, and parses the printed text.
+//! Compares the SASS of both texts.
 
 use tilewright_ptx::isa::{Module, parse, print};
 use tilewright_testkit::Ptxas;
@@ -15,7 +15,7 @@ pub fn without_lines(mut module: Module) -> Module {
     module
 }
 
-/// Parses the text, prints the module, and parses the printed text: printing again must yield the
+/// Parses the text, prints the module, and parses the printed text. Printing again must yield the
 /// same text. With an assembler, the printed text must assemble to the same SASS as the original.
 /// Returns the module of the printed text, or the error.
 pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {

@@ -81,8 +81,8 @@ pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// Parses an argument of a signature: a type such as `*fp32` or `int32`, followed by `:16` if the
-/// value is a multiple of 16 (likewise for other numbers); or a constant.
+/// Parses an argument of a signature: a constant, or a type such as `*fp32` or `int32`. `:16` after
+/// the type states that the value is a multiple of 16; other numbers have the same meaning.
 fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");
@@ -235,8 +235,8 @@ pub fn run_text(
 /// The alignment of tensors in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Fails unless the kernel computes the same tensors on the CPU and in the simulator, for `sm_75`,
-/// `sm_80` and `sm_90a` and with one to eight warps. Two elements may differ by `tolerance`,
+/// Fails unless the kernel computes the same tensors on the CPU and in the simulator. Runs it for
+/// `sm_75`, `sm_80` and `sm_90a`, with one to eight warps. Two elements may differ by `tolerance`,
 /// relative to the larger of 1 and the value.
 pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype], tolerance: f64) {
     let on = [("sm_75", 4), ("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)];

@@ -1,7 +1,7 @@
 //! Compares every row of the elementwise table, on each of its element types, and every cast with
 //! the CPU's executor. If the row says that the function is exact, the results must be equal.
-//! Otherwise `the_table_is_what_the_cpu_says` derives the allowed difference from the error that
-//! the row states: for most functions twice this error, since both sides may have it.
+//! Otherwise, `the_table_is_what_the_cpu_says` derives the allowed difference from the error that
+//! the row states. For most functions, it is twice this error, since both sides may have the error.
 
 use std::fmt::Write;
 
@@ -68,7 +68,8 @@ fn is_nan(dtype: Dtype, bits: u64) -> bool {
     }
 }
 
-/// Returns the distance between two numbers, in steps from each number of the type to the next.
+/// Returns the number of steps between two numbers of a type; a step leads to the next number of
+/// the type.
 fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
     let sign = 1 << (dtype.bits() - 1);
     let place = |bits: u64| if bits & sign == 0 { i128::from(bits) } else { -i128::from(bits & !sign) };
@@ -289,9 +290,9 @@ fn cast_to_nearest(from: Dtype, to: Dtype) -> Module {
     module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
 }
 
-/// Returns numbers of the format `from`: all numbers of an 8-bit format, the middle between each
-/// two adjacent ones with its two neighbors, and ends of the range of fp32. `single` converts 8
-/// bits to fp32.
+/// Returns numbers of the format `from`. They are all numbers of an 8-bit format, and the middle
+/// between each two adjacent ones with its two neighbors. Ends of the range of fp32 follow.
+/// `single` converts 8 bits to fp32.
 fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     // The number of low bits of fp32 that the format lacks.
     let unused = match from {
@@ -317,7 +318,8 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
 }
 
 /// Tests every 8-bit number, and numbers between two of them. With 16 warps, a thread has one
-/// element, with 8 warps two, and with 4 warps four: each takes other instructions.
+/// element, with 8 warps two, and with 4 warps four. Each number of elements needs other
+/// instructions.
 #[test]
 fn fp8_is_converted_as_the_cpu_says() {
     const TARGETS: [(&str, u32); 5] =

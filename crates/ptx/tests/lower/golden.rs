@@ -107,9 +107,10 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
     }
 }
 
-/// Kernels of `products.py` with their signatures, for `sm_90a`. The numbers are: warps, the
-/// largest allowed number of registers, the tensor core instructions in the text, and the
-/// instructions of the loop with dots if it is pipelined in three stages.
+/// Kernels of `products.py` with their signatures, for `sm_90a`. The first two numbers are warps
+/// and the largest allowed number of registers. The third is the number of tensor core instructions
+/// in the text. The last is the number of instructions of the loop with dots if it is pipelined in
+/// three stages.
 const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
     (
         "matmul",
@@ -222,9 +223,9 @@ fn loops_with_products_are_short() {
     assert_eq!(lengths.collect::<Vec<_>>(), expected);
 }
 
-/// In attention, a dot is in flight while the softmax of the next iteration is computed: one wait
-/// leaves this dot in flight, and the wait for it comes after the softmax. The assembler keeps this
-/// order without spilling.
+/// In attention, a dot is in flight while the softmax of the next iteration is computed. One wait
+/// leaves this dot in flight, and the wait for the dot follows the softmax. The assembler keeps
+/// this order without spilling.
 #[test]
 fn a_product_is_under_way_beside_the_softmax() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
@@ -235,8 +236,8 @@ fn a_product_is_under_way_beside_the_softmax() {
         let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
         let waits =
             [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
-        // Three waits leave no dot in flight: those for the first scores, for the dot in the loop,
-        // and for the last accumulator. One wait leaves one dot in flight.
+        // Three waits leave no dot in flight. They are for the first scores, for the dot in the
+        // loop, and for the last accumulator. One wait leaves one dot in flight.
         assert_eq!(waits, [3, 1], "{name} {signature}");
         assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
         let Some(ptxas) = &ptxas else { continue };

@@ -1,5 +1,5 @@
-//! Lowers programs to PTX. The tests assemble the text of the benchmarks' kernels with `ptxas`, and
-//! compare the results of kernels in the simulator with the CPU's executor.
+//! Lowers programs to PTX. The tests assemble the text of the benchmarks' kernels with `ptxas`.
+//! They compare the results of kernels in the simulator with those of the CPU's executor.
 
 mod asynchronous;
 mod blackwell;

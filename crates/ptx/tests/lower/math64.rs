@@ -1,5 +1,5 @@
-//! Tests the transcendental functions of fp64: compares sine, cosine and the error function with a
-//! table of correctly rounded results, and all functions with the results of the CPU.
+//! Tests the transcendental functions of fp64. Compares sine, cosine and the error function with a
+//! table of correctly rounded results. Compares all functions with the results of the CPU.
 
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn, Module};
 use tilewright_testkit::Ptxas;
@@ -33,8 +33,9 @@ def k(x, out, N: tl.constexpr):
     kernel(&text, &format!("*fp64:16, *fp64:16, {count}"))
 }
 
-/// Returns the allowed difference between the simulator and the CPU, in units of the last place: 2
-/// for the functions of the table, and otherwise twice the error that the function's row states.
+/// Returns the allowed difference between the simulator and the CPU, in units of the last place. It
+/// is 2 for the functions of the table, and otherwise twice the error that the function's row
+/// states.
 fn allowance(function: MathFn) -> u64 {
     match ElementwiseFn::from(function).info().accuracy {
         _ if COLUMNS.contains(&function) => 2,
@@ -54,8 +55,9 @@ fn tensor(bits: &[u64]) -> Value {
     Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
 }
 
-/// Fails unless the simulator's result for each function and each x is at most `most` units of the
-/// last place from the expected one. `expected` has the order of the kernel's result.
+/// Fails if the simulator's result for a function and an x is too far from the expected one. `most`
+/// is the largest allowed distance, in units of the last place. `expected` has the order of the
+/// kernel's result.
 fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn) -> u64) {
     let module = module(functions, x.len());
     for target in TARGETS {
@@ -99,8 +101,8 @@ fn any_arguments_are_what_the_cpu_says() {
     let mut random = Random(64);
     let x: Vec<u64> = (0..2048)
         .map(|index| {
-            // Numbers of any magnitude, numbers for every kind of argument reduction, and numbers
-            // up to the end of the error function's range.
+            // Numbers of any magnitude, for every kind of argument reduction, and up to the end of
+            // the error function's range.
             let exponent =
                 [random.bits() % 2048, 1000 + random.bits() % 100, 1021 + random.bits() % 5][index % 3];
             random.bits() & !(0x7ff << 52) | exponent << 52

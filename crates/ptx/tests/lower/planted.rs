@@ -1,5 +1,5 @@
-//! Plants mistakes in the PTX of kernels, and tests that each is noticed: the simulator finds a
-//! fault, or the result changes.
+//! Plants mistakes in the PTX of kernels, and tests that each mistake is noticed. The simulator
+//! must find a fault, or the result must change.
 
 use tilewright_ir::Dtype;
 

@@ -1,4 +1,4 @@
-//! Tests a persistent matmul with fused loops, from its source to PTX: the simulator detects
+//! Tests a persistent matmul with fused loops, from its source to PTX. The simulator detects
 //! mistakes in the copies for the next tile, and in the release of slots between tiles.
 
 use tilewright_gpu::Launcher;
@@ -23,9 +23,9 @@ struct Product {
     shared_bytes: u32,
 }
 
-/// Compiles the persistent matmul. The text `factor` follows the dot: empty, or a multiplication,
-/// for which each iteration has to wait for its dot. Since the store has a mask, threads store the
-/// result, not a tensor copy.
+/// Compiles the persistent matmul. The text `factor` follows the dot. It is empty, or a
+/// multiplication, for which each iteration has to wait for its dot. Since the store has a mask,
+/// threads store the result, not a tensor copy.
 fn product(warps: u32, factor: &str) -> Product {
     let rows = ROWS * warps / 4;
     let source = format!(
@@ -114,8 +114,8 @@ impl Product {
         self.text.lines().take_while(is_within).filter(|line| line.contains(word)).count()
     }
 
-    /// Checks that each line with a word is needed, from the line with index `first` among them on:
-    /// without the line, the result is wrong or the simulator finds a fault.
+    /// Checks that each line with a word is needed, from the line with index `first` among them on.
+    /// Without the line, the result must be wrong, or the simulator must find a fault.
     fn each_is_needed(&self, word: &str, first: usize) {
         assert!(self.count(word) > first, "{word}\n{}", self.text);
         for number in first..self.count(word) {

@@ -1,4 +1,4 @@
-//! Tests tensor maps that the kernel makes of a pointer and integers: loads through such maps have
+//! Tests tensor maps that the kernel makes of a pointer and integers. Loads through such maps have
 //! the right results, and the simulator detects mistakes.
 
 use tilewright_gpu_ir::TensorMapPlan;

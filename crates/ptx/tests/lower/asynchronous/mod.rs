@@ -1,5 +1,5 @@
 //! Tests programs in the text of the GPU dialect, with asynchronous copies and dots, barriers and
-//! partitions: checks their PTX, and runs it in the simulator.
+//! partitions. Checks their PTX, and runs it in the simulator.
 
 mod copies;
 mod flattened;

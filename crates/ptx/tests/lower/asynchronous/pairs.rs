@@ -1,6 +1,6 @@
-//! Tests clusters of two blocks that fill the slots of a ring together: they fill one slot while
-//! they read the other. If one of the synchronizations between the blocks is missing, the simulator
-//! finds a fault.
+//! Tests clusters of two blocks that fill the slots of a ring together. The blocks fill one slot
+//! while they read the other. If one of the synchronizations between the blocks is missing, the
+//! simulator finds a fault.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};
@@ -141,7 +141,7 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring(128, 1);
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 128, 2, 2).expect_err("the mistake is found");
-    // With this change, both blocks copy the same half of a slot: that half gets too many bytes,
+    // With this change, both blocks copy the same half of a slot. That half gets too many bytes,
     // and no block writes the other half.
     let wrong = text.replace("%cluster_ctarank", "0");
     assert_ne!(wrong, text);
@@ -159,9 +159,9 @@ fn each_mistake_is_found() {
         .replace("INIT", "mbarrier.init.shared::cta.b64");
     let found = fault(&own);
     assert!(found.contains("race"), "{found}");
-    // Without the first cluster barrier, a block uses barriers that the other one has not
-    // initialized. Without the last one, a block may exit while the other one still accesses its
-    // shared memory.
+    // Without the first cluster barrier, a block uses barriers that the other block has not
+    // initialized. Without the last cluster barrier, a block may exit while the other block still
+    // accesses its shared memory.
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 0), "barrier.cluster.arrive", 0));
     assert!(found.contains("mbarrier") || found.contains("race") || found.contains("visible"), "{found}");
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 1), "barrier.cluster.arrive", 1));

@@ -1,5 +1,5 @@
-//! Tests warp specialization: one partition copies, another one, a warpgroup, computes dots, and
-//! barriers synchronize the two.
+//! Tests warp specialization: one partition copies, and a partition of one warpgroup computes dots.
+//! Barriers synchronize the two.
 
 use std::fmt::Write;
 
@@ -17,9 +17,9 @@ const SLOTS: u32 = 3;
 const BYTES: u32 = (M + N) * K * 2;
 
 /// Returns a program in which a consumer warpgroup computes a dot along K. `producer` is the code
-/// that fills a slot, and `arrivals` the number of arrivals at the barrier of a full slot. `partitions`
-/// has the attributes of `warp_specialize`. `rest` is the text after the first two partitions: a
-/// third partition, or code.
+/// that fills a slot. `arrivals` is the number of arrivals at the barrier of a full slot.
+/// `partitions` has the attributes of `warp_specialize`. `rest` is the text after the first two
+/// partitions: a third partition, or code.
 fn pipeline(producer: &str, arrivals: u32, partitions: &str, rest: &str) -> (Head, String) {
     let barriers = SLOTS * BYTES;
     let mut head = Head::new("sm_90a", 8, barriers + 16 * SLOTS);
@@ -127,8 +127,8 @@ fn by_thread_copies() -> (Head, String) {
     let partitions = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
     let (head, kernel) = pipeline(&producer, 32, partitions, "() {\n    yield_values\n  }");
     let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
-    // The copies write through the generic proxy, but the dots read through the asynchronous proxy,
-    // so the consumer needs a fence.
+    // The copies write through the generic proxy, but the dots read through the asynchronous proxy.
+    // So the consumer needs a fence.
     (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_specialize", &size))
 }
 
@@ -227,8 +227,8 @@ fn a_warp_copies_by_its_threads() {
     for steps in [2, 7] {
         assert_eq!(outcome(&head, &text, steps, true), Ok(true), "{steps} steps\n{text}");
     }
-    // The fence with index 0 is for the initialized barriers, that with index 1 for the copied
-    // data.
+    // The fence with index 0 is for the initialized barriers. The fence with index 1 is for the
+    // copied data.
     let found = outcome(&head, &without(&text, "fence.proxy.async", 1), 4, true).expect_err("it is found");
     assert!(found.contains("proxy"), "{found}");
 }
@@ -236,7 +236,7 @@ fn a_warp_copies_by_its_threads() {
 #[test]
 fn each_mistake_is_found() {
     let (head, kernel) = by_tensor_copies(THREE_PARTITIONS, IDLE);
-    // The verifier finds some of the mistakes, the simulator finds the others.
+    // The verifier finds some of the mistakes, and the simulator finds the others.
     let fault = |kernel: &str| match head.parse(kernel) {
         Ok(_) => outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found"),
         Err(message) => format!("refused: {message}"),
@@ -263,8 +263,8 @@ fn each_mistake_is_found() {
     assert!(found.contains("race") || found.contains("refused"), "{found}");
 }
 
-/// Tests three partitions: the first passes numbers to the third through shared memory, and a named
-/// barrier synchronizes these two. The second does not wait for them.
+/// Tests three partitions. The first passes numbers to the third through shared memory, and a named
+/// barrier synchronizes these two. The second partition does not wait for them.
 #[test]
 fn two_of_three_partitions_meet_at_a_barrier() {
     let mut head = Head::new("sm_80", 8, 1024);

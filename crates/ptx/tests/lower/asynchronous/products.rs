@@ -9,7 +9,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, swizzled};
 use super::{Argument, Head, Memory, by_rows, without};
 use crate::common::{Random, decode, element};
 
-/// Returns the memory layout of an operand from the extent along m or n, the extent along k, the
+/// Returns the memory layout of an operand. The arguments are the extents along m (or n) and k, the
 /// axis of m or n, and the bits of an element.
 type Form = fn(u32, u32, usize, u32) -> Layout;
 
@@ -66,7 +66,7 @@ const HALF: Case = Case {
 };
 
 /// The part of a program that computes the result `%sum` from the operands and the initial
-/// accumulator `%acc`: here, by one dot.
+/// accumulator `%acc`. This part has one dot.
 const ONE_PRODUCT: &str = "  %product = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %sum = wgmma_wait %product {pending = 0} : ACC
 ";

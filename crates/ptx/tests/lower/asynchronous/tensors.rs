@@ -224,7 +224,7 @@ fn reductions_add_up_and_need_what_stores_need() {
 }
 
 /// Returns a program that adds blocks of a matrix. Eight warps release each slot of a ring by
-/// arriving at a barrier in shared memory, so the loop has no barrier of the block.
+/// arriving at a barrier in shared memory. So the loop has no barrier of the block.
 fn handed_back() -> (Head, String) {
     const TURNS: u32 = 2;
     let out = TURNS * SLOT_BYTES;
