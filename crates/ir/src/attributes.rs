@@ -176,8 +176,8 @@ impl Literal {
         Self { dtype: Dtype::I1, bits: u64::from(value) }
     }
 
-    /// Returns a floating-point number rounded to nearest even; `None` for integer types and the
-    /// 8-bit formats, whose constants are casts of wider constants.
+    /// Returns a floating-point number rounded to nearest even. Returns `None` for integer types
+    /// and the 8-bit formats, whose constants are casts of wider constants.
     pub fn float(dtype: Dtype, value: f64) -> Option<Self> {
         let bits = match dtype {
             Dtype::F64 => value.to_bits(),
@@ -213,9 +213,9 @@ impl Literal {
     }
 }
 
-/// Rounds to fp32 towards zero, and sets the last bit if the result is inexact. A second rounding,
-/// to a format with at least two fewer bits of significand, then yields the same as a single
-/// rounding of `value`.
+/// Rounds to fp32 towards zero, and sets the last bit if the result is inexact. A second rounding
+/// then yields the same as a single rounding of `value`. The format of the second rounding must
+/// have at least two fewer bits of significand.
 fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     if f64::from(nearest) == value || value.is_nan() {
@@ -295,7 +295,7 @@ choices! {
         All = ".ca",
         /// Cache at L2 and below.
         Global = ".cg",
-        /// Streaming: likely to be touched once.
+        /// Streaming: likely to be accessed once.
         Streaming = ".cs",
         /// Do not cache; every access fetches again.
         Volatile = ".cv",
@@ -325,18 +325,18 @@ choices! {
         Or = "or",
         /// Bitwise exclusive or.
         Xor = "xor",
-        /// The larger one. Floats compare by IEEE's totalOrder: -0 is below 0, and a NaN is beyond
-        /// the infinity of its sign.
+        /// The larger of the two values. Floats compare by IEEE's totalOrder: -0 is below 0, and a
+        /// NaN is beyond the infinity of its sign.
         Max = "max",
-        /// The smaller one, in the same order.
+        /// The smaller of the two values, in the same order.
         Min = "min",
         /// The operand.
         Exchange = "exchange",
     }
-    /// The order of an atomic operation relative to the other accesses of its program, as the
-    /// observers in its scope see it.
+    /// The order of an atomic operation relative to the other accesses of its program. The
+    /// observers in its scope see this order.
     MemorySemantics {
-        /// Both acquire and release.
+        /// Acquire and release.
         #[default]
         AcquireRelease = "acq_rel",
         /// It happens before the accesses that follow it.
@@ -388,9 +388,10 @@ choices! {
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
         /// A field of a tensor descriptor. A GPU accepts the field if it is a multiple of the first
-        /// number (a pointer in bytes, a stride in elements). The second number is the index of the
-        /// field: 0 for the base, `n` for the stride of axis `n - 1`. The compiler relies on the
-        /// promise if the field comes from memory, but not if the launch passes it.
+        /// number. The unit of this number is a byte for a pointer, and an element for a stride.
+        /// The second number is the index of the field: 0 for the base, `n` for the stride of axis
+        /// `n - 1`. The compiler relies on the promise if the field comes from memory, but not if
+        /// the launch passes it.
         Described = "described",
     }
     /// A property of the executing machine.
@@ -401,7 +402,8 @@ choices! {
         /// The index of the multiprocessor that runs the program, int32.
         Multiprocessor = "smid",
     }
-    /// The synchronization of a grid with the grids before and after it, which may overlap with it.
+    /// The synchronization of a grid with the grids before and after it, whose execution may
+    /// overlap with its own.
     GridDependency {
         /// Waits until the grids before it are complete and their writes are visible.
         #[default]

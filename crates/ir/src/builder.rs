@@ -1,4 +1,4 @@
-//! Builders of programs: the trait that the semantic rules are generic over, and its implementation
+//! Builders of programs: the trait by which the semantic rules create ops, and its implementation
 //! that emits IR.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub type Results<V> = SmallVec<[V; 1]>;
 /// Creates values by ops.
 ///
 /// All methods after [`emit`](Self::emit) call `emit`. The doc of an op in [`OPS`](crate::OPS)
-/// defines the meaning of its method; the error of the method is the error of the op's type rule.
+/// defines the meaning of its method. The error of the method is the error of the op's type rule.
 pub trait Builder {
     /// A scalar or a tile.
     type Value: Clone;
@@ -296,9 +296,9 @@ impl IrBuilder {
         std::mem::replace(&mut self.block, block)
     }
 
-    /// Creates a block with parameters of these types and appends to it from now on. Returns the
-    /// new block and the previous one, which the caller passes to [`switch_to`](Self::switch_to)
-    /// when the new block is complete.
+    /// Creates a block with parameters of these types. The builder appends to this block from now
+    /// on. Returns the new block and the previous block. The caller passes the previous block to
+    /// [`switch_to`](Self::switch_to) when the new block is complete.
     pub fn begin_region(&mut self, parameters: impl IntoIterator<Item = Type>) -> (Block, Block) {
         let block = self.function.blocks.push(crate::BlockData::default());
         for ty in parameters {
@@ -338,7 +338,7 @@ impl IrBuilder {
 
 impl IrBuilder {
     /// Converts the operands of an elementwise op that have no stated layout, such as a splat of a
-    /// scalar, to the stated layout of the other operands.
+    /// scalar. The new layout is the stated layout of the other operands.
     fn with_stated_layout(
         &mut self,
         op: &Op,

@@ -8,10 +8,14 @@ use crate::types::Dtype;
 
 /// Returns the compile-time value of a scalar, or of each element of a tile.
 ///
-/// Follows the value to a constant, through ops that move elements without changing them (splats,
-/// broadcasts, reshapes, hints and changes of layout), through bitcasts, and through casts that do
-/// not round: casts between integer types, and casts of zero. Does not evaluate arithmetic, which
-/// the crate `opt` folds.
+/// Follows the value to a constant through three groups of ops:
+///
+/// - ops that move elements without changing them, such as splats, broadcasts, reshapes, hints and
+///   changes of layout;
+/// - bitcasts;
+/// - casts that do not round, which are casts between integer types and casts of zero.
+///
+/// Does not evaluate arithmetic, which the crate `opt` folds.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);

@@ -40,8 +40,8 @@ pub struct Position {
 
 /// A position at which instructions are inserted into a function, and their source location.
 ///
-/// Each insertion moves the cursor after the new instruction, so that instructions are in the order
-/// in which they are made.
+/// Each insertion moves the cursor after the new instruction. So the instructions are in the order
+/// of their creation.
 pub struct Cursor<'f, D: Dialect = Tile> {
     /// The function. Code that changes the cursor's block directly must move the cursor, too.
     pub function: &'f mut Function<D>,

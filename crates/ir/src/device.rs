@@ -1,5 +1,5 @@
-//! Operations of a GPU that a program states itself (Gluon): shared memory, asynchronous copies,
-//! `mbarrier`s, instructions of the tensor cores.
+//! Operations of a GPU that a program states itself (Gluon). They are shared memory, asynchronous
+//! copies, `mbarrier`s, and instructions of the tensor cores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate` or `view`, and `slot` (int32) selects one of its tiles. If a `predicate`
+        /// of `allocate` or `view`. `slot` (int32) selects one of its tiles. If a `predicate`
         /// (int1) is false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
@@ -80,8 +80,8 @@ device_functions! {
     /// `(memory, slot, tile)`: stores a tile.
     Store "store" {tiles: SharedTiles};
     /// `(memory, slot, pointers)` or `(memory, slot, pointers, mask)`: starts copies from global
-    /// memory by `cp.async`, and writes zeros where the mask is false.
-    /// With `keeps_in_l1`, copies of 16 bytes go through L1, too.
+    /// memory by `cp.async`. Writes zeros where the mask is false. With `keeps_in_l1`, copies of 16
+    /// bytes go through L1, too.
     CopyAsync "copy_async" {tiles: SharedTiles, keeps_in_l1: bool};
     /// `()`: makes a group of the copies since the last group.
     CommitGroup "commit_group" {};
@@ -96,55 +96,56 @@ device_functions! {
     MbarrierExpect "mbarrier_expect" {tiles: SharedTiles, bytes: u32};
     /// `(memory, slot, predicate)`: arrives `arrivals` times at an `mbarrier`.
     MbarrierArrive "mbarrier_arrive" {tiles: SharedTiles, arrivals: u32};
-    /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
-    /// thread (`copy_async`) are done.
+    /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread. The arrival of a thread
+    /// follows the completion of its copies (`copy_async`).
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
-    /// `(memory, slot)`: holds the current phase of an `mbarrier` open until the copies of each
-    /// thread (`copy_async`) are done.
+    /// `(memory, slot)`: keeps the current phase of an `mbarrier` open until the copies of each
+    /// thread are complete (`copy_async`).
     TrackCopies "track_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
     /// starts a copy of a box of a tensor. The copied bytes arrive at the `mbarrier` in slot
     /// `barrier` of the allocation `barriers`. The tensor has one extent and one coordinate for
-    /// each axis of the tile, and one stride for each axis but the last. Elements outside of the
+    /// each axis of the tile. It has one stride for each axis but the last. Elements outside of the
     /// tensor are NaN with `fills_nan`, else zero.
     TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool};
     /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
-    /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
+    /// tensor, and makes a group of the copy. The operands are as in `tensor_load`.
     TensorStore "tensor_store" {tiles: SharedTiles};
     /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
-    /// coordinates…)`: starts a copy as `tensor_load` does, to the blocks of the cluster whose
-    /// ranks are set in the mask `blocks` (int32). In a program that is not divided yet, the mask
-    /// is 0: the copy is to all blocks that hold the same part of the tile.
+    /// coordinates…)`: starts a copy as `tensor_load` does, to several blocks of the cluster. The
+    /// bits of the mask `blocks` (int32) are the ranks of these blocks. In a program that is not
+    /// divided yet, the mask is 0. The copy is then to all blocks that have the same part of the
+    /// tile.
     MulticastLoad "multicast_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool};
     /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
-    /// coordinates…, offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does: the
+    /// coordinates…, offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does. The
     /// mask is 0 for the own block. Each axis between the images and the channels has an offset, by
     /// which it moves the pixels. With `multicast`, the mask of a program that is not divided yet
-    /// is as there.
+    /// is as in `multicast_load`.
     WindowLoad "window_load" {tiles: SharedTiles, barriers: SharedTiles, window: PixelWindow, multicast: bool};
     /// `(memory, slot, predicate)`: arrives at the `mbarrier`s of blocks of the cluster, and adds
     /// `bytes` to the bytes for which their phases wait. The blocks whose rank has no bit outside
-    /// of the mask `kept` arrive, each `arrivals` times at the `mbarrier` of each block whose rank
-    /// has the same bits in the mask.
+    /// of the mask `kept` arrive. Each arrives `arrivals` times at the `mbarrier` of each block
+    /// whose rank has the same bits in the mask.
     ArriveFrom "arrive_from" {tiles: SharedTiles, arrivals: u32, bytes: u32, kept: u32};
     /// `(memory, slot, predicate, block)`: arrives `arrivals` times at the `mbarrier` of the block
-    /// of the cluster with the rank `block` (int32), and adds `bytes` to the bytes for which its
-    /// phase waits.
+    /// with the rank `block` (int32). Adds `bytes` to the bytes for which the phase of that
+    /// `mbarrier` waits.
     RemoteArrive "remote_arrive" {tiles: SharedTiles, arrivals: u32, bytes: u32};
     /// `(memory, slot)`: loads a tile from several blocks of the cluster. Element `[i, …]` of the
-    /// result is in the block whose rank has the bits of `i` at the bits that are set in the mask
-    /// `blocks`, and the own rank's bits elsewhere.
+    /// result is in the block whose rank has the bits of `i` at the bits set in `blocks`. The other
+    /// bits of this rank are those of the own rank.
     GatherBlocks "gather_blocks" {tiles: SharedTiles, layout: Arc<StatedLayout>, blocks: u32};
     /// `()`: arrives at the barrier of the cluster.
     ClusterArrive "cluster_arrive" {};
     /// `()`: waits until all threads of the cluster have arrived at its barrier.
     ClusterWait "cluster_wait" {};
-    /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory or,
-    /// with `complete`, still write the tensors.
+    /// `()`: waits for groups of copies to tensors. At most `pending` groups then still read shared
+    /// memory or, with `complete`, still write the tensors.
     TensorStoreWait "tensor_store_wait" {pending: u32, complete: bool};
-    /// `()`: orders earlier accesses of threads to shared memory before later ones of the
+    /// `()`: orders earlier accesses of threads to shared memory before later accesses of the
     /// asynchronous proxy.
     FenceProxy "fence_proxy" {};
     /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
@@ -154,10 +155,11 @@ device_functions! {
     /// `(acc)`: returns `acc` as an accumulator in flight, to which later `wgmma`s add.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
-    /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. If
-    /// `transposed_a` is true, A is the transpose of its tile in memory; likewise `transposed_b`
-    /// for B. A `window` that is not empty states the parts of the tiles in memory, after the
-    /// transpose: the first row and column of A, those of B, and the extent along K.
+    /// `wgmma`. The first memory is that of B, the second that of A. The result is in flight. If
+    /// `transposed_a` is true, A is the transpose of its tile in memory. `transposed_b` has the
+    /// same meaning for B. A `window` that is not empty states the parts of the tiles in memory,
+    /// after the transpose. Its numbers are the first row and column of A, those of B, and the
+    /// extent along K.
     Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32, window: Vec<u32>};
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
     /// These dots may still add to the accumulator.

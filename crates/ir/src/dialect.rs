@@ -25,8 +25,8 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// Returns the type, in this dialect, of a scalar of tile IR.
     fn scalar(ty: Type) -> Self::Type;
 
-    /// Returns the element and the shape of a scalar or a tile that instructions compute with;
-    /// `None` for other values, such as memory.
+    /// Returns the element and the shape of a scalar or a tile that instructions compute with.
+    /// Returns `None` for other values, such as memory.
     fn tile_type(ty: &Self::Type) -> Option<&Type>;
 
     /// Returns the op of an elementwise function.
@@ -38,8 +38,8 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// Parses the lines before the first function; the error is one sentence.
     fn parse_header(lines: &str) -> Result<Self::Header, String>;
 
-    /// Checks an instruction whose operands are defined and whose regions are well-formed: the
-    /// counts and types of operands, results and regions. The error is one sentence.
+    /// Checks the counts and types of the operands, results and regions of an instruction. Its
+    /// operands are defined, and its regions are well-formed. The error is one sentence.
     fn check(module: &Module<Self>, function: &Function<Self>, inst: &InstData<Self>) -> Result<(), String>;
 
     /// Checks rules that involve several instructions, in a function with well-formed instructions.

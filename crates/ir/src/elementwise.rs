@@ -2,7 +2,7 @@
 //!
 //! Each row defines a variant of [`ElementwiseFn`], a variant of the enum of its family, and the
 //! plain data of [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then
-//! on the function in the family, without a wildcard arm, so a backend does not compile until it
+//! on the function in the family, without a wildcard arm. So a backend does not compile until it
 //! implements each new row.
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
@@ -54,9 +54,10 @@ pub enum Accuracy {
     Exact,
     /// Within this many ulp for fp32 and fp64; narrower types compute in fp32 and round once.
     Ulp(f32),
-    /// As `Ulp`, but the limit for fp32 is the first number plus |x| times the second number.
+    /// The same as `Ulp`, but the limit for fp32 is the first number plus |x| times the second
+    /// number.
     GrowingUlp(f32, f32),
-    /// As `Ulp`, but computations in fp32 may flush a subnormal result to 0.
+    /// The same as `Ulp`, but computations in fp32 may flush a subnormal result to 0.
     FlushedUlp(f32),
 }
 
@@ -163,13 +164,13 @@ elementwise! {
         Mul "mul" (x y) Accuracy::Exact, commutative;
         /// Negation. Integers wrap.
         Neg "neg" (x) Accuracy::Exact;
-        /// Absolute value; for the smallest signed integer, the integer itself.
+        /// Absolute value; the smallest signed integer yields itself.
         Abs "abs" (x) Accuracy::Exact;
-        /// The smaller one; if one operand is NaN, the other (IEEE 754-2019 minimumNumber; -0 is
-        /// below +0).
+        /// The smaller operand. If one operand is NaN, the other operand (IEEE 754-2019
+        /// minimumNumber; -0 is below +0).
         Min "min" (x y) Accuracy::Exact, commutative;
-        /// The larger one; if one operand is NaN, the other (IEEE 754-2019 maximumNumber; -0 is
-        /// below +0).
+        /// The larger operand. If one operand is NaN, the other operand (IEEE 754-2019
+        /// maximumNumber; -0 is below +0).
         Max "max" (x y) Accuracy::Exact, commutative;
     }
     /// Division of integers.
@@ -194,8 +195,8 @@ elementwise! {
         /// x shifted left by an unsigned number of bits y; 0 if y is the width or more.
         Shl "shl" (x y) Accuracy::Exact;
         /// x shifted right by an unsigned number of bits y. For signed types, the shift is
-        /// arithmetic, and a y of the width or more yields the sign; for unsigned types, it is
-        /// logical, and yields 0.
+        /// arithmetic, and a y of the width or more yields the sign. For unsigned types, the shift
+        /// is logical, and such a y yields 0.
         Shr "shr" (x y) Accuracy::Exact;
     }
     /// Products of twice the width.
@@ -205,22 +206,22 @@ elementwise! {
     }
     /// Comparisons.
     Comparison ComparisonFn Any Compare {
-        /// Equal; false if either is NaN.
+        /// Equal; false if either operand is NaN.
         Eq "eq" (x y) Accuracy::Exact, commutative;
-        /// Not equal; true if either is NaN.
+        /// Not equal; true if either operand is NaN.
         Ne "ne" (x y) Accuracy::Exact, commutative;
-        /// Less; false if either is NaN.
+        /// Less; false if either operand is NaN.
         Lt "lt" (x y) Accuracy::Exact;
-        /// Less or equal; false if either is NaN.
+        /// Less or equal; false if either operand is NaN.
         Le "le" (x y) Accuracy::Exact;
-        /// Greater; false if either is NaN.
+        /// Greater; false if either operand is NaN.
         Gt "gt" (x y) Accuracy::Exact;
-        /// Greater or equal; false if either is NaN.
+        /// Greater or equal; false if either operand is NaN.
         Ge "ge" (x y) Accuracy::Exact;
     }
     /// Selections by a condition.
     Selection SelectionFn Any Select {
-        /// x if the condition holds, else y. Both are evaluated.
+        /// x if the condition holds, else y. The program evaluates both x and y.
         Select "select" (condition x y) Accuracy::Exact;
     }
     /// IEEE 754 operations that only floats have. Even if a row allows an inexact result, the exact
@@ -234,9 +235,9 @@ elementwise! {
         FloatRem "float_rem" (x y) Accuracy::Exact;
         /// x * y + z, rounded once.
         Fma "fma" (x y z) Accuracy::Exact;
-        /// The smaller one; NaN if either is NaN (IEEE 754-2019 minimum).
+        /// The smaller operand; NaN if either operand is NaN (IEEE 754-2019 minimum).
         MinNan "min_nan" (x y) Accuracy::Exact, commutative;
-        /// The larger one; NaN if either is NaN (IEEE 754-2019 maximum).
+        /// The larger operand; NaN if either operand is NaN (IEEE 754-2019 maximum).
         MaxNan "max_nan" (x y) Accuracy::Exact, commutative;
         /// Square root; NaN below 0.
         Sqrt "sqrt" (x) Accuracy::Ulp(2.0);
@@ -252,7 +253,7 @@ elementwise! {
         /// e to the power of x. In fp32 the error may grow with |x|, as in Triton, because the
         /// product of x and log2(e) is rounded.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
-        /// e to the power of x within 2 ulp, as `expf` of CUDA's math library.
+        /// e to the power of x within 2 ulp, as `expf` of CUDA's math library computes it.
         AccurateExp "accurate_exp" (x) Accuracy::Ulp(2.0);
         /// 2 to the power of x. In fp32 a subnormal result may be flushed to 0, as in Triton.
         Exp2 "exp2" (x) Accuracy::FlushedUlp(2.0);

@@ -90,16 +90,16 @@ pub struct Carried {
     /// The parameter of each region of a loop that receives the value; the regions of a branch have
     /// no parameters.
     pub parameters: SmallVec<[Value; 2]>,
-    /// The yielded values. The body of a loop yields one, for the next iteration; each region of a
-    /// branch yields one.
+    /// The yielded values. The body of a loop yields one value, for the next iteration. Each region
+    /// of a branch yields one value.
     pub yielded: SmallVec<[Value; 2]>,
     /// The result of the instruction.
     pub result: Value,
 }
 
-/// The positions of the carried values of an instruction: the index of the first carried value
-/// among the operands, its index among the parameters of a region, and the index of the first
-/// region that yields the carried values.
+/// The positions of the carried values of an instruction. `operand` is the index of the first
+/// carried value among the operands, and `parameter` its index among the parameters of a region.
+/// `region` is the index of the first region that yields the carried values.
 #[derive(Clone, Copy)]
 struct CarriedIndices {
     operand: usize,
@@ -110,10 +110,10 @@ struct CarriedIndices {
 /// The position of an op in the schedule of a software-pipelined loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stage {
-    /// The ops of stage `n` run `n` steps of the pipelined loop after the ops of stage 0 of the
-    /// same iteration.
+    /// The ops of stage `n` run `n` steps after the ops of stage 0 of the same iteration. A step is
+    /// one iteration of the pipelined loop.
     pub stage: u32,
-    /// The ops of one step run in ascending order; those with equal order run in text order.
+    /// The ops of one step run in ascending order; ops with equal order run in text order.
     pub order: u32,
 }
 
@@ -161,7 +161,7 @@ pub struct Function<D: Dialect = Tile> {
     pub entry: Block,
     /// Every value.
     pub values: PrimaryMap<Value, ValueData<D>>,
-    /// Every instruction; those that no block holds are dead.
+    /// Every instruction; those that are in no block are dead.
     pub insts: PrimaryMap<Inst, InstData<D>>,
     /// Every block.
     pub blocks: PrimaryMap<Block, BlockData>,
@@ -243,7 +243,7 @@ impl<D: Dialect> Function<D> {
         inst
     }
 
-    /// Returns the index of an instruction in a block, if the block holds it.
+    /// Returns the index of an instruction in a block, if it is in the block.
     pub fn position_in(&self, block: Block, inst: Inst) -> Option<usize> {
         self.blocks[block].insts.iter().position(|other| *other == inst)
     }
@@ -299,8 +299,8 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// Returns the values that a loop carries or a branch yields, in the order of its results;
-    /// other instructions have none.
+    /// Returns the values that a loop carries or a branch yields, in the order of its results.
+    /// Other instructions have none.
     pub fn carried(&self, inst: Inst) -> impl Iterator<Item = Carried> + '_ {
         let numbers = 0..self.insts[inst].results.len();
         let places = self.carried_indices(inst);
@@ -309,9 +309,9 @@ impl<D: Dialect> Function<D> {
             .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
     }
 
-    /// Returns the carried value of `inst` whose result or region parameter is `value`; `None` if
-    /// `value` is the index of a loop, or if `inst` is neither a loop nor a branch. `value` must be
-    /// a result of `inst` or a parameter of its regions.
+    /// Returns the carried value of `inst` whose result or region parameter is `value`. Returns
+    /// `None` if `value` is the index of a loop, or if `inst` is neither a loop nor a branch.
+    /// `value` must be a result of `inst` or a parameter of its regions.
     pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
         let places = self.carried_indices(inst)?;
         let number = match self.values[value].definition {
@@ -328,8 +328,8 @@ impl<D: Dialect> Function<D> {
         &self.insts[inst].regions[..end]
     }
 
-    /// Removes the carried values for which `keep` is false: their results, operands, parameters
-    /// and yielded values.
+    /// Removes the carried values for which `keep` is false, with their results, operands,
+    /// parameters and yielded values.
     pub fn retain_carried(&mut self, inst: Inst, keep: impl Fn(&Carried) -> bool) {
         let Some(places) = self.carried_indices(inst) else { return };
         let keep: SmallVec<[bool; 8]> = self.carried(inst).map(|carried| keep(&carried)).collect();

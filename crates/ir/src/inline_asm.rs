@@ -1,9 +1,9 @@
 //! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
-//! Text and constraints have LLVM's syntax: `$0` is the first operand, outputs precede inputs, `$$`
-//! is a dollar sign. An operand is a register. Elements of 8 and 16 bits are packed: a register
-//! holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits. Other
-//! elements, such as `int1`, have one register each.
+//! Text and constraints have LLVM's syntax. `$0` is the first operand, outputs precede inputs, and
+//! `$$` is a dollar sign. An operand is a register. Elements of 8 and 16 bits are packed. A
+//! register holds as many elements as fit into 32 bits, but at most `pack`. The first element is in
+//! the lowest bits. Other elements, such as `int1`, have one register each.
 
 use std::fmt;
 

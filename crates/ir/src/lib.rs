@@ -2,10 +2,10 @@
 //! the elementwise functions ([`ElementwiseFn`]). The verifier, the printer and the parser read
 //! these tables.
 //!
-//! A [`Module`] holds [`Function`]s; a function holds dense tables of values, instructions and
-//! blocks, keyed by typed indices. Control flow is structured: an instruction may have regions,
-//! each a block with parameters that ends in `yield_values`. [`print()`] writes every module as
-//! text, and [`parse()`] reads that text back. Tile IR is independent of the target.
+//! A [`Module`] has [`Function`]s. A function has dense tables of values, instructions and blocks,
+//! keyed by typed indices. Control flow is structured: an instruction may have regions. A region is
+//! a block with parameters that ends in `yield_values`. [`print()`] writes every module as text,
+//! and [`parse()`] reads that text back. Tile IR is independent of the target.
 
 pub mod analysis;
 mod attributes;

@@ -2,7 +2,7 @@
 //! attributes, the method of [`OpVisitor`], and the plain data in [`OPS`].
 //!
 //! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
-//! backend; a backend does not compile without it. The row makes no method of
+//! backend. A backend does not compile without this implementation. The row makes no method of
 //! [`Builder`](crate::Builder): write one by hand if the op needs one.
 
 use tilewright_layout::StatedLayout;
@@ -65,9 +65,9 @@ pub enum OpFamily {
     Dot,
     /// A reduction, whose region uses only elements of the tiles, or a histogram.
     Reduction,
-    /// A scan or a step of a sort: each element depends only on elements whose coordinates equal
-    /// its own, except along one axis. Results have the shape of the operands. A region, if any,
-    /// combines elements as the region of a reduction does.
+    /// A scan or a step of a sort. Along all axes but one, each element depends only on elements
+    /// with its own coordinates. Results have the shape of the operands. A region, if any, combines
+    /// elements as the region of a reduction does.
     Scan,
     /// A promise of the program, which emits no code.
     Promise,
@@ -75,8 +75,8 @@ pub enum OpFamily {
     Barrier,
     /// Memory that a kernel allocates, and accesses to it.
     Memory,
-    /// An observable effect that changes no memory: a run-time check, a printed text, a signal to
-    /// other grids. All operands have the same shape; there may be no operand.
+    /// An observable effect that changes no memory, such as a run-time check, a printed text, or a
+    /// signal to other grids. All operands have the same shape; there may be no operand.
     Check,
     /// Runs another function.
     Call,
@@ -92,8 +92,9 @@ pub enum OpFamily {
 
 /// The way in which an op may make its program wait for other programs of the grid.
 ///
-/// Threads of one program, and the blocks of its cluster, start together: waiting for them does not
-/// count. Waiting for earlier grids does not count either: they end independently of this one.
+/// Threads of one program, and the blocks of its cluster, start together. So a wait for them does
+/// not count. A wait for earlier grids does not count either, because they end independently of
+/// this one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Waiting {
     /// It ends independently of other programs, and observes nothing of them.
@@ -251,8 +252,8 @@ macro_rules! tile_ops {
     ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never None None;
     /// The tile repeated along its axes of extent 1 until it has the shape.
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
-    /// Along each axis, selects the elements at start, start + step, …: as many as the extent of
-    /// `shape`. A step may be negative.
+    /// Along each axis, selects the elements at start, start + step, …. Their number is the extent
+    /// of `shape`. A step may be negative.
     Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never None None;
     /// The elements in row-major order under another shape with the same number of elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
@@ -260,65 +261,66 @@ macro_rules! tile_ops {
     Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never None None;
     /// A function of the second table, applied to each element.
     Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never None None;
-    /// Conversion to another element type. Integers wrap or extend. Float to integer truncates
-    /// towards zero and saturates; NaN gives 0. To int1 is the comparison with zero. Integer to
-    /// float and narrowing of floats round by `rounding`; fp8 saturates to the largest finite
-    /// value. Integer to pointer and back keep the bits.
+    /// Conversion to another element type. Integers wrap or extend. A cast from float to integer
+    /// truncates towards zero and saturates; NaN yields 0. A cast to int1 compares with zero.
+    /// `rounding` applies to casts from integer to float, and to casts to narrower floats; fp8
+    /// saturates to the largest finite value. Casts between integers and pointers keep the bits.
     Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never None None;
     /// The same bits read as another element type of the same width.
     Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never None None;
-    /// PTX that runs for every `pack` elements of the arguments, at equal indices; the grouping of
+    /// PTX that runs for every `pack` elements of the arguments, at equal indices. The grouping of
     /// elements is unspecified. Text and constraints are those of LLVM's inline assembly. The PTX
     /// need not run if its results are unused.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Pure Pointwise Observes None None;
-    /// As `inline_asm`, with effects beyond its results: it runs exactly where and as often as the
-    /// program states.
+    /// The same as `inline_asm`, with effects in addition to its results. The PTX runs exactly
+    /// where and as often as the program states.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Write Pointwise Always None None;
-    /// Applies the region, a function of scalars, to every `pack` elements of the tiles; the
-    /// grouping of elements is unspecified. The region takes `pack` elements of the first tile,
-    /// then of the second, and so on, and yields `pack` elements of each result. If a group has too
-    /// few elements, copies of another element fill it.
+    /// Applies the region, a function of scalars, to every `pack` elements of the tiles. The
+    /// grouping of elements is unspecified. The region has parameters for `pack` elements of the
+    /// first tile, then of the second, and so on. It yields `pack` elements of each result. If a
+    /// group has too few elements, copies of another element fill it.
     Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never None None;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never None None;
-    /// Reads memory where the mask holds (everywhere without a mask); elsewhere the result is
+    /// Reads memory where the mask holds, or everywhere without a mask. Elsewhere, the result is
     /// `other`, or zero without `other`.
     Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads ReadsGlobal None;
     /// Writes memory where the mask holds. If two elements of a tile have the same address, it is
-    /// unspecified which one remains.
+    /// unspecified which of them remains.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never WritesGlobal None;
-    /// Replaces each element in memory where the mask holds (everywhere without a mask) with the
-    /// function `kind` of the element and the value, one element after the other in any order. The
-    /// result is the old value, or zero where the mask does not hold.
+    /// Replaces each element in memory with the function `kind` of the element and the value. It
+    /// does so where the mask holds, or everywhere without a mask. The elements are replaced one
+    /// after the other, in any order. The result is the old value, or zero where the mask does not
+    /// hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
     /// Replaces an element in memory with the element of `value` if the old element has the same
-    /// bits as the element of `expected` and the mask holds (everywhere without a mask). The result
-    /// is the old value, or zero where the mask does not hold.
+    /// bits as the element of `expected`. The mask must also hold; without a mask, the op accesses
+    /// all elements. The result is the old value, or zero where the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero.
+    /// Reads memory where the mask holds, each element atomically. Elsewhere, the result is zero.
     /// The op is not merged with another load.
     AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes ReadsGlobal None;
     /// Writes memory where the mask holds, each element atomically.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Reads a scalar in memory repeatedly until it has the bits of `expected` (the result is
-    /// true), or until `timeout` nanoseconds (int64) have passed (the result is false). The op
-    /// reads at least once.
+    /// Reads a scalar in memory repeatedly. The result is true if the scalar has the bits of
+    /// `expected`, and false if `timeout` nanoseconds (int64) have passed first. The op reads at
+    /// least once.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Always ReadsGlobal None;
-    /// acc + a @ b over the last two axes; multiplications and additions are in the type of acc
-    /// (fp16 and bf16 operands are exact in fp32), in any order.
+    /// acc + a @ b over the last two axes. Multiplications and additions are in the type of acc, in
+    /// any order. fp16 and bf16 operands are exact in fp32.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never None None;
-    /// Combines the tiles along an axis by an associative region. The region takes the left element
-    /// of each tile, then the right element of each tile, and yields one element for each tile. The
-    /// order of combination is fixed for a shape.
+    /// Combines the tiles along an axis by an associative region. The region has parameters for the
+    /// left element of each tile, then for the right element of each tile. It yields one element
+    /// for each tile. The order of combination is fixed for a shape.
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never None None;
     /// Combines each element with all elements before it along an axis. The associative region is
-    /// like that of `reduce`, and takes earlier elements on the left; with `reverse`, the last
-    /// element is the earliest. The order of combination is fixed for a shape.
+    /// like that of `reduce`, with earlier elements on the left. With `reverse`, the last element
+    /// is the earliest. The order of combination is fixed for a shape.
     Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Counts how many elements of an integer tile, where the mask holds, are 0, 1, … bins - 1, as
     /// int32. Other elements are not counted.
@@ -326,25 +328,25 @@ macro_rules! tile_ops {
     /// The element at coordinate `i` along the axis is the element of the tile at `i ^ mask`. The
     /// extent of the axis is a power of two; a mask of all its bits reverses the axis.
     Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never None None;
-    /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each
-    /// bit from `high` down to `low`: of two elements whose coordinates differ in only this bit,
-    /// the smaller one moves to the lower coordinate if bit `block` of the coordinates is 0, else
-    /// the larger one; `descending` reverses this. Bit `block` is always 0 if it is beyond the bits
-    /// of the extent.
+    /// A part of a bitonic merge of integers along an axis whose extent is a power of two. Each bit
+    /// from `high` down to `low` is a step on all pairs of elements whose coordinates differ in
+    /// only this bit. If bit `block` of the coordinates is 0, the smaller element of a pair moves
+    /// to the lower coordinate, else the larger element. `descending` reverses this order. Bit
+    /// `block` is always 0 if the extent has fewer bits.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never None None;
-    /// Selects the elements of the tile at the int32 index along an axis, and at the coordinates of
-    /// the result along the other axes. The CPU executor stops at an index that is out of bounds;
-    /// GPU code takes an arbitrary element instead.
+    /// Selects elements of the tile. The int32 index is the coordinate along an axis; the other
+    /// coordinates are those of the result. The CPU executor stops at an index that is out of
+    /// bounds. GPU code reads an arbitrary element instead.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never None None;
     /// The value itself, about which the program makes a promise.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
     /// The tile in a layout that the program states.
     SetLayout set_layout (tile) [] {layout: StatedLayout} regions 0 Pure Identity Never None None;
-    /// A function of a GPU that a Gluon program calls: see `DeviceFn`.
+    /// A function of a GPU that a Gluon program calls (see `DeviceFn`).
     Device device () [] *operands {function: DeviceFn} regions 0 Write Memory Never None None;
-    /// Starts workers (Gluon): runs each region in warps of its own, besides the warps of the
-    /// program, which go on. `warps` lists the warps of each region. `registers` lists the registers
-    /// of a thread of each region, and is empty if no region changes them. Values from before the op
+    /// Starts workers (Gluon): runs each region in warps of its own. The warps of the program
+    /// continue. `warps` lists the warps of each region. `registers` lists the registers of a
+    /// thread of each region, and is empty if no region changes them. Values from before the op
     /// that a region uses are scalars. The `device` function `join_workers` waits for the workers.
     StartWorkers start_workers () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
     /// The program promises that the condition holds.
@@ -354,25 +356,26 @@ macro_rules! tile_ops {
     /// Stops the launch with the failure if the condition is false where the mask is true.
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never None None;
     /// Prints a line for each element: the program, the index in the tile, the prefix and the
-    /// number (an integer of 32 or 64 bits, or fp64); without a value, only the prefix. Integers
-    /// have `digits` hexadecimal digits, or are decimal if `digits` is 0. With extents, elements
-    /// beyond them are omitted.
+    /// number. The number is an integer of 32 or 64 bits, or fp64. Without a value, prints only the
+    /// prefix. Integers have `digits` hexadecimal digits, or are decimal if `digits` is 0. With
+    /// extents, elements outside of them are omitted.
     Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never None None;
-    /// A property of the executing machine at this moment.
+    /// A property of the executing machine at the time of execution.
     Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never None None;
-    /// Synchronizes with the grids before and after; no effect if grids do not overlap.
+    /// Synchronizes with the grids before and after; has no effect if grids do not overlap.
     Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never None None;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never None None;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is
-    /// negative. The region takes the integer and the carried values, and yields the next carried
-    /// values; the results are the last ones. A step of zero is an error.
+    /// negative. The parameters of the region are the integer and the carried values. It yields the
+    /// next carried values; the results are the last ones. A step of zero is an error.
     For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never None None;
-    /// Runs the second region, which takes the carried values and yields the next ones, as long as
-    /// the first region yields true for them. The results are the last carried values.
+    /// Runs the second region as long as the first region yields true for the carried values. The
+    /// parameters of the second region are the carried values; it yields the next ones. The results
+    /// are the last carried values.
     While while_loop () [] *carried {} regions 2 Control Loop Repeats None None;
-    /// The values that the first region yields if the scalar condition holds, else those that the
-    /// second region yields.
+    /// Runs the first region if the scalar condition holds, else the second region. The results are
+    /// the values that the region yields.
     If if_else (condition) [] {} regions 2 Control Branch Never None None;
     /// Ends a region with its values.
     Yield yield_values () [] *values {} regions 0 Terminator Terminator Never None None;
@@ -404,8 +407,8 @@ macro_rules! define_result_types {
 /// Defines `ShapeOp` from the rows of the family `Shape`.
 macro_rules! define_shape_ops {
     ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
-        /// An op of the family `Shape`, which maps indices of elements, for an exhaustive match on
-        /// the family.
+        /// An op of the family `Shape`, which maps indices of elements. Code can match on the
+        /// family exhaustively.
         #[derive(Clone, Copy, Debug)]
         pub enum ShapeOp<'a> {
             $($(#[doc = $doc])* $variant {
@@ -573,7 +576,8 @@ impl Op {
     }
 
     /// Returns whether the op may be executed speculatively. This excludes ops with regions, which
-    /// may have effects, and `gather`: the CPU executor stops at an index that is out of bounds.
+    /// may have effects. It also excludes `gather`, because the CPU executor stops at an index that
+    /// is out of bounds.
     pub fn is_speculatable(&self) -> bool {
         self.is_pure() && self.info().regions == 0 && !matches!(self, Op::Gather { .. })
     }

@@ -37,7 +37,7 @@ impl Parents {
         self.blocks[inst] = Some(block).into();
     }
 
-    /// Returns the block that holds an instruction.
+    /// Returns the block that contains an instruction.
     pub fn block(&self, inst: Inst) -> Option<Block> {
         self.blocks[inst].expand()
     }

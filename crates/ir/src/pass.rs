@@ -3,8 +3,8 @@
 
 use std::convert::Infallible;
 
-/// A named transformation of `T`, such as a function, a module or a listing of PTX, which may fail
-/// with `E`.
+/// A named transformation of `T` that may fail with `E`. `T` is, for example, a function, a module,
+/// or a listing of PTX.
 #[derive(Debug)]
 pub struct Pass<T, E = Infallible> {
     /// The name of the pass in dumps, remarks and tests.
@@ -37,8 +37,8 @@ impl<T, E> Pass<T, E> {
         Self { name, step: Step::Fallible(run), needs: None }
     }
 
-    /// Returns a pass that [`run_passes`] skips unless a reporting pass since the last cleanup
-    /// changed its input.
+    /// Returns a cleanup pass. [`run_passes`] skips it unless a reporting pass has changed its
+    /// input since the last cleanup.
     pub const fn cleanup(name: &'static str, run: fn(&mut T)) -> Self {
         Self { name, step: Step::Cleanup(run), needs: None }
     }
@@ -67,7 +67,7 @@ impl<T, E> Pass<T, E> {
 /// Runs passes in order, and calls `after` after each pass that was not skipped.
 ///
 /// # Errors
-/// Returns the error of the first pass that fails; no other pass runs.
+/// Returns the error of the first pass that fails. No other pass runs after it.
 pub fn run_passes<T, E>(
     passes: &[Pass<T, E>],
     input: &mut T,

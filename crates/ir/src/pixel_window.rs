@@ -5,13 +5,14 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
-/// The window of the pixels that tensor copies move, with the axes of a tensor in row-major order:
+/// The window of the pixels that tensor copies move. The axes of the tensor are in row-major order:
 /// images, then the axes of the window, then channels.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PixelWindow {
     /// The first coordinate of the bounding box along each axis between images and channels.
     pub lower: SmallVec<[i32; 3]>,
-    /// The offset of its last coordinate from the last one of the tensor.
+    /// The offset of the last coordinate of the bounding box from the last coordinate of the
+    /// tensor.
     pub upper: SmallVec<[i32; 3]>,
     /// The distance between neighboring pixels along each axis of the tensor.
     pub steps: SmallVec<[u32; 5]>,

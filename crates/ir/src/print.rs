@@ -9,12 +9,12 @@
 //! }
 //! ```
 //! The word `kernel` marks the function that a launch calls. An instruction is `results = op
-//! operands {attributes} [stage, order] regions : types`, where `[stage, order]` is its position in
-//! the schedule of a pipelined loop; a region is `(parameters) { instructions }`. A value has the
-//! name that the user gave it, followed by a number (`%x.1`) if the name is taken; a parameter that
-//! is a part of a tuple has a name such as `%xs.0` or `%args.x_ptr`. The word `noinline` follows
-//! the parameters of a function whose calls the optimizer keeps. Source locations, such as
-//! `@file0:3..7` in bytes, end the line of an instruction, innermost call first; the names of the
+//! operands {attributes} [stage, order] regions : types`. `[stage, order]` is its position in the
+//! schedule of a pipelined loop. A region is `(parameters) { instructions }`. A value has the name
+//! that the user gave it, followed by a number (`%x.1`) if the name is taken. A parameter that is a
+//! part of a tuple has a name such as `%xs.0` or `%args.x_ptr`. The word `noinline` follows the
+//! parameters of a function whose calls the optimizer keeps. Source locations, such as
+//! `@file0:3..7` in bytes, end the line of an instruction, innermost call first. The names of the
 //! files end the text.
 
 use std::fmt::{self, Write};
@@ -25,7 +25,7 @@ use tilewright_base::entity::SecondaryMap;
 use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, FuncId, Function, Inst, Module, Stage, Value};
 
-/// Returns the text of a module; with `locations`, including the source location of each
+/// Returns the text of a module. With `locations`, the text has the source location of each
 /// instruction.
 pub fn print<D: Dialect>(module: &Module<D>, locations: bool) -> String {
     let mut out = D::print_header(&module.header);

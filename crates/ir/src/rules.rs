@@ -605,7 +605,7 @@ pub(crate) fn return_values(_: &RuleInput<'_>) -> Result {
 /// The layout of a type, if the program states it.
 type Stated = Option<Arc<StatedLayout>>;
 
-/// Returns whether all tiles that an op of a family takes must have one layout.
+/// Returns whether all tile operands of an op of a family must have one layout.
 pub(crate) fn is_elementwise(family: OpFamily) -> bool {
     match family {
         OpFamily::Pointwise
@@ -632,7 +632,7 @@ pub(crate) fn is_elementwise(family: OpFamily) -> bool {
     }
 }
 
-/// Checks that the tiles that an elementwise op takes have one layout.
+/// Checks that the tile operands of an elementwise op have one layout.
 pub(crate) fn check_layouts(op: &Op, operands: &[Type]) -> Result<()> {
     let mut tiles = operands.iter().filter(|ty| !ty.is_scalar());
     let Some(first) = tiles.next() else { return Ok(()) };
@@ -707,8 +707,7 @@ fn shaped(
     }
 }
 
-/// Returns a drawing of the first elements of a tile, each with the warp, lane and register that
-/// hold it.
+/// Returns a drawing of the first elements of a tile, each with its warp, lane and register.
 fn drawing(ty: &Type) -> Option<String> {
     const ROWS: usize = 4;
     const COLUMNS: usize = 72;

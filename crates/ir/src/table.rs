@@ -1,9 +1,10 @@
 //! The macro that expands a table of ops. A dialect passes its rows to
-//! [`define_ops!`](crate::define_ops). The rows of tile IR are in a macro that takes a callback, so
-//! that several macros can expand them.
+//! [`define_ops!`](crate::define_ops). The rows of tile IR are in a macro with a callback
+//! parameter, so that several macros can expand them.
 
-/// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
-/// the rows, the text form of the attributes, and a visitor with a method for each op.
+/// Creates the enum of the ops with their attributes, and the plain data of the rows, from the rows
+/// of a table. Also creates the text form of the attributes, and a visitor with a method for each
+/// op.
 ///
 /// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type}
 /// regions N Effect Family Waiting MemoryAccess AsyncPhase;`.
@@ -63,7 +64,7 @@ macro_rules! define_ops {
                 let _ = &mut each;
             }
 
-            /// Returns the op with this mnemonic, if there is one; `Err` names the missing or
+            /// Returns the op with this mnemonic, if there is one. `Err` names the missing or
             /// malformed attribute.
             pub(crate) fn parse_row(
                 name: &str, attributes: &$crate::AttributeText<'_>,

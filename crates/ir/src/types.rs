@@ -101,8 +101,8 @@ impl Dtype {
         self.kind() == DtypeKind::Signed
     }
 
-    /// Returns the smallest and largest value of an integer type (0 and 1 for `int1`); `None` for
-    /// floating point.
+    /// Returns the smallest and largest value of an integer type (0 and 1 for `int1`). Returns
+    /// `None` for floating point.
     pub fn int_range(self) -> Option<(i128, i128)> {
         let bits = self.bits();
         match self.kind() {

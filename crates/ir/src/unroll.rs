@@ -1,5 +1,5 @@
-//! Unrolls loops: partially, with a second loop for the remaining iterations, or fully, with one
-//! copy of the body for each iteration.
+//! Unrolls loops. Partial unrolling adds a second loop for the remaining iterations. Full unrolling
+//! makes one copy of the body for each iteration.
 //!
 //! ```text
 //! for %i = %low to %high by s carry %x {       for %i = %low to %middle by 2s carry %x {
@@ -70,8 +70,8 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
-/// Replaces a `for_loop` of a block by copies of the loop's body, one for each value of the loop's
-/// index in `counters`. `dtype` is the type of the index.
+/// Replaces a `for_loop` of a block by copies of the loop's body. `counters` has the value of the
+/// loop's index for each copy. `dtype` is the type of the index.
 ///
 /// The cursor must be before the loop. It moves after the copies.
 pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], dtype: Dtype) {

@@ -23,9 +23,9 @@ impl std::fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Checks every function: definitions dominate uses, blocks end in the right terminator, no
-/// instruction occurs twice in blocks, types follow the rules, and the signature has as
-/// many parameters as the entry block.
+/// Checks every function. Definitions dominate uses, blocks end in the right terminator, and no
+/// instruction occurs twice in blocks. Types follow the rules, and the signature has as many
+/// parameters as the entry block.
 pub fn verify<D: Dialect>(module: &Module<D>) -> Result<(), VerifyError> {
     for function in module.functions.values() {
         let mut verifier = Verifier { module, function, defined: EntitySet::new(), placed: EntitySet::new() };

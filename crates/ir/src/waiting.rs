@@ -1,9 +1,9 @@
 //! Decides whether a program may wait for effects of other programs of the grid.
 //!
-//! If programs may wait for each other, they must start in launch order, and no pass may add
-//! further dependences between them. A program waits in an op that itself waits, or in a
+//! If programs may wait for each other, they must start in launch order. Also, no pass may add
+//! further dependences between them. A program waits in an op that itself waits. It also waits in a
 //! loop without a trip count that reads memory which other programs change. The column [`Waiting`]
-//! of the op tables classifies each op; passes query [`may_wait`].
+//! of the op tables classifies each op. Passes query [`may_wait`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,7 +16,7 @@ use crate::ops::{Effect, Op, OpFamily, Waiting};
 pub enum Wait {
     /// The program ends independently of other programs.
     Never,
-    /// A loop without a trip count reads memory by plain loads, but its condition also depends on
+    /// A loop without a trip count reads memory by plain loads. But its condition also depends on
     /// values that the loop computes, as in a search. The loop waits for another program only if
     /// the kernel relies on plain loads that observe the stores of other programs.
     Unlikely,
@@ -29,8 +29,8 @@ pub fn may_wait<D: Dialect>(module: &Module<D>) -> Wait {
     Analysis::new(module).callee(module.entry)
 }
 
-/// Returns how likely it is that a loop waits for other programs: because an op in it waits, or
-/// because it repeats until another program changes its condition.
+/// Returns how likely it is that a loop waits for other programs. Either an op in the loop waits,
+/// or the loop repeats until another program changes its condition.
 pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, inst: Inst) -> Wait {
     Analysis::new(module).inst(function, inst)
 }
@@ -62,7 +62,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 
     /// Returns the maximum [`Waiting`] of the ops of a called function, and whether the function
-    /// has effects; [`Waiting::Never`] and false for an instruction other than a call.
+    /// has effects. Returns [`Waiting::Never`] and false for an instruction other than a call.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -132,8 +132,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 
     /// Returns whether the condition of a loop depends on plain loads, and on no value that the
-    /// loop changes: such a loop ends immediately, or when another program writes to an address
-    /// that the loop loads from.
+    /// loop changes. Such a loop ends immediately, or when another program writes to an address
+    /// from which the loop loads.
     fn spins(&mut self, function: &Function<D>, inst: Inst) -> bool {
         let regions = &function.insts[inst].regions;
         let mut found = LoopValues::default();

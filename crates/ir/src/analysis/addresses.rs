@@ -17,8 +17,8 @@ pub struct Address {
 }
 
 impl<D: Dialect> ScalarEvolution<'_, D> {
-    /// Returns the address of a pointer or of a tile of pointers; `None` if the analysis finds no
-    /// base that all pointers share.
+    /// Returns the address of a pointer or of a tile of pointers. Returns `None` if the analysis
+    /// finds no base that all pointers share.
     pub fn address(&mut self, pointers: Value) -> Option<Address> {
         self.address_within(pointers, MAX_DEPTH)
     }

@@ -214,8 +214,8 @@ impl<V: Variable> Polynomial<V> {
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// Returns the polynomial that is the factor of a variable, and the terms without the variable;
-    /// `None` if a monomial contains the variable twice.
+    /// Returns the polynomial that is the factor of a variable, and the terms without the variable.
+    /// Returns `None` if a monomial contains the variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
         let mut factor = Self::default();
@@ -253,7 +253,7 @@ impl<V: Variable<Coefficient = i128>> Polynomial<V> {
     }
 
     /// Returns the polynomial `p` for which `p >= 0` is the strongest equivalent of `self >= 0` for
-    /// integers: divides by the content, and rounds the constant term down.
+    /// integers. Divides by the content, and rounds the constant term down.
     #[must_use]
     pub fn tightened(mut self) -> Self {
         let divisor = self.content();

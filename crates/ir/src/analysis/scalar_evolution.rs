@@ -1,6 +1,6 @@
-//! Expresses integers as polynomials of opaque values, of iteration counts of loops, and, for the
-//! elements of a tile, of the index of the element along each axis. The module `addresses`
-//! expresses pointers as a base plus such a polynomial.
+//! Expresses integers as polynomials of opaque values and of iteration counts of loops. For the
+//! elements of a tile, the polynomials also have the index of the element along each axis. The
+//! module `addresses` expresses pointers as a base plus such a polynomial.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -10,9 +10,9 @@
 //! }
 //! ```
 //! The polynomial of a value is its form. A scalar whose computation the analysis does not follow
-//! is itself a variable. A tile whose computation the analysis does not follow has no form, unless
-//! its elements are variables ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which
-//! sense a form equals its value.
+//! is itself a variable. A tile whose computation the analysis does not follow has no form. The
+//! exception is a tile whose elements are variables ([`ScalarEvolution::with_elements`]).
+//! `Arithmetic` defines in which sense a form equals its value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -45,8 +45,8 @@ pub enum Term {
 }
 
 impl Term {
-    /// Returns the term after a shape op that moves the axes of the tile as `axis` states; `None`
-    /// if the axis of the term has no counterpart.
+    /// Returns the term after a shape op that moves the axes of the tile as `axis` states. Returns
+    /// `None` if the axis of the term has no counterpart.
     pub fn with_axis(self, mut axis: impl FnMut(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Axis(own) => Self::Axis(axis(own)?),
@@ -63,8 +63,8 @@ impl Term {
 
 impl Variable for Term {
     type Coefficient = i128;
-    /// The degree of the offset of a box of a 5-D tensor: a product of four extents, the index of a
-    /// block and the size of the block.
+    /// The degree of the offset of a box of a 5-D tensor. This offset is a product of four extents,
+    /// the index of a block and the size of the block.
     const MAX_DEGREE: usize = 6;
 }
 
@@ -74,20 +74,20 @@ pub type Form = Polynomial<Term>;
 /// The sense in which a form equals its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arithmetic {
-    /// Modulo 2^w, where w is the width of the value's type, whether or not arithmetic overflows: a
+    /// Modulo 2^w, where w is the width of the value's type, whether or not arithmetic overflows. A
     /// narrowing cast keeps the form, and the result of a widening cast is opaque. Tiles have no
     /// forms.
     ModuloType,
-    /// Modulo 2^32, whether or not arithmetic overflows: casts between integers of at least 32 bits
+    /// Modulo 2^32, whether or not arithmetic overflows. Casts between integers of at least 32 bits
     /// keep the form.
     ModuloWord,
-    /// Exactly: the language promises that signed arithmetic of 32 and 64 bits does not overflow,
+    /// Exactly. The language promises that signed arithmetic of 32 and 64 bits does not overflow,
     /// so a widening cast keeps the form.
     Exact,
 }
 
-/// A remainder `index % bound` that a form replaces by `index`: the form holds only for the
-/// elements for which `index` is less than `bound`.
+/// A remainder `index % bound` that a form replaces by `index`. The form is valid only for the
+/// elements whose `index` is less than `bound`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrap {
     /// The index.
@@ -103,7 +103,7 @@ pub struct IntegerForm {
     pub form: Form,
     /// The remainders that the form replaces by their index; only exact forms do so.
     pub wraps: SmallVec<[Wrap; 1]>,
-    /// True if terms may exceed 32 bits, because of a 64-bit shift or a 64-bit product with a
+    /// True if terms may exceed 32 bits. The cause is a 64-bit shift, or a 64-bit product with a
     /// constant factor other than -1, 0 and 1.
     pub is_wide: bool,
 }
@@ -155,7 +155,7 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     in_progress: FxHashSet<Value>,
     /// True if every scalar pointer may be the base of an address; false if only parameters may.
     pub(super) has_any_base: bool,
-    /// True if the result of a `Described` hint is a base or a variable: the hint states an
+    /// True if the result of a `Described` hint is a base or a variable. The hint states an
     /// alignment that the form of its operand does not show.
     keeps_descriptions: bool,
     /// True if the elements of 1-D tiles without a form are variables.
@@ -177,14 +177,14 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
     }
 
     /// Returns an analysis of scalars. A form equals its value modulo 2^w, where w is the width of
-    /// the value's type, whether or not arithmetic overflows: a narrowing cast keeps the form, and
+    /// the value's type, whether or not arithmetic overflows. A narrowing cast keeps the form, and
     /// the result of a widening cast is opaque.
     pub fn new(function: &'f Function<D>) -> Self {
         Self::with_arithmetic(function, Arithmetic::ModuloType)
     }
 
-    /// Returns an analysis of scalars and tiles. A form equals its value: signed arithmetic of 32
-    /// and 64 bits does not overflow, by the promise of the language.
+    /// Returns an analysis of scalars and tiles. A form equals its value. By the promise of the
+    /// language, signed arithmetic of 32 and 64 bits does not overflow.
     pub fn exact(function: &'f Function<D>) -> Self {
         Self::with_arithmetic(function, Arithmetic::Exact)
     }
@@ -208,7 +208,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Self { has_any_base: true, ..self }
     }
 
-    /// Treats each result of a `Described` hint as a base or a variable: the hint states an
+    /// Treats each result of a `Described` hint as a base or a variable. The hint states an
     /// alignment that the form of its operand does not show.
     #[must_use]
     pub fn keeping_descriptions(self) -> Self {
@@ -231,7 +231,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.integer_within(value, MAX_DEPTH)
     }
 
-    /// Returns the form of an integer, if it has one that holds for all elements.
+    /// Returns the form of an integer, if it has a form that is valid for all elements.
     pub fn form_everywhere(&mut self, value: Value) -> Option<Form> {
         self.integer(value).filter(|integer| integer.wraps.is_empty()).map(|integer| integer.form)
     }
@@ -341,9 +341,9 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
             return Some(IntegerForm { form: a.form.scaled(-1)?, ..a });
         }
         let b = self.integer_within(*data.operands.get(1)?, depth)?;
-        // The result of 32-bit arithmetic on elements that are variables is a tile without a form,
-        // whose elements are new variables. Only 64-bit arithmetic, which computes distances, keeps
-        // the variables.
+        // The result of 32-bit arithmetic on elements that are variables is a tile without a form.
+        // The elements of this tile are new variables. Only 64-bit arithmetic, which computes
+        // distances, keeps the variables.
         let is_element = |term: &Term| matches!(term, Term::Element(..));
         if dtype.bits() == 32 && (a.form.any(is_element) || b.form.any(is_element)) {
             return None;
@@ -378,8 +378,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         }
     }
 
-    /// Returns the form of the index of a counted loop, or of a value that the loop carries and
-    /// changes by the same step each time.
+    /// Returns the form of the index of a counted loop, or of a value that the loop carries. The
+    /// loop must change this value by the same step in each iteration.
     fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<IntegerForm> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
@@ -413,8 +413,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         next
     }
 
-    /// Returns the form of a carried value from its initial value and from its next value, if all
-    /// iterations change it by the same step.
+    /// Returns the form of a carried value from its initial value and from its next value. All
+    /// iterations must change the value by the same step.
     pub(super) fn progression(
         &self,
         inst: Inst,
