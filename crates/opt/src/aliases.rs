@@ -5,8 +5,8 @@ use tilewright_ir::{Function, Inst, Op, Value};
 
 /// The replacements of values.
 ///
-/// Control flow is structured, so a forward walk visits every use of a value after its definition:
-/// a pass that calls [`Aliases::resolve_operands`] on each instruction replaces all uses.
+/// Control flow is structured, so a forward walk visits every use of a value after its definition.
+/// A pass that calls [`Aliases::resolve_operands`] on each instruction therefore replaces all uses.
 #[derive(Default)]
 pub struct Aliases {
     map: SecondaryMap<Value, PackedOption<Value>>,
@@ -21,15 +21,15 @@ impl Aliases {
         value
     }
 
-    /// Records that `new` replaces `old`. `new` takes the name of `old`, unless `new` has a name or
+    /// Records that `new` replaces `old`. `new` gets the name of `old`, unless `new` has a name or
     /// is a constant.
     pub fn replace(&mut self, function: &mut Function, old: Value, new: Value) {
         let new = self.resolve(new);
         if old == new {
             return;
         }
-        // A constant may replace several unrelated values; the name of one would be wrong for the
-        // others.
+        // A constant may replace several unrelated values; the name of one of them would be wrong
+        // for the others.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {

@@ -1,6 +1,6 @@
 //! Common subexpression elimination: replaces a pure instruction with the first equal one in scope.
 //!
-//! An element region, such as the combine region of a reduction, is a separate scope: it captures
+//! An element region, such as the combine region of a reduction, is a separate scope. It captures
 //! no values, so backends can recognize and copy it.
 
 use std::hash::{Hash, Hasher};
@@ -27,8 +27,8 @@ pub fn run(function: &mut Function) -> bool {
 struct Cse<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// The instructions in scope, by hash. If two instructions have equal hashes, the map holds the
-    /// later one.
+    /// The instructions in scope, by hash. If two instructions have equal hashes, the map has the
+    /// later instruction.
     known: FxHashMap<u64, Inst>,
     /// The previous entries of `known`, which are restored at the end of a scope.
     undo: Vec<(u64, Option<Inst>)>,

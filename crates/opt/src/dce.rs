@@ -1,5 +1,6 @@
-//! Dead code elimination: removes instructions without effects whose results are unused, loops and
-//! `if`s with nothing left in them, and loop-carried values that only their own updates read.
+//! Dead code elimination. Removes instructions without effects whose results are unused, and loops
+//! and `if`s with nothing left in them. Also removes loop-carried values that only their own
+//! updates read.
 //!
 //! A `while` stays even if it computes nothing, because it may be an intended endless loop.
 

@@ -117,7 +117,7 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// Returns the minimum of two floats or, with `largest`, the maximum, as in IEEE 754-2019: -0 is
+/// Returns the minimum of two floats or, with `largest`, the maximum, as in IEEE 754-2019. -0 is
 /// less than +0. If one operand is NaN, returns the other operand, or NaN with `keeps_nan`.
 fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     match (x.is_nan(), y.is_nan()) {
@@ -130,8 +130,8 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-/// Computes a function of two floats in binary64 if their type is `fp64`, otherwise in binary32,
-/// and rounds the result to their type.
+/// Computes a function of two floats in binary64 if their type is `fp64`, otherwise in binary32.
+/// Rounds the result to their type.
 fn computed(
     x: Literal,
     y: Literal,
@@ -173,7 +173,7 @@ fn float_function(function: FloatFn, [x, y, z]: [Literal; 3]) -> Option<Literal>
         FloatFn::MinNan => computed!(x, y, |x, y| extreme(x, y, false, true)),
         FloatFn::MaxNan => computed!(x, y, |x, y| extreme(x, y, true, true)),
         // For binary32 and narrower types, rounding the root to binary64 first does not change the
-        // result: binary64 has more than twice the precision.
+        // result. The reason is that binary64 has more than twice the precision.
         FloatFn::Sqrt | FloatFn::SqrtRn => Literal::float(x.dtype, x.as_float()?.sqrt()),
         FloatFn::Floor => Literal::float(x.dtype, x.as_float()?.floor()),
         FloatFn::Ceil => Literal::float(x.dtype, x.as_float()?.ceil()),
@@ -219,7 +219,8 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     let result = match to {
         Dtype::F32 => Literal { dtype: to, bits: u64::from((value as f32).to_bits()) },
         // An integer that binary64 does not represent exactly overflows binary16. In a conversion
-        // to bfloat16, which has the range of binary32, it would be rounded twice: do not fold it.
+        // to bfloat16, which has the range of binary32, such an integer would be rounded twice. So
+        // it is not folded.
         _ if to == Dtype::F64 || wide as i128 == value => Literal::float(to, wide)?,
         _ => return None,
     };

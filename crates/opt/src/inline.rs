@@ -1,9 +1,9 @@
-//! Inlining: replaces calls with copies of the callees' bodies, callees first. Afterwards the
-//! module has only the functions that are still called: the kernel, functions marked `noinline`,
-//! and recursive functions.
+//! Inlining: replaces calls with copies of the callees' bodies, callees first. Afterwards, the
+//! module has only the functions that are still called. These are the kernel, functions marked
+//! `noinline`, and recursive functions.
 //!
 //! The copy of an instruction keeps its source location and gains the call site. Copied values keep
-//! their names, with one exception: a value that the callee computes and returns takes the name of
+//! their names, with one exception. A value that the callee computes and returns gets the name of
 //! the call's result, if that result has a name.
 
 use rustc_hash::FxHashMap;
@@ -14,14 +14,15 @@ use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, Location
 use crate::aliases::Aliases;
 
 /// Maximum number of instructions after inlining. Modules of the frontend stay far below it. If a
-/// hand-written module exceeds it, no call is inlined; backends may reject the calls.
+/// hand-written module exceeds this number, no call is inlined; backends may reject the calls.
 const MAX_INSTS: usize = 1 << 21;
 
-/// Maximum nesting of regions after inlining. If a module exceeds it, no call is inlined, either.
+/// Maximum nesting of regions after inlining. If a module exceeds this nesting, no call is inlined,
+/// either.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls except those of recursive functions and of functions marked `noinline`, and
-/// removes the functions that are no longer called. Does nothing if the result would exceed the
+/// Inlines all calls except those of recursive functions and of functions marked `noinline`.
+/// Removes the functions that are no longer called. Does nothing if the result would exceed the
 /// limits of this file. Returns whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
@@ -78,8 +79,8 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
                 let data = &module.functions[id].insts[inst];
                 extent.insts = extent.insts.saturating_add(1);
                 blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
-                // The call of a `noinline` function stays. A callee without an extent is recursive:
-                // its call stays, too.
+                // The call of a `noinline` function stays. A callee without an extent is recursive,
+                // so its call stays, too.
                 if let Op::Call { callee, .. } = data.op
                     && !module.functions[callee].noinline
                     && let Some(inner) = extents[callee]
@@ -98,8 +99,7 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     true
 }
 
-/// The size of a function with the bodies of its callees: the number of instructions, and the
-/// nesting depth of regions.
+/// The size of a function with the bodies of its callees.
 #[derive(Clone, Copy)]
 struct Extent {
     insts: usize,
@@ -220,8 +220,8 @@ impl Copier<'_> {
         copy
     }
 
-    /// Returns the location of a callee's instruction with the call site added, or the call site if
-    /// the instruction has no location.
+    /// Returns the location of a callee's instruction with the call site added. If the instruction
+    /// has no location, returns the call site.
     fn location(&mut self, location: PackedOption<Location>) -> PackedOption<Location> {
         let Some(location) = location.expand() else { return self.call_location };
         if let Some(&known) = self.locations.get(&location) {
@@ -270,8 +270,8 @@ pub(crate) fn remove_uncalled(module: &mut Module) {
 mod tests {
     use std::fmt::Write as _;
 
-    /// Returns a module of functions. Each calls the next one twice, except for the kernel, which
-    /// calls it once, and the last one.
+    /// Returns a module of functions. Each function calls the next one twice, with two exceptions.
+    /// The kernel calls the next function once, and the last function calls none.
     fn doubling(functions: usize, attribute: &str) -> tilewright_ir::Module {
         let mut text = "kernel func0 @kernel(%x: int32) {\n  %a = call %x {callee = func1, results = (int32)} : int32\n  return_values\n}\n".to_owned();
         for number in 1..functions {

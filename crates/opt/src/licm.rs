@@ -1,6 +1,6 @@
-//! Loop-invariant code motion: moves pure instructions out of the loops that their operands do not
-//! depend on, except out of loops that disable it. Nothing moves out of an `if`, whose region may
-//! never run, and loads stay in place.
+//! Loop-invariant code motion: moves a pure instruction out of the loops on which its operands do
+//! not depend. Loops may disable the motion. Nothing moves out of an `if`, whose region may never
+//! run, and loads stay in place.
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
@@ -91,8 +91,8 @@ impl Licm<'_> {
     }
 }
 
-/// Returns whether an instruction may be executed speculatively: even if the program would not
-/// execute it.
+/// Returns whether an instruction may be executed speculatively, that is, even if the program would
+/// not execute it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     if !matches!(data.op.family(), OpFamily::Reduction | OpFamily::Scan) {

@@ -33,7 +33,7 @@ fn narrow_block(function: &mut Function, block: Block, infos: &SecondaryMap<Valu
 
 /// Returns the 32-bit type in which a 64-bit division has the same result, if there is one.
 /// Division by zero sets all bits of the result, in 32 bits as in 64. Sign extension of the 32-bit
-/// result sets all 64 bits, but zero extension does not, so a `uint64` divisor must not be zero.
+/// result sets all 64 bits, but zero extension does not. So a `uint64` divisor must not be zero.
 fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, AxisInfo>) -> Option<Dtype> {
     let data = &function.insts[inst];
     let Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } = data.op else {

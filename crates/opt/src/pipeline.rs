@@ -36,9 +36,10 @@ pub struct Options {
     pub level: Level,
 }
 
-/// Inlines calls and, at [`Level::Full`], runs the [`PASSES`] on each function. Afterwards the
-/// module contains the kernel and the functions that it still calls: functions marked `noinline`,
-/// recursive functions, and all callees if inlining would exceed the limits of `inline.rs`.
+/// Inlines calls and, at [`Level::Full`], runs the [`PASSES`] on each function. Afterwards, the
+/// module contains the kernel and the functions that it still calls. These are functions marked
+/// `noinline` and recursive functions. If inlining would exceed the limits of `inline.rs`, they are
+/// all callees.
 ///
 /// Calls `dump` after each pass that changed something, with the name of the pass and the module.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {

@@ -1,6 +1,6 @@
-//! Range-based constants: if the analysis knows that an integer has one value in every run of the
-//! program, replaces the integer with this constant. For example, the mask `index + arange < bound`
-//! in a loop over blocks becomes constant if the bounds of the loop differ by a multiple of its
+//! Range-based constants. If an integer has one value in every run of the program, the pass
+//! replaces the integer with this constant. An example is the mask `index + arange < bound` in a
+//! loop over blocks. It becomes constant if the bounds of the loop differ by a multiple of its
 //! step.
 
 use smallvec::smallvec;

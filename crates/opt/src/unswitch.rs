@@ -1,5 +1,5 @@
-//! Moves branches out of loops for a back end that executes loops without branches faster (loop
-//! unswitching: Allen and Cocke, *A catalogue of optimizing transformations*, 1972).
+//! Moves branches out of loops for a back end that executes loops without branches faster. This is
+//! loop unswitching (Allen and Cocke, *A catalogue of optimizing transformations*, 1972).
 //!
 //! ```text
 //! for … {                        if %c {
@@ -26,7 +26,7 @@ pub struct Unswitching {
 }
 
 /// The maximum number of repetitions. A repetition moves one condition out of each loop. A loop
-/// with several conditions, and a loop around an unswitched one, take several repetitions.
+/// with several conditions, and a loop around an unswitched loop, need several repetitions.
 const MAX_ROUNDS: usize = 3;
 
 /// For each loop of a module's kernel, moves the branches with invariant conditions out of the
@@ -54,7 +54,8 @@ pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     unswitched
 }
 
-/// Returns the invariant condition of a branch in a loop's body: one that the loop does not change.
+/// Returns the invariant condition of a branch in a loop's body. The loop does not change such a
+/// condition.
 fn invariant_condition(function: &Function, inst: Inst, loops: &Unswitching) -> Option<Value> {
     let body = function.insts[inst].regions[0];
     let mut inside: FxHashSet<Value> = function.blocks[body].parameters.iter().copied().collect();

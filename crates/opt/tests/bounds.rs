@@ -1,6 +1,6 @@
-//! Tests `bounds::check`, which decides whether accesses are in bounds for all sizes, on kernels with
-//! known outcomes and on random kernels. For random kernels, the tests compare the outcomes with
-//! brute force over small sizes and grids.
+//! Tests `bounds::check`, which decides whether accesses are in bounds for all sizes. The inputs
+//! are kernels with known outcomes, and random kernels. For random kernels, the tests compare the
+//! outcomes with brute force over small sizes and grids.
 //!
 //! A seed identifies each random kernel; `TILEWRIGHT_SEEDS=100000` tests more kernels.
 
@@ -243,13 +243,14 @@ impl Kernel {
         self.emit(&format!("{op} %{x}, %{y}"), "int1[4]")
     }
 
-    /// Returns the text of a random kernel. %0 is the index of the program, %1 is 0, and %2 and %3
-    /// are the sizes `n` and `m`.
+    /// Returns the text of a random kernel. In it, %0 is the index of the program, %1 is 0, and %2
+    /// and %3 are the sizes `n` and `m`.
     fn random(random: &mut Random) -> String {
         let mut kernel = Kernel { text: String::new(), count: 0, scalars: vec![], tiles: vec![] };
         let program = kernel.emit("program_id {axis = 0}", "int32");
         let zero = kernel.constant(0);
-        // `scalars` has indices of instructions, so a sum with 0 gives each parameter an index.
+        // `scalars` has indices of instructions, so a sum with 0 creates an index for each
+        // parameter.
         let n = kernel.emit("add %n, %1", "int32");
         let m = kernel.emit("add %m, %1", "int32");
         let four = kernel.constant(4);

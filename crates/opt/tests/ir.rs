@@ -1,8 +1,9 @@
-//! Runs the cases of `tests/ir/*.ir`: applies a few steps to the text of a module, and compares the
+//! Runs the cases of `tests/ir/*.ir`. Applies a few steps to the text of a module, and compares the
 //! result with the expected text.
 //!
-//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the
-//! analysis, as comments under each line), `axis-no-overflow`, `short-loops` and `unswitch`.
+//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `short-loops` and
+//! `unswitch`. The steps `axis` and `axis-no-overflow` run the analysis, and print its results as
+//! comments under each line.
 
 use std::fmt::Write;
 
@@ -135,7 +136,8 @@ fn the_dump_names_the_passes_that_change_something() {
     assert!(names.is_empty(), "{names:?}");
 }
 
-/// Each function calls the previous one twice: inlining would make 2^40 instructions.
+/// Checks that calls stay if inlining would make 2^40 instructions. Each function calls the
+/// previous one twice.
 #[test]
 fn calls_that_double_the_code_stay() {
     let mut text = "kernel func0 @k(%x: int32) {\n  %0 = call %x {callee = func40, results = (int32)} : int32\n  return_values\n}\n".to_owned();

@@ -1,4 +1,4 @@
-//! Tests properties of random programs: the passes keep the results of a program, and the analysis
+//! Tests properties of random programs. The passes keep the results of a program, and the analysis
 //! reports only facts that hold.
 //!
 //! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.

@@ -1,6 +1,7 @@
-//! Compares the parents, uses and constants that the crate `ir` finds in random programs with the
-//! results of brute force and with the values that the programs compute. Does the same for *forms*:
-//! the polynomials that scalar evolution ([`ScalarEvolution`]) finds for integers.
+//! Tests the parents, uses and constants that the crate `ir` finds in random programs. Compares
+//! them with the results of brute force, and with the values that the programs compute. Does the
+//! same for *forms*: the polynomials that scalar evolution ([`ScalarEvolution`]) finds for
+//! integers.
 //!
 //! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 

@@ -19,8 +19,8 @@ pub struct Access {
 
 /// Returns the accesses of a module's kernel, in program order. Omits an instruction if no operand
 /// is a pointer that may be derived from a parameter. A pointer of unknown origin, such as one cast
-/// from an integer, may be derived from any pointer parameter; so may an integer of 64 bits that is
-/// passed to a function or to inline assembly.
+/// from an integer, may be derived from any pointer parameter. The same holds for an integer of 64
+/// bits that is passed to a function or to inline assembly.
 pub fn accesses(module: &Module) -> Vec<Access> {
     let function = module.kernel();
     let mut origins = Origins::new(function);
@@ -113,8 +113,8 @@ impl<'a> Origins<'a> {
                     }
                 }
             }
-            // tidy: wildcard because in all other families, a result is derived from the pointers
-            // among the operands or, if no operand is a pointer, from any parameter
+            // tidy: wildcard because in all other families, a result is derived from the pointer
+            // operands. Without a pointer operand, it may be derived from any parameter.
             _ => {
                 let mut origins: SmallVec<[usize; 8]> = SmallVec::new();
                 let mut has_pointer = false;

@@ -1,11 +1,11 @@
-//! Transfer functions of the elementwise functions: compute the facts ([`AxisInfo`]) about a result
-//! from the facts about the operands.
+//! Transfer functions of the elementwise functions. They compute the facts ([`AxisInfo`]) about a
+//! result from the facts about the operands.
 //!
-//! The rules for quotients, remainders and comparisons rely on one fact: a run of q consecutive
-//! numbers that begins at a multiple of q does not cross another multiple of q. Division by a
-//! multiple of q, or comparison with one, has the same result along the run. (Division truncates
-//! towards zero, so this fails for negative dividends: -q / q is -1, but (1 - q) / q is 0. The
-//! rules for quotients and remainders require non-negative dividends.)
+//! The rules for quotients, remainders and comparisons rely on one fact about runs. A run of q
+//! consecutive numbers that begins at a multiple of q does not cross another multiple of q.
+//! Division by a multiple of q, or comparison with one, has the same result along the run. (This
+//! fails for negative dividends, because division truncates towards zero: -q / q is -1, but (1 - q)
+//! / q is 0. The rules for quotients and remainders require non-negative dividends.)
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Type, Value,
@@ -16,8 +16,8 @@ use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
 /// If the lower bound of a dividend is at most this number, the sign of the dividend counts as
-/// unknown, because sums and quotients of unbounded numbers have bounds as low as this one. A
-/// dividend with a higher negative bound, such as `x - 1`, may well be negative.
+/// unknown. Sums and quotients of unbounded numbers have bounds as low as this number. A dividend
+/// with a higher negative bound, such as `x - 1`, may well be negative.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -105,9 +105,9 @@ impl Walk<'_> {
         info
     }
 
-    /// Sets the runs and the divisibility of a sum or difference. A run of one operand remains if
-    /// the other operand is constant along it. The runs of the right operand of a difference do not
-    /// remain, because they descend in the result.
+    /// Sets the runs and the divisibility of a sum or difference. A run of one operand is a run of
+    /// the result if the other operand is constant along it. The exception is the right operand of
+    /// a difference, whose runs descend in the result.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));
@@ -120,7 +120,7 @@ impl Walk<'_> {
     }
 
     /// Returns the length of the longest runs of consecutive numbers in `a` that begin at multiples
-    /// of this length, and along which `b` is constant and a multiple of this length.
+    /// of this length. Along these runs, `b` must be constant and a multiple of this length.
     fn aligned_run(place: usize, a: &AxisInfo, b: &AxisInfo) -> u32 {
         let (x, y) = (a.axis(place), b.axis(place));
         let longest = x.contiguity.min(y.constancy);
@@ -170,12 +170,12 @@ impl Walk<'_> {
             let x = a.axis(place);
             let run = |multiple: u64| u64::from(x.contiguity).min(x.divisibility).min(multiple) as u32;
             if bits < u64::MAX / 2 && (bits + 1).is_power_of_two() {
-                // x modulo a power of two
+                // x modulo a power of two.
                 let contiguity = run(bits + 1);
                 let divisibility = a.divisibility_at(place, contiguity, 1);
                 *known = Axis { contiguity, divisibility: divisibility.max(known.divisibility), ..*known };
             } else if inverse < u64::MAX / 2 && (inverse + 1).is_power_of_two() {
-                // x rounded down to a multiple of a power of two
+                // x rounded down to a multiple of a power of two.
                 known.constancy = known.constancy.max(run(inverse + 1));
             }
         }
@@ -270,8 +270,8 @@ impl Walk<'_> {
         if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
     }
 
-    /// Returns the dividend and the divisor if the value is a remainder, or a remainder after casts
-    /// that do not change its value. Returns `None` for other values.
+    /// Returns the dividend and the divisor if the value is a remainder. Casts that do not change
+    /// the remainder may follow it. Returns `None` for other values.
     fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
         loop {
             let data = &self.function.insts[self.function.defining_inst(value)?];
@@ -320,8 +320,8 @@ fn is_int(ty: &Type) -> bool {
     ty.dtype().is_some_and(Dtype::is_int)
 }
 
-/// Returns the result of a comparison if the two ranges determine it. Does not decide whether two
-/// ranges with the same single number are equal: the caller has folded such constants.
+/// Returns the result of a comparison if the two ranges determine it. The caller has folded two
+/// ranges with the same single number, so this function does not decide whether they are equal.
 fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
     use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);

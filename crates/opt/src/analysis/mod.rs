@@ -1,13 +1,13 @@
 //! Axis analysis of integers and pointers: contiguity, divisibility, constancy and range of every
 //! value.
 //!
-//! The results decide how memory is accessed: a load whose pointers are contiguous and aligned in
-//! runs of four, under a mask that is constant in runs of four, is a vector load.
+//! The results decide how memory is accessed. For example, a load is a vector load if its pointers
+//! are contiguous and aligned in runs of four. Its mask must also be constant in runs of four.
 //!
-//! Every result holds for all arguments that satisfy the parameters' divisibility, in every program
-//! of every grid, even if arithmetic wraps. The program's hints and assumptions (`hint`, `assume`)
-//! are trusted. [`Assumptions`] adds more assumptions. Triton always makes one of them: signed
-//! index arithmetic does not overflow.
+//! Every result holds for all arguments that satisfy the parameters' divisibility, and for every
+//! program of every grid. It holds even if arithmetic wraps. The program's hints and assumptions
+//! (`hint`, `assume`) are trusted. [`Assumptions`] adds more assumptions. Triton always makes one
+//! of them: signed index arithmetic does not overflow.
 
 mod accesses;
 mod elementwise;
@@ -31,13 +31,13 @@ pub const MAX_DIVISIBILITY: u64 = 1 << 62;
 /// that length; the first run begins at index 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
-    /// The length of runs in which each element is the previous one plus 1: plus one pointee for
-    /// pointers, modulo 2^width for integers. (If a run may wrap around, the fact does not survive
-    /// a conversion to a wider type or to an address.) 1 means unknown.
+    /// The length of runs in which each element is the previous one plus 1. For pointers, 1 is one
+    /// pointee; integers are modulo 2^width. (If a run may wrap around, the fact does not survive a
+    /// conversion to a wider type or to an address.) 1 means unknown.
     pub contiguity: u32,
     /// The length of runs in which all elements are equal. 1 means unknown.
     pub constancy: u32,
-    /// A divisor of the first element of every run of `contiguity` elements; of every element if
+    /// A divisor of the first element of every run of `contiguity` elements, so of every element if
     /// `contiguity` is 1. For pointers, a divisor of the address in bytes.
     pub divisibility: u64,
 }
@@ -62,10 +62,10 @@ pub struct AxisInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Assumptions {
     /// Sums, differences, products and negations of signed integers are taken not to overflow.
-    /// Programs rely on this. In `(pid * BLOCK + arange) % n`, the dividend might otherwise be
-    /// negative, so little would be known about the remainder.
+    /// Programs rely on this assumption. In `(pid * BLOCK + arange) % n`, the dividend might
+    /// otherwise be negative, so little would be known about the remainder.
     pub no_signed_overflow: bool,
-    /// The dividend of a remainder is taken to be nonnegative if its sign is unknown, as in
+    /// The dividend of a remainder is taken to be nonnegative if its sign is unknown. An example is
     /// `pid // group % n` with a group size from arguments. A negative dividend would have a
     /// negative remainder, which is not an offset into a tensor.
     pub nonnegative_dividends: bool,
@@ -153,7 +153,7 @@ impl AxisInfo {
         }
     }
 
-    /// Shortens runs until each begins at a multiple of its length: such a run does not wrap around
+    /// Shortens runs until each begins at a multiple of its length. Such a run does not wrap around
     /// in an integer type of any width.
     fn cut_to_aligned(&mut self) {
         for axis in 0..self.axes.len() {
@@ -173,8 +173,8 @@ impl AxisInfo {
     }
 
     /// Records the best divisor of every element along each axis. For integers below 32 bits,
-    /// limits the runs to half the number of values of the type, so that an aligned run does not
-    /// wrap around.
+    /// limits the runs to half the number of values of the type. An aligned run then does not wrap
+    /// around.
     fn finish(mut self, ty: &Type) -> Self {
         if let Some(dtype) = ty.dtype()
             && dtype.bits() < 32

@@ -51,8 +51,8 @@ impl Range {
         if both.low <= both.high { both } else { other }
     }
 
-    /// Computes the range of a function that is monotone in each of its two arguments, from its
-    /// values at the bounds of both ranges.
+    /// Computes the range of a function from its values at the bounds of both ranges. The function
+    /// must be monotone in each of its two arguments.
     pub(super) fn corners(self, other: Range, function: impl Fn(i128, i128) -> i128) -> Range {
         let corners = [
             function(self.low, other.low),

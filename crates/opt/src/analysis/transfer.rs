@@ -1,5 +1,5 @@
-//! Transfer functions: compute the facts ([`AxisInfo`]) about the results of each op from the facts
-//! about its operands.
+//! Transfer functions. They compute the facts ([`AxisInfo`]) about the results of each op from the
+//! facts about its operands.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};

@@ -1,8 +1,8 @@
-//! Computes the facts ([`AxisInfo`]) about each value of a function: walks straight-line code in
+//! Computes the facts ([`AxisInfo`]) about each value of a function. Walks straight-line code in
 //! order, and loops to a fixed point.
 //!
 //! The facts about a loop-carried value begin as those of its initial value; the yields of the body
-//! weaken them. The walk repeats over the whole function until no carried value is weakened, so
+//! weaken them. The walk repeats over the whole function until it weakens no carried value. So
 //! nesting does not multiply the number of walks. After `PRECISE_WALKS` walks, a value that a walk
 //! still weakens becomes unknown.
 
@@ -160,7 +160,7 @@ impl Walk<'_> {
     }
 
     /// Joins the facts about the yields of the body into the parameters of the region that runs
-    /// first, then copies the facts about these parameters to the results.
+    /// first. Then copies the facts about these parameters to the results.
     fn repeat(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { parameters, yielded, .. } in function.carried(inst) {

@@ -1,12 +1,12 @@
 //! Forms: a form describes the element of a tile at given coordinates. It is a polynomial if the
 //! tile has integers or pointers, and a formula if the tile has booleans.
 //!
-//! An integer that is not a polynomial of other variables is a variable with a definition: for
-//! example, a quotient, a minimum or a choice. An integer that the analysis does not follow, such
-//! as a loaded one, is an opaque variable: it may be any number of its range.
+//! An integer that is not a polynomial of other variables is a variable with a definition. Examples
+//! are a quotient, a minimum and a choice. An integer that the analysis does not follow, such as a
+//! loaded integer, is an opaque variable. It may be any number of its range.
 //!
 //! This file uses the polynomials of `tilewright_ir`, but not its scalar evolution. Here, a form
-//! describes one element, whose coordinates may be any polynomials, and a variable may have a
+//! describes one element, whose coordinates may be any polynomials. Also, a variable may have a
 //! definition, which the solver needs for exact answers on overflow, division and choice.
 
 use rustc_hash::FxHashMap;
@@ -54,10 +54,10 @@ pub enum Kind {
 pub struct Variable {
     /// The meaning.
     pub kind: Kind,
-    /// A formula about the variable that always holds.
+    /// A formula about the variable that is always true.
     pub definition: Formula,
-    /// The variables from which the value is computed: those of the definition or, for a remainder,
-    /// those of the quotient, the dividend and the divisor.
+    /// The variables from which the value is computed. They are those of the definition or, for a
+    /// remainder, those of the quotient, the dividend and the divisor.
     pub(super) inputs: Vec<Var>,
 }
 
@@ -84,8 +84,9 @@ pub struct Forms<'a> {
     pub(super) known: FxHashMap<(Value, Vec<Poly>), Poly>,
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
     pub(super) parents: Parents,
-    /// The loop-carried values whose progressions are being computed: the value, the coordinates of
-    /// its element, the marker, and for a pointer the parameter from which it is derived.
+    /// The loop-carried values whose progressions are being computed. Each item has the value, the
+    /// coordinates of its element, and the marker. For a pointer, it also has the parameter from
+    /// which the pointer is derived.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
 
@@ -254,9 +255,9 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the coordinates of an element in the operand of an op, if the op moves this element
-    /// to the coordinates `at` of its result. Returns `None` if the op does not move elements, if
-    /// it moves them to data-dependent coordinates, or if a coefficient overflows.
+    /// Returns the coordinates of an element in the operand of an op. The op must move this element
+    /// to the coordinates `at` of its result. Returns `None` if the op does not move elements, or
+    /// moves them to data-dependent coordinates. Also returns `None` if a coefficient overflows.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];

@@ -34,8 +34,8 @@ impl Forms<'_> {
                 let iteration = self.iteration(inst);
                 initial.plus_times(&step.times(&iteration)?, 1)
             }
-            // The parameters for one carried value in the regions of a loop are equal: use the
-            // first parameter for the opaque variable.
+            // The parameters for one carried value in the regions of a loop are equal, so the
+            // opaque variable uses the first parameter.
             None => Some(self.opaque(first, at)),
         }
     }
@@ -187,7 +187,7 @@ impl Forms<'_> {
         trips
     }
 
-    /// Returns a formula that holds in the regions of a loop: the iteration is not negative and, in
+    /// Returns a formula that holds in the regions of a loop. The iteration is not negative and, in
     /// a `for` loop, the index has not reached the upper bound.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];

@@ -1,16 +1,16 @@
 //! Decides whether each access of a kernel is in bounds for every grid and every size.
 //!
 //! [`check`] takes a kernel and a statement of sizes. The statement has the number of elements of
-//! each tensor as an expression of the scalar parameters, and conditions on these parameters and on
-//! the grid. For each access, the function returns one of three outcomes: the access is in bounds
-//! for all sizes, or it is out of bounds for the returned sizes, or it is undecided for the
+//! each tensor as an expression of the scalar parameters. It also has conditions on these
+//! parameters and on the grid. For each access, the function returns one of three outcomes. The
+//! access is in bounds for all sizes, out of bounds for the returned sizes, or undecided for the
 //! returned reason. `forms.rs` converts addresses and masks to polynomials and formulas.
-//! `solver.rs` then searches for integers for which the program reaches the access, the mask is
-//! true, and the element is outside of the tensor.
+//! `solver.rs` then searches for integers for which the program reaches the access and the mask is
+//! true. The element must also be outside of the tensor.
 //!
 //! The check relies on the assumption of the language that no signed integer wraps
-//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own
-//! assumptions.
+//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)). It also relies on the
+//! kernel's own assumptions.
 
 mod definitions;
 mod forms;
@@ -75,7 +75,7 @@ pub struct Counterexample {
 pub enum Reason {
     /// The extent of the tensor is not stated.
     NoExtent,
-    /// The access depends on a value that the analysis does not follow, such as a loaded one.
+    /// The access depends on a value that the analysis does not follow, such as a loaded value.
     Opaque(Value),
     /// The analysis does not follow the mask, or the condition of an enclosing branch or loop.
     Condition,
@@ -290,8 +290,8 @@ impl Walk<'_> {
             }
             left = far;
             if is_last {
-                // If a condition of the statement never holds, no access is out of bounds: add the
-                // condition, so that the solver finds a contradiction.
+                // If a condition of the statement is never true, no access is out of bounds. So the
+                // code adds this condition, and the solver finds a contradiction.
                 all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
                 return;
             }
@@ -311,8 +311,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why the solver's numbers may not occur in a run of the kernel: an opaque
-    /// variable or an unknown condition. Returns `None` if there is neither.
+    /// Returns the reason why the solver's numbers may not occur in a run of the kernel. The reason
+    /// is an opaque variable or an unknown condition. Returns `None` if there is neither.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),

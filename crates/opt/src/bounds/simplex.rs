@@ -1,6 +1,6 @@
-//! Decides whether linear inequalities have a common rational solution, by the general simplex
-//! method of Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006). Bland's
-//! rule ensures termination, and the arithmetic is exact.
+//! Decides whether linear inequalities have a common rational solution. The method is the general
+//! simplex of Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006).
+//! Bland's rule ensures termination, and the arithmetic is exact.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -82,11 +82,11 @@ enum EnteringVariable {
     Impossible,
 }
 
-/// The maximum number of pivots. After it, the solver gives up.
+/// The maximum number of pivots. After this number of pivots, the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of linear inequalities. Its columns are variables: first those of the caller, then, for
-/// each inequality with several terms, one that equals its linear combination.
+/// A system of linear inequalities. Its columns are variables. The first are those of the caller.
+/// Each inequality with several terms then adds a variable that equals its linear combination.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,
@@ -166,9 +166,9 @@ impl Simplex {
         self.value[column]
     }
 
-    /// Returns the first basic variable outside of its bounds, with the violated bound, and whether
-    /// the variable has to grow; [`BoundsState::Hold`] if there is none. Returns `None` if a number
-    /// overflows.
+    /// Returns the first basic variable outside of its bounds, with the violated bound and the
+    /// direction in which the variable has to change. Returns [`BoundsState::Hold`] if there is
+    /// none. Returns `None` if a number overflows.
     fn violated(&self) -> Option<BoundsState> {
         for &basic in self.rows.keys() {
             let value = self.value[basic];
@@ -186,8 +186,8 @@ impl Simplex {
         Some(BoundsState::Hold)
     }
 
-    /// Searches the row of a basic variable for the first variable whose bounds allow a change by
-    /// which the basic variable grows or, if `grows` is false, shrinks. Returns
+    /// Searches the row of a basic variable for the first variable whose bounds allow a suitable
+    /// change. The basic variable must grow or, if `grows` is false, shrink. Returns
     /// [`EnteringVariable::Impossible`] if there is none, and `None` if a number overflows.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {

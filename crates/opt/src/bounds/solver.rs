@@ -5,8 +5,9 @@
 //! [`Answer::Never`] is exact: the solver has refuted each case. It refutes a case if an equation
 //! has no integer solution, or if the inequalities have no rational solution. For rational
 //! solutions, each monomial is an independent variable (the linear relaxation). If the relaxation
-//! has a solution, the solver adds products of inequalities: the product of two non-negative
-//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem).
+//! has a solution, the solver adds products of inequalities, since the product of two non-negative
+//! polynomials is non-negative. The method is that of Sherali and Adams; its general form is
+//! Handelman's theorem.
 //!
 //! [`Answer::Found`] is also exact: the solver has evaluated every formula for the integers of the
 //! solution. Other systems are undecided.
@@ -167,9 +168,9 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns a lower bound of each variable that is a factor of a product: the better one of
-    /// `var >= 1` and `var >= 0` that the inequalities imply. Omits variables for which they imply
-    /// neither.
+    /// Returns a lower bound of each variable that is a factor of a product. The bound is `var >=
+    /// 1`, or else `var >= 0`, if the inequalities imply it. Omits variables for which the
+    /// inequalities imply neither.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -181,7 +182,7 @@ impl System {
         let mut bounds = Vec::new();
         for var in factors {
             for least in [1, 0] {
-                // The negation of var >= least
+                // The negation of `var >= least`.
                 let Some(opposite) = Poly::constant(least - 1).plus_times(&Poly::var(var), -1) else {
                     continue;
                 };
@@ -198,7 +199,7 @@ impl System {
 }
 
 /// Returns products of two inequalities. A product must contain a nonlinear monomial that the
-/// inequalities already contain; products with the fewest new monomials come first.
+/// inequalities already contain. Products with the fewest new monomials are first.
 fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     let known: BTreeSet<&Monomial> =
         claims.iter().flat_map(Poly::terms).map(|(monomial, _)| monomial).filter(|m| m.len() > 1).collect();
@@ -225,7 +226,7 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     found.into_iter().map(|(_, product)| product).collect()
 }
 
-/// The answer over the rational numbers, with each monomial as an independent variable.
+/// The answer over the rational numbers. Each monomial is an independent variable.
 enum RelaxationAnswer {
     /// The inequalities contradict each other.
     Never,

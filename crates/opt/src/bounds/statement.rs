@@ -1,5 +1,5 @@
-//! Parses a user's statement of sizes: Python expressions over the scalar parameters for the
-//! extents of the tensors and of the grid, and conditions on the arguments.
+//! Parses a user's statement of sizes. The extents of the tensors and of the grid are Python
+//! expressions over the scalar parameters. The statement also has conditions on the arguments.
 
 use super::forms::Forms;
 use super::logic::Formula;

@@ -1,7 +1,7 @@
 //! Recognizes hand-written sorting networks and replaces their reductions with butterflies.
 //!
 //! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
-//! exchange of partners multiplies each pair of partners by [1, 0] and sums the products, which
+//! exchange of partners multiplies each pair of partners by [1, 0]. It sums the products, which
 //! selects the lower element. With [0, 1], the sum is the upper element. The program broadcasts
 //! both sums to the pair, and combines them by exclusive or. This file replaces the two sums. One
 //! butterfly returns the partner of each element, and a select for each sum chooses between the
@@ -21,8 +21,9 @@ use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape,
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// Rewrites a broadcast, whose operand is `tile` and whose type is `ty`, if `tile` is a sum
-    /// that picks one element of each pair along an axis, and the broadcast is along that axis.
+    /// Rewrites a broadcast whose operand is `tile` and whose type is `ty`. `tile` must be a sum
+    /// that picks one element of each pair along an axis, and the broadcast must be along that
+    /// axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;
@@ -64,8 +65,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[picked], ty))
     }
 
-    /// Rewrites `own ^ both`, where `both` is the exclusive or of each pair along an axis of two:
-    /// every element of the result is the partner of the element of `own`.
+    /// Rewrites `own ^ both`, where `both` is the exclusive or of each pair along an axis of two.
+    /// Every element of the result is the partner of the element of `own`.
     fn partners(&mut self, own: Value, both: Value, ty: &Type) -> Option<Value> {
         let both =
             self.operand_of(both, |op| matches!(op, Op::Broadcast { .. })).filter(|_| !ty.is_bool())?;
@@ -82,8 +83,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
     }
 
-    /// Returns the operand of the reduction that computes `sum`, if the reduction combines elements
-    /// along the axis `along` with the function `by`.
+    /// Returns the operand of the reduction that computes `sum`. The reduction must combine
+    /// elements along the axis `along` with the function `by`.
     fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])
@@ -99,8 +100,8 @@ impl Canonicalizer<'_> {
         (*axis == along && is_by).then_some(tile)
     }
 
-    /// Returns true if a tile is [0, 1] along an axis of two elements, and false if it is [1, 0];
-    /// `None` for other tiles.
+    /// Returns true if a tile is [0, 1] along an axis of two elements, and false if it is [1, 0].
+    /// Returns `None` for other tiles.
     fn picks_upper(&self, mask: Value, axis: usize) -> Option<bool> {
         let at = |index| self.literal_at(mask, axis, index)?.as_int();
         match (at(0)?, at(1)?) {
@@ -187,9 +188,9 @@ impl Canonicalizer<'_> {
         self.make(Op::Reshape { shape: to.clone() }, &[is_lower], &bools.with_shape(to.clone()))
     }
 
-    /// Simplifies an exclusive or of selects: `x ^ (c ? x ^ y : 0)` to `c ? y : x`, and `(c ? x :
-    /// y) ^ (c ? y : x)` to `x ^ y`. Also rewrites an exclusive or that [`Self::partners`]
-    /// recognizes.
+    /// Simplifies an exclusive or of selects. Examples are `x ^ (c ? x ^ y : 0)`, which becomes `c
+    /// ? y : x`, and `(c ? x : y) ^ (c ? y : x)`, which becomes `x ^ y`. Also rewrites an exclusive
+    /// or that [`Self::partners`] recognizes.
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
@@ -226,15 +227,15 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Simplifies a cast to a boolean whose operand is an exclusive or, if one operand of the
-    /// exclusive or is a widened boolean and the other is 0 or 1.
+    /// Simplifies a cast to a boolean whose operand is an exclusive or. One operand of the
+    /// exclusive or must be a widened boolean, and the other must be 0 or 1.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
         self.differing_truths(x, y, ty)
     }
 
-    /// Simplifies `x != y`, where one operand is a widened boolean and the other is 0 or 1, to an
-    /// exclusive or of booleans.
+    /// Simplifies `x != y` to an exclusive or of booleans. One operand must be a widened boolean,
+    /// and the other must be 0 or 1.
     pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));

@@ -82,7 +82,8 @@ fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     match (source.int_range(), middle.int_range(), target.int_range()) {
         (Some((low, high)), Some((middle_low, middle_high)), target_range) => {
             // The middle cast is redundant if the middle type represents every number of the
-            // source, or if it has all the bits that the target keeps.
+            // source. It is also redundant if the middle type has all the bits that the target
+            // keeps.
             let keeps_value = middle_low <= low && high <= middle_high;
             let keeps_bits = target_range.is_some()
                 && !target.is_bool()

@@ -1,5 +1,5 @@
-//! Simplifies elementwise functions: folds constants, simplifies selections and comparisons, and
-//! applies functions before a splat or a broadcast instead of after it. `integer.rs` and `float.rs`
+//! Simplifies elementwise functions. Folds constants, and simplifies selections and comparisons.
+//! Applies functions before a splat or a broadcast instead of after it. `integer.rs` and `float.rs`
 //! have the identities of integers and floats.
 
 use tilewright_ir::{
@@ -66,8 +66,8 @@ impl Canonicalizer<'_> {
                 let inner = self.argument_of(x, F::Neg)?;
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
             }
-            // The least number of this format is -1.875. Its floor, -2, saturates to -1.875, which
-            // is not an integer.
+            // The smallest number of this format is -1.875. Its floor, -2, saturates to -1.875,
+            // which is not an integer.
             F::Floor | F::Ceil if ty.dtype() == Some(Dtype::F8E4B15) => None,
             F::Floor | F::Ceil => {
                 let is_whole =
@@ -191,8 +191,8 @@ impl Canonicalizer<'_> {
     }
 
     /// Applies an op to the sources of its operands, and broadcasts the result. Returns `None`
-    /// unless at least one operand is a broadcast, all broadcasts are from the same shape, and the
-    /// other operands are splats. Also returns `None` for a tile without elements.
+    /// unless at least one operand is a broadcast and the other operands are splats. All broadcasts
+    /// must be from the same shape. Also returns `None` for a tile without elements.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -205,7 +205,7 @@ impl Canonicalizer<'_> {
                 shape = Some(found.clone());
                 sources.push(source);
             } else {
-                // A splat fits any shape: keep its scalar until the shape is known.
+                // A splat fits any shape, so the code keeps its scalar until the shape is known.
                 sources.push(self.operand_of(operand, |op| matches!(op, Op::Splat { .. }))?);
             }
         }
@@ -220,9 +220,9 @@ impl Canonicalizer<'_> {
     }
 
     /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use and its
-    /// `max_imprecise_acc` is 0: such a dot may add its products in any order. If both operands of
+    /// `max_imprecise_acc` is 0. Such a dot may add its products in any order. If both operands of
     /// the sum are such dots, the right one accumulates. Programs usually compute the right dot
-    /// last, so the operands of the left dot are dead when those of the right dot are loaded.
+    /// last. So the operands of the left dot are dead when those of the right dot are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -100,8 +100,8 @@ impl Canonicalizer<'_> {
         self.int_strength(function, x, constant, ty)
     }
 
-    /// Narrows the product of a constant and an int64 tile that was cast from int32, such as a
-    /// range times a stride, to int32 if no element overflows.
+    /// Narrows the product of a constant and an int64 tile that was cast from int32 to int32, if no
+    /// element overflows. An example is a range times a stride.
     fn narrow_product(&mut self, x: Value, constant: Literal, ty: &Type) -> Option<Value> {
         if ty.dtype() != Some(Dtype::I64) || ty.is_scalar() {
             return None;
@@ -122,8 +122,9 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns bounds of the elements of a tile if the tile is an `arange`, an `arange` whose
-    /// elements other ops have moved, or the exclusive or of two tiles whose elements are 0 or 1.
+    /// Returns bounds of the elements of a tile if the tile is an `arange` whose elements other ops
+    /// may have moved. Also returns bounds for the exclusive or of two tiles whose elements are 0
+    /// or 1.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -179,7 +180,7 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &[x, operand], ty))
     }
 
-    /// Combines the constants of `(x ∘ c1) ∘ c2`: returns `x ∘ (c1 ∘ c2)` for an associative
+    /// Combines the constants of `(x ∘ c1) ∘ c2`. Returns `x ∘ (c1 ∘ c2)` for an associative
     /// function, and `x ∘ (c1 + c2)` for subtractions and shifts.
     fn reassociate_constant(
         &mut self,

@@ -23,9 +23,10 @@ impl Canonicalizer<'_> {
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
     }
 
-    /// Returns a tile of int32 whose extension equals `offset`, a tile of int64 offsets; `None` if
-    /// `offset` was not extended from int32. If shape ops follow the extension, applies them to the
-    /// int32 tile instead. The extension is redundant, because `ptr_add` extends its offsets.
+    /// Returns a tile of int32 whose extension equals `offset`, a tile of int64 offsets. Returns
+    /// `None` if `offset` was not extended from int32. If shape ops follow the extension, applies
+    /// them to the int32 tile instead. The extension is redundant, because `ptr_add` extends its
+    /// offsets.
     fn narrow(&mut self, offset: Value) -> Option<Value> {
         let inst = self.function.defining_inst(offset)?;
         let data = &self.function.insts[inst];
@@ -45,7 +46,7 @@ impl Canonicalizer<'_> {
     }
 
     /// Merges two additions of constants to a pointer. If the base is uniform, also moves the
-    /// addition of a uniform offset before that of an offset that is not uniform.
+    /// addition of a uniform offset before the addition of a non-uniform offset.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
@@ -54,8 +55,8 @@ impl Canonicalizer<'_> {
             let sum = self.make_constant(sum, shape);
             return Some(self.make(Op::PtrAdd {}, &[base, sum], ty));
         }
-        // Add the uniform offset to the scalar base first: only the other offset then needs a tile
-        // op.
+        // The uniform offset is added to the scalar base first, so only the other offset needs a
+        // tile op.
         let is_uniform = !ty.is_scalar() && self.uniform(offset).is_some() && self.uniform(base).is_some();
         if is_uniform && self.uniform(first).is_none() && self.is_used_once(pointer) {
             let moved = self.make(Op::PtrAdd {}, &[base, offset], ty);
@@ -155,8 +156,8 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Simplifies an atomic operation with a constant mask: removes the mask if it is true, or the
-    /// operation if it is false.
+    /// Simplifies an atomic operation with a constant mask. Removes the mask if it is true, and the
+    /// operation if the mask is false.
     pub(super) fn atomic(&mut self, inst: Inst) {
         let place = match self.function.insts[inst].op {
             Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,

@@ -1,6 +1,6 @@
 //! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
-//! identities, applies ops before splats and broadcasts instead of after them, drops masks that are
-//! always true, and replaces branches on constants with the taken region.
+//! identities, and applies ops before splats and broadcasts instead of after them. It also drops
+//! masks that are always true, and replaces branches on constants with the executed region.
 //!
 //! The pass is one forward walk. In place, it only replaces and reorders the operands of a pure
 //! instruction. For any other simplification, `simplify` returns a value that replaces the result
@@ -170,8 +170,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns a value that equals an op applied to operands: a simpler value if there is one,
-    /// otherwise the result of a new instruction.
+    /// Returns a value that equals an op applied to operands. It is a simpler value if there is
+    /// one, otherwise the result of a new instruction.
     fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
         let mut operands = Operands::from_slice(operands);
         self.order(&op, &mut operands);

@@ -118,7 +118,8 @@ pub const INDICES: Style = Style {
 /// The types of the parameters of every program: three pointers to these types, then [`INTEGERS`].
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
-/// The number of elements of each pointer's memory. In programs with effects, offsets stay below it.
+/// The number of elements of each pointer's memory. In programs with effects, offsets are less than
+/// this number.
 pub const ELEMENTS: u64 = 256;
 
 const EXTENTS: [u32; 5] = [1, 2, 4, 8, 6];
@@ -151,7 +152,8 @@ pub fn program(seed: u64, style: Style) -> Module {
     Module::new(functions, kernel, std::sync::Arc::default())
 }
 
-/// Returns a function that programs call. It takes two int32 and returns one.
+/// Returns a function that programs call. The function has two int32 parameters and an int32
+/// result.
 fn helper(random: &mut Random, style: Style) -> Function {
     let mut function = Function::new("helper");
     let entry = function.entry;
@@ -374,7 +376,8 @@ impl Generator<'_> {
         self.pool.push(result.expect(RIGHT));
     }
 
-    /// Adds a pointer with an offset. In programs with effects, the pointer stays in its memory.
+    /// Adds a pointer with an offset. In programs with effects, the pointer is to an element of its
+    /// memory.
     fn pointer(&mut self) {
         let Some(offset) = self.pick_where(|ty| matches!(ty.dtype(), Some(Dtype::I32 | Dtype::I64))) else {
             return;

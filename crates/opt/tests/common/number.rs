@@ -1,5 +1,5 @@
-//! Decodes elements from their bits, and computes the functions of elements by their definitions:
-//! integers in 128 bits; floats in binary64, then rounded to their type.
+//! Decodes elements from their bits, and computes the functions of elements by their definitions.
+//! Integers are computed in 128 bits. Floats are computed in binary64, then rounded to their type.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -216,7 +216,8 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     }
 }
 
-/// Returns the float that is nearest to an integer; of two that are equally near, the even one.
+/// Returns the float that is nearest to an integer. If two floats are equally near, returns the
+/// even one.
 fn int_to_float(value: i128, to: Dtype) -> u64 {
     let near = round(to, value as f64);
     let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];
