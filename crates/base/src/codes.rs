@@ -6,14 +6,15 @@
 pub enum Kind {
     /// The kernel's source has an error: `CompilationError`.
     Compilation,
-    /// The kernel's source reads an attribute that a value does not have: `UnknownAttributeError`,
-    /// which is a `CompilationError` and an `AttributeError`, so that `hasattr` works in interpret
-    /// mode.
+    /// The kernel's source reads an attribute that a value does not have: `UnknownAttributeError`.
+    /// This class is a `CompilationError` and an `AttributeError`, so that `hasattr` works in
+    /// interpret mode.
     Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
-    /// The kernel uses a construct of Python that kernels do not support, or a feature that the
-    /// device or tilewright does not have: `UnsupportedLanguageConstruct`, a `CompilationError`.
+    /// The kernel uses a construct of Python that kernels do not support:
+    /// `UnsupportedLanguageConstruct`, a `CompilationError`. The class also covers a feature that
+    /// the device or tilewright does not have.
     Unsupported,
     /// An argument of the launch is missing, superfluous or of an unsupported type: `LaunchError`,
     /// a `TypeError`.
@@ -23,14 +24,15 @@ pub enum Kind {
     LaunchValue,
     /// The launch names an unknown option or kernel: `LaunchError`, a `KeyError`.
     LaunchKey,
-    /// Something that the launch or a command needs is missing or unusable, such as a grid, a
-    /// device, a lock or the folder of a Python environment: `LaunchError`, a `RuntimeError`.
+    /// The launch or a command lacks something that it needs, such as a grid, a device or a lock:
+    /// `LaunchError`, a `RuntimeError`. The class also covers something unusable, such as the
+    /// folder of a Python environment.
     LaunchState,
     /// The kernel needs more of a resource than the device has: `OutOfResources`.
     OutOfResources,
-    /// A running kernel accessed memory outside of its arguments, or elements outside of a tile, or
-    /// the bounds analysis found sizes for which a kernel does so: `OutOfBoundsError`, an
-    /// `IndexError`.
+    /// A running kernel accessed memory outside of its arguments, or elements outside of a tile:
+    /// `OutOfBoundsError`, an `IndexError`. The class also covers sizes for which the bounds
+    /// analysis finds that a kernel does so.
     OutOfBounds,
     /// A running kernel had another error: `ExecutionError`, a `RuntimeError`.
     Execution,

@@ -20,17 +20,17 @@ pub struct Diagnostic {
     pub code: Code,
     /// One sentence that states the error.
     pub message: String,
-    /// The position of the error; `None` if the error has no position in a source file, such as an
+    /// The position of the error. `None` if the error has no position in a source file, such as an
     /// error about a launch option.
     pub primary: Option<Label>,
-    /// Other positions that explain the finding, such as the definition of a value, or the calls
-    /// that lead to the primary position.
+    /// Other positions that explain the finding. Examples are the definition of a value, and the
+    /// calls that lead to the primary position.
     pub secondary: Vec<Label>,
     /// Facts, such as the found and the expected value.
     pub notes: Vec<String>,
     /// Advice on how to repair the program.
     pub hint: Option<String>,
-    /// True if the finding is a warning although its code is the code of an error.
+    /// True if the finding is a warning although its code is that of an error.
     pub is_warning: bool,
 }
 

@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file atomically: a concurrent reader sees the old or the new content, never a part, and
-/// after an error the file has its old content. A symbolic link stays a link: the function replaces
-/// or creates its target.
+/// Writes a file atomically. A concurrent reader sees the old or the new content, never a part of
+/// either. After an error, the file has its old content. A symbolic link remains a link: the
+/// function replaces or creates its target.
 ///
-/// The function writes in place, and not atomically, if the path exists and is not a regular file,
-/// such as `/dev/stdout`, or if the file exists in a folder in which the process may not create
-/// files.
+/// The function writes in place, and not atomically, in two cases. In the first, the path exists
+/// and is not a regular file, such as `/dev/stdout`. In the second, the file exists in a folder in
+/// which the process may not create files.
 ///
 /// # Errors
 ///
@@ -50,8 +50,8 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Returns the path that a write creates if `path` does not exist: `path`, or the target of the
-/// chain of symbolic links that begins at `path`. Returns `None` if there are too many links.
+/// Returns the path that a write creates if `path` does not exist. It is `path`, or the target of
+/// the chain of symbolic links that begins at `path`. Returns `None` if there are too many links.
 fn missing_target(path: &Path) -> Option<PathBuf> {
     /// The number of links that Linux follows.
     const MAX_LINKS: usize = 40;

@@ -1,5 +1,5 @@
 //! CPU memory that a caller lends to a launch of a kernel. The CPU's executor and the GPU simulator
-//! access it through [`Region`]s.
+//! access this memory through [`Region`]s.
 #![expect(
     unsafe_code,
     reason = "user memory is known by its address only; the caller of `Region::new` promises that \
@@ -14,8 +14,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Bit and number are in one word, because a CPU cannot forward the store of a part of a word
-    /// to a later load of the whole word.
+    /// Both are in one word: a CPU cannot forward a partial store of a word to a later load of the
+    /// whole word.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -117,7 +117,7 @@ impl<'a> Region<'a> {
         bytes
     }
 
-    /// Writes `bytes` to the start of the region, but not past its end; does nothing if the region
+    /// Writes `bytes` to the start of the region, but not past its end. Does nothing if the region
     /// may only be read.
     pub fn write(&self, bytes: &[u8]) {
         if !self.is_writable() {

@@ -1,5 +1,5 @@
-//! Prints the text of running kernels: into a capture, through a function that the host of the
-//! process (such as the Python interpreter) has set, or to standard output.
+//! Prints the text of running kernels. The destination is a capture, a function that the host of
+//! the process (such as the Python interpreter) has set, or standard output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,8 +36,8 @@ pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     (result, taken().take().unwrap_or_default())
 }
 
-/// Prints text of a running kernel: into the capture if there is one, else through the host, else
-/// to standard output.
+/// Prints text of a running kernel into the capture if there is one. Otherwise, prints through the
+/// host, if it has set a function, else to standard output.
 pub fn print(text: &str) {
     if text.is_empty() {
         return;
@@ -65,8 +65,8 @@ pub fn c_float(value: f64, precision: usize) -> String {
     }
 }
 
-/// Returns the width to which a printed index along an axis is padded, as in Triton: the number of
-/// digits of the largest index. It is 0 if the axis has at most one element.
+/// Returns the width to which a printed index along an axis is padded, as in Triton. The width is
+/// the number of digits of the largest index. The width is 0 if the axis has at most one element.
 pub fn index_width(extent: u32) -> usize {
     match extent {
         0 | 1 => 0,

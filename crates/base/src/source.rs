@@ -84,8 +84,8 @@ impl SourceMap {
         known.unwrap_or_else(|| self.files.push(file))
     }
 
-    /// Returns the index of the innermost span of `chain` that is in a user's file; `None` if all
-    /// its spans are in library files. `chain` has the span of an instruction, then the spans of
+    /// Returns the index of the innermost span of `chain` that is in a user's file. Returns `None`
+    /// if all spans are in library files. `chain` has the span of an instruction, then the spans of
     /// the calls that lead to the instruction, innermost first.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
@@ -96,7 +96,7 @@ impl SourceMap {
         &self.files[id]
     }
 
-    /// Returns the same files under other names: `name` maps the name of each file that is not a
+    /// Returns the same files under other names. `name` maps the name of each file that is not a
     /// library file. The ids stay the same.
     #[must_use]
     pub fn with_names(&self, name: impl Fn(&str) -> String) -> Self {
