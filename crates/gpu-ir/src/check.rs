@@ -632,7 +632,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks a dot: the instruction has this shape, and each operand has the layout of its
+    /// Checks a dot. The instruction has this shape, and each operand has the layout of its
     /// fragment or is in shared memory. Until barriers are inserted, the operands of `wgmma` may
     /// have any layout.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {

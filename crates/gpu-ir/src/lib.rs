@@ -12,10 +12,9 @@
 //! %y = local_load %1 {matrix = false} : fp32[128]@L2
 //! dealloc %1
 //! ```
-//! The crate `gpu` translates tile IR to this dialect and transforms the result. The crate `ptx`
-//! lowers the dialect to PTX. It shares functions, regions, printer, parser and the structural part
-//! of the verifier with tile IR. The crate `gpu` translates tile IR to this dialect and transforms
-//! the programs; the crate `ptx` lowers them to PTX.
+//! The GPU dialect is a [`Dialect`](ir::Dialect). It shares functions, regions, printer, parser and
+//! the structural part of the verifier with tile IR. The crate `gpu` translates tile IR to this
+//! dialect and transforms the result. The crate `ptx` lowers the dialect to PTX.
 //!
 //! # Layouts
 //!

@@ -15,17 +15,17 @@ define_ops! {
 
     /// Moves the elements of a tile to the threads that hold them in the layout of the result.
     ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never None None;
-    /// Applies an elementwise function to each element. Two registers of the result hold the same
-    /// value if their indices differ only in the bits that are set in `equal_registers`. The code
-    /// computes such a value once.
+    /// Applies an elementwise function to each element. Registers of the result hold equal values
+    /// if their indices differ only in the set bits of `equal_registers`. The code computes such a
+    /// value once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never None None;
     /// Multiplies a tile of fp32 by a factor for each element. A warp skips the multiplications if
     /// all of its factors are 1.
     Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never None None;
     /// Reads global memory where the mask holds, or everywhere without a mask. Elsewhere, the
     /// result is `other`, or zero without `other`. Each access of a thread moves `width` elements
-    /// along `axis`. Registers hold equal values if their indices differ only in the bits that are
-    /// set in `equal_registers`. The code loads such a value once.
+    /// along `axis`. Registers hold equal values if their indices differ only in the set bits of
+    /// `equal_registers`. The code loads such a value once.
     Load load (pointer) [mask, other]
         {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32, equal_registers: u32}
         regions 0 Read Load Reads ReadsGlobal None;
@@ -154,10 +154,10 @@ define_ops! {
     /// coordinates are in the order of the tensor's axes. The axes that the tile lacks precede the
     /// axes of the tile. The rows of the buffer are along the contiguous axis of the tensor. In
     /// memory, this axis precedes the other axes, which are in order from the last to the first.
-    /// The buffer may be swizzled if the length of its rows is a multiple of the row length of the
-    /// swizzle mode. Longer rows divide the slot into boxes whose rows have the length of the
-    /// swizzle mode. The boxes follow each other in memory, and one copy moves each box. The tensor
-    /// map has the extents and the swizzle of such a box.
+    /// The buffer may have a swizzle mode if the length of its rows is a multiple of the row length
+    /// of the mode. If the rows are longer than that, boxes whose rows have the length of the
+    /// swizzle mode divide the slot. The boxes follow each other in memory, and one copy moves each
+    /// box. The tensor map has the extents and the swizzle of such a box.
     ///
     /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Row `i` of the
     /// buffer is then the row of the tensor whose index is element `i` of the tile. If the tensor
@@ -168,10 +168,10 @@ define_ops! {
     /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates. Commits
     /// the copy as a group.
     ///
-    /// One of the threads that run the op starts the copy, always the same one. Buffer, descriptor
-    /// and coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
-    /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
-    /// commits them as one group. Rows outside of the tensor are not written.
+    /// One of the threads that run the op starts the copy, always the same thread. Buffer,
+    /// descriptor and coordinates are as for `tensor_load`. Threads make their writes to the buffer
+    /// visible by `fence_proxy` and a barrier that follows. With row indices, each lane that starts
+    /// copies commits them as one group. Rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Combines the elements of a buffer with those of a tensor, and is otherwise like
     /// `tensor_store`. Each element is combined atomically, unordered with other accesses.
@@ -185,7 +185,7 @@ define_ops! {
     /// Makes the tensor map `M<map>` of the module from these scalars, and returns the address of
     /// the map. The map is in global memory that belongs to the block. A buffer of 128 bytes is its
     /// staging area. The first warp makes the map, and only that warp may copy with it. If the op
-    /// runs again, the new map replaces the previous one. All copies with the previous map must be
+    /// runs again, the new map replaces the previous map. All copies with the previous map must be
     /// complete by then.
     MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never WritesShared None;
     /// Orders ordinary accesses of each thread to global memory before tensor copies. The copies
@@ -238,7 +238,7 @@ define_ops! {
     /// condition holds, it counts once in each block, else `n` times in the block of the arriving
     /// thread. All blocks run the same loads in the same order, synchronize before the first load,
     /// and synchronize before they end. A tile of one box is divided along the slowest axis of the
-    /// buffer; the tensor map has the box of a part.
+    /// buffer. The tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Starts copies as `tensor_load` does, but to several blocks of the cluster. The buffer and
     /// the `mbarrier` have the same addresses in each of these blocks. The bits of the mask
@@ -287,7 +287,7 @@ define_ops! {
     /// these other numbers, weighted by the warps of the partitions. The average is rounded up to a
     /// multiple of 8. A region may use scalars and shared memory of the enclosing block, but not
     /// its tiles. Inside a partition, its warps count as all warps: tiles are distributed over
-    /// them. If an op assigns work to one thread, it is one thread of the partition. Partitions are
+    /// them. If an op assigns work to one thread, this is a thread of the partition. Partitions are
     /// not nested, and use `named_barrier`, not `barrier`. Afterwards, all warps wait for each
     /// other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
@@ -440,8 +440,9 @@ mod tests {
         assert_eq!(compared, 7, "loads, stores and atomics");
     }
 
-    /// Checks that for each kind of asynchronous work, one op of the table starts it and another op
-    /// awaits it. Only tensor loads have no op that awaits them: an `mbarrier_wait` does.
+    /// Checks that for each type of asynchronous work, one op of the table starts the work and
+    /// another op awaits it. Only tensor loads have no op that awaits them: an `mbarrier_wait`
+    /// does.
     #[test]
     fn asynchronous_work_is_awaited() {
         use tilewright_ir::AsyncPhase as Phase;
@@ -455,7 +456,7 @@ mod tests {
         }
     }
 
-    /// Checks that an op that replaces an op of tile IR waits for other programs as that op does.
+    /// Checks that each replacement of an op of tile IR waits for other programs as that op does.
     #[test]
     fn both_tables_agree_about_waiting() {
         // A plain atomic store signals other programs but observes none. Ops without a counterpart

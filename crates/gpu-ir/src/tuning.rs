@@ -26,7 +26,7 @@ pub struct Tuning {
     pub conversion_trip_cost: u32,
     /// Arithmetic instructions that take as long as a pass of shared memory or a shuffle.
     ///
-    /// Derived: in the cycle that shared memory takes for a pass, each of the four schedulers of a
+    /// Derived: shared memory takes a cycle for a pass, in which each of the four schedulers of a
     /// multiprocessor issues an instruction.
     pub instructions_per_pass: u32,
     /// Instructions that compute a function for which hardware has no instruction.
@@ -82,16 +82,16 @@ pub struct Tuning {
     /// `.minnctapersm`. This is the number of blocks that a multiprocessor should hold.
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
-    /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement;
-    /// this kernel has no partitions. A kernel with a partition for copies, attention of 64x64, was
+    /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement.
+    /// This kernel has no partitions. A kernel with a partition for copies, attention of 64x64, was
     /// measured separately. It takes 133 registers without the statement, which leave room for 2
     /// blocks. With the statement it takes 128 registers, which leave room for 3. For 8192 rows and
-    /// heads of 64 it took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For
-    /// `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
+    /// heads of 64, it took 2891 us with 3 blocks and at least 3270 us with 2 (H100, 2026-11-28).
+    /// For `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
     /// spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
-    /// A loop with at least this many ops on tiles per dot is bound by the threads, not by the
-    /// tensor cores.
+    /// The fewest ops on tiles per dot with which the threads, not the tensor cores, limit the
+    /// speed of a loop.
     ///
     /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100. An op on a tile of 128x64
     /// takes 64 cycles of each scheduler. The quotient, 3.8, is rounded down: an exponential takes
@@ -126,18 +126,16 @@ pub struct Tuning {
     /// are only loaded gain nothing (4096^3 in a persistent kernel: 182.0 and 182.6 us). Loops of
     /// dependent dots are slower by an eighth and more.
     pub specialized_elements: u32,
-    /// The most registers of a thread that may hold an operand that is computed before the loop
-    /// that uses it.
+    /// The most registers of a thread for an operand of a loop that is computed before the loop.
     ///
     /// Not measured: an eighth of the registers of a thread.
     pub kept_operand_registers: u32,
-    /// The most registers of a thread that may hold an operand for which shared memory has no room.
-    /// The assembler spills the values for which the operand leaves no registers.
+    /// The most registers of a thread for an operand for which shared memory has no room. The
+    /// assembler spills the values for which the operand leaves no registers.
     ///
     /// Not measured: half of the registers of a thread.
     pub moved_operand_registers: u32,
-    /// The most registers of a thread that may hold operand A of a dot that is computed as its
-    /// transpose.
+    /// The most registers of a thread for operand A of a dot that is computed as its transpose.
     ///
     /// Not measured: a quarter of the registers of a thread. Only the transposition itself was
     /// measured: tf32 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200,
@@ -187,14 +185,14 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// The fewest divisions of a thread by each divisor, on average, for which the code computes
-    /// the reciprocal of the divisor once. The assembler does not share reciprocals.
+    /// The fewest divisions of a thread by each divisor, on average, for which the code computes a
+    /// reciprocal once. The assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
     /// The fewest steps between registers of a thread for which a bitonic merge uses complements.
-    /// The merge complements the elements of the blocks that are sorted in descending order, so its
-    /// steps need not select a direction.
+    /// The merge complements the elements of blocks in descending order, so its steps need not
+    /// select a direction.
     ///
     /// Not measured.
     pub complemented_bits: usize,

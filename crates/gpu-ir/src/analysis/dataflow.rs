@@ -8,8 +8,8 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 use super::slots::{Edge, Facts, SlotAnalysis};
 use crate::{GpuOp, Op};
 
-/// The maximum trip count of a loop with constant bounds whose iterations the walk follows one by
-/// one. The walk repeats other loops until a fixpoint.
+/// The maximum trip count of a loop with constant bounds at which the walk follows each iteration.
+/// The walk repeats other loops until a fixpoint.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
 /// The maximum number of iterations to a fixpoint, for an analysis whose states form a lattice of
 /// unbounded height. After these iterations, the walk goes on with the last state.

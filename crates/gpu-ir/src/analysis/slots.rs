@@ -416,7 +416,7 @@ impl<'f> SlotAnalysis<'f> {
 /// The state of a dataflow analysis: the facts about slots.
 pub type Facts<F> = BTreeMap<Slot, F>;
 
-/// Renames the slots of facts at an edge, and joins the facts of slots that become one.
+/// Renames the slots of facts at an edge, and joins the facts of slots that become one slot.
 pub fn rename_facts<F: Copy>(
     analysis: &SlotAnalysis<'_>,
     facts: &mut Facts<F>,

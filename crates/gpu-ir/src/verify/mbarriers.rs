@@ -29,7 +29,7 @@ struct Phase {
     /// True if some thread has waited for the previous phase; also true in the first phase.
     waited: bool,
     /// The possible parities of the last wait, as bits. No bit is set before the first wait, and
-    /// after a wait for an unknown parity, such as a computed one.
+    /// after a wait for an unknown parity, such as a computed parity.
     last: u8,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The check counts the slots in use and the full slots of each ring ([`RingCount`]). In a loop,
 //! the check assumes the worse counts of the entry and of earlier iterations: more slots in use,
-//! fewer full ones. After a branch, the check assumes the better counts of both regions. A
+//! fewer full slots. After a branch, the check assumes the better counts of both regions. A
 //! condition may skip the ops of a ring in the last iterations of a loop.
 //!
 //! If several partitions use a ring, the check only counts the slots that the current partition

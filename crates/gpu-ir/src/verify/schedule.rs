@@ -2,10 +2,10 @@
 //!
 //! In each step of the pipelined loop, an op of stage `n` runs for the iteration that began `n`
 //! steps before. The ops of a step run in the order of the schedule. A value is therefore used in a
-//! later stage, or in its own stage by a later op of the step. So the check ignores the order of a
-//! `wgmma_wait` and a dot of the same step that accumulates on its result. A dot may follow another
-//! dot in the same accumulator without a wait. So the check ignores the order of a `wgmma_wait` and
-//! the dot that accumulates on its result, if both are in the same step.
+//! later stage, or in its own stage by a later op of the step. A carried value may also be used one
+//! stage earlier, by a later op of the step. A dot may follow another dot in the same accumulator
+//! without a wait. So the check ignores the order of a `wgmma_wait` and a dot of the same step that
+//! accumulates on its result.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;

@@ -3,7 +3,7 @@
 
 use super::{accepted, refused_with};
 
-/// A ring of two slots; each iteration copies for the next one.
+/// A ring of two slots; each iteration copies for the next iteration.
 const AHEAD: &str = "
 %r = alloc {offset = ?} : RING
 %e = acquire %r : EMPTY

@@ -1,5 +1,4 @@
-//! Tests that the verifier refuses a schedule of a loop that runs an op before the ops that it
-//! depends on.
+//! Tests that the verifier refuses a schedule of a loop if an op runs before its dependences.
 
 use super::{accepted, refused_with};
 

@@ -1,8 +1,7 @@
 //! Finds the code that an assembler rejects: an unknown instruction signature, or an operand of a
-//! wrong type. Also finds a feature that the `.target` or the `.version` of the module lacks. This
-//! is an unknown instruction signature, an operand of a wrong type, or a feature that the `.target`
-//! or the `.version` of the module lacks. The parser accepts more code than an assembler, since it
-//! reads each modifier by itself. [`check`] compares each instruction with the table of [`forms`].
+//! wrong type. Also finds a feature that the `.target` or the `.version` of the module lacks. The
+//! parser accepts more code than an assembler, since it reads each modifier by itself. [`check`]
+//! compares each instruction with the table of [`forms`].
 
 mod forms;
 mod operand_types;
