@@ -1,7 +1,6 @@
 //! Compares `isa::check` with NVIDIA's assembler. The inputs are the instructions of the corpus for
-//! many targets and versions, and changes of these instructions (random ones, or all). The check
-//! must agree with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser
-//! refuses.
+//! many targets and versions, and random or all changes of these instructions. The check must agree
+//! with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

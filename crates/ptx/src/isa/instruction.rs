@@ -292,8 +292,8 @@ instructions! {
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the highest bit of a that differs from the sign (0 for an unsigned a),
-    /// or 0xffffffff if there is no such bit. With `.shiftamt`, d = the left shift that moves this
+    /// d = the position of the highest bit of a that differs from the sign (0 for an unsigned a).
+    /// Without such a bit, d is 0xffffffff. With `.shiftamt`, d = the left shift that moves this
     /// bit to the highest position.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
@@ -549,8 +549,8 @@ instructions! {
     MbarrierTestWait mbarrier_test_wait "mbarrier.test_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source);
-    /// Same as `mbarrier.test_wait`, but the thread may wait for the phase, up to `suspend_time`
-    /// nanoseconds.
+    /// d = true if the phase of the state, or of the parity, is complete. The thread may wait for
+    /// the phase, up to `suspend_time` nanoseconds.
     MbarrierTryWait mbarrier_try_wait "mbarrier.try_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source, suspend_time: Option<Source>);
@@ -599,8 +599,8 @@ instructions! {
         (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
     /// d = the vote of the lanes of the mask.
     Vote vote "vote.sync" [mode: VoteMode, ty: ScalarType] (d: RegisterId, a: Predicate, mask: Source);
-    /// d = the mask of the lanes with the same value; the second result is true if all lanes have
-    /// the same value.
+    /// d = the mask of the lanes with the same value. The second result is true if all lanes have
+    /// this value.
     Match match_sync "match" [mode: MatchMode, ty: ScalarType] (d: DestinationPair, a: Source, mask: Source);
     /// d = the mask of the lanes that are active.
     Activemask activemask "activemask" [ty: ScalarType] (d: RegisterId);
@@ -697,7 +697,7 @@ instructions! {
         collector: Option<CollectorUse>]
         (d: Address, a: LeftOperand, b: Source, layout: Source, disabled_lanes: Option<SourceVector>,
          accumulate: Condition, scale_d: Option<Source>);
-    /// Same as `tcgen05.mma`, with scale factors for blocks of elements of a and b.
+    /// d = a * b + d as in `tcgen05.mma`, with scale factors for blocks of elements of a and b.
     Tcgen05MmaScaled tcgen05_mma_scaled "tcgen05.mma" [group: CtaGroup, kind: ScaledDotKind, block_scale = ".block_scale",
         vector_size: Option<ScaleVectorSize>, collector: Option<CollectorUse>]
         (d: Address, a: LeftOperand, b: Source, layout: Source, scales_a: Address, scales_b: Address,

@@ -635,7 +635,7 @@ modifiers! {
         /// Five.
         D5 = ".5d",
     }
-    /// The way in which coordinates select a box of a tensor.
+    /// The mode in which coordinates select a box of a tensor.
     pub enum TensorMode {
         /// A tile.
         Tile = ".tile",

@@ -26,8 +26,8 @@ use crate::isa::{
 };
 use crate::passes::{Line, LineKind, Listing, words_of};
 
-/// The number of latest pure instructions that the builder compares with a new one, to reuse their
-/// results. Consecutive registers of a tile often need the same instruction.
+/// The number of latest pure instructions that the builder compares with a new instruction, to
+/// reuse their results. Consecutive registers of a tile often need the same instruction.
 const REPEATED: usize = 4;
 
 /// A thread's view of one element: a register plus a constant. The sum wraps at the width of the

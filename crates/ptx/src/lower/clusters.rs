@@ -138,7 +138,7 @@ impl Lowering<'_> {
     }
 
     /// Emits the copies that each block starts. If the condition holds, a block copies a part of
-    /// the tile to all blocks of the cluster. This part is a share of the boxes, or a slice of the
+    /// the tile to all blocks of the cluster. This part is some of the boxes, or a slice of the
     /// only box. Otherwise, the block copies all boxes to itself.
     pub(super) fn multicast_load(
         &mut self,

@@ -157,7 +157,7 @@ impl Lowering<'_> {
         Ending::Countdown(left)
     }
 
-    /// Returns whether a block, or a nested one, has a dot.
+    /// Returns whether a block, or a nested block, has a dot.
     fn has_dot(&self, block: Block) -> bool {
         self.kernel.blocks[block].insts.iter().any(|&inst| {
             let data = &self.kernel.insts[inst];

@@ -385,8 +385,8 @@ impl Lowering<'_> {
         self.builder.place(end);
     }
 
-    /// Returns the fields of a map, with their values. Dimension 0 is the contiguous one. Returns
-    /// `None` if no pass has set the box, or if no axis is contiguous.
+    /// Returns the fields of a map, with their values. Dimension 0 is the contiguous dimension.
+    /// Returns `None` if no pass has set the box, or if no axis is contiguous.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;

@@ -2,9 +2,9 @@
 //! this, even for a `div` with an immediate divisor. Its code computes the reciprocal at run time,
 //! and for 64 bits it calls a function (ptxas 13.5, `sm_90`).
 //!
-//! Let x be an N-bit number, d a divisor, and m = ceil(2^p / d). x / d is the upper part of x * m.
-//! This product is exact enough for some p (Granlund and Montgomery, Division by invariant integers
-//! using multiplication, PLDI 1994).
+//! Let x be an N-bit number, d a divisor, and m = ceil(2^p / d). The quotient x / d is the upper
+//! part of x * m. This product is exact enough for some p (Granlund and Montgomery, Division by
+//! invariant integers using multiplication, PLDI 1994).
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};

@@ -56,10 +56,10 @@ impl Builder {
         self.mul_rn(F32, root, root)
     }
 
-    /// Returns e^x within 2 ulp, as 2^n * 2^f. n is x log2(e) rounded down and clamped to -126 …
-    /// 126, and f is x log2(e) - n. If n is clamped, |f| is large. The hardware then overflows, or
-    /// yields a small number that the last multiplication rounds to a subnormal one. NaN propagates
-    /// through f.
+    /// Returns e^x within 2 ulp, as 2^n * 2^f. The exponent n is x log2(e) rounded down and clamped
+    /// to -126 … 126. The fraction f is x log2(e) - n. If n is clamped, |f| is large. The hardware
+    /// then overflows, or yields a small number that the last multiplication rounds to a subnormal
+    /// number. NaN propagates through f.
     pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
         // t is x log2(e) / 252 + 0.5, clamped to 0 … 1. So n + 126 is 252 t rounded down.
         let log2_e = f32_constant(std::f32::consts::LOG2_E);

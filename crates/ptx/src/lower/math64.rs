@@ -129,9 +129,9 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). With
-    /// s = f / (2 + f) and R a polynomial of s^2, log(1 + f) = f - f^2/2 + s * (f^2/2 + R). Returns
-    /// the exponent, f, s * (f^2/2 + R) and f^2/2.
+    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). Let
+    /// s = f / (2 + f), and R be a polynomial of s^2. Then log(1 + f) = f - f^2/2 + s * (f^2/2 +
+    /// R). Returns the exponent, f, s * (f^2/2 + R) and f^2/2.
     fn split64(&mut self, x: Scalar) -> [Scalar; 4] {
         let is_subnormal = self.float_compare(F64, Comparison::Lt, x, constant(f64::MIN_POSITIVE));
         let scaled = self.mul_rn(F64, x, constant(18_014_398_509_481_984.0));

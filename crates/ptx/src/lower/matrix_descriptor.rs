@@ -92,8 +92,8 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
 }
 
 /// Returns the first offset in `images`, or `None` if a condition does not hold. Each offset must
-/// be twice the previous one, a descriptor must be able to store it, and the swizzle must leave it
-/// unchanged. Returns an arbitrary valid offset if `images` is empty.
+/// be twice the previous offset. A descriptor must be able to store each offset, and the swizzle
+/// must leave it unchanged. Returns an arbitrary valid offset if `images` is empty.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // A descriptor stores an offset in 14 bits, in units of 16 bytes.

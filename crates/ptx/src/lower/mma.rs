@@ -71,7 +71,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the types of D, A and B of the instruction; `None` if the tensor cores lack one.
+    /// Returns the types of D, A and B of the instruction; `None` if the tensor cores lack such a
+    /// type.
     pub(super) fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
         let operand = |value: Value| match self.dtype(value) {
             Dtype::F16 => Some(ScalarType::F16),

@@ -16,8 +16,8 @@
 //! # Decisions
 //!
 //! - Registers have no type but their width. Booleans are predicates, and fp16 and bf16 have 16-bit
-//!   registers. fp8 and integers narrower than 32 bits are in 32-bit registers, extended by their
-//!   sign or by zeros.
+//!   registers. Numbers of fp8 and narrow integers are in 32-bit registers, extended by their sign
+//!   or by zeros.
 //! - `add` and `mul` of floating-point numbers have no rounding modifier. So the assembler may
 //!   contract them to `fma`, as in Triton's code, unless the program forbids it. If the result of
 //!   an op depends on each rounding, its instructions have `.rn`.
@@ -126,8 +126,8 @@ pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
-/// Lowers a kernel. If the kernel needs a feature that is unsupported or that the target lacks,
-/// returns a diagnostic that names the feature.
+/// Lowers a kernel. Returns a diagnostic for a feature that is unsupported, or that the target
+/// lacks.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
@@ -155,9 +155,9 @@ struct Lowering<'p> {
     between_dots: EntitySet<Value>,
     /// The tiles that reductions read.
     reduced_tiles: EntitySet<Value>,
-    /// The last election of one thread. It has the value of [`Builder::labels`] at the election,
-    /// the first warp, and the predicate that is true in the elected thread. The lowering reuses
-    /// the predicate while the number of labels and the first warp are unchanged. Code is then
+    /// The last election of one thread. The fields are [`Builder::labels`] at the election, the
+    /// first warp, and the predicate that is true in the elected thread. The lowering reuses the
+    /// predicate while the number of labels and the first warp are unchanged. Code is then
     /// straight-line, and of the same warps.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.

@@ -26,8 +26,8 @@ struct Text {
 
 impl Lowering<'_> {
     /// Prints each element of a value, with the program id, the index of the element and `prefix`.
-    /// Without a value, prints only the program id and `prefix`. If there are `extents`, omits the
-    /// elements outside of them.
+    /// Without a value, prints only the program id and `prefix`. If `extents` is not empty, omits
+    /// the elements outside of these extents.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
         // Every thread holds a scalar; only the first thread prints it.

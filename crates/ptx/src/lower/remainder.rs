@@ -77,7 +77,7 @@ impl Lowering<'_> {
     }
 
     /// Returns mantissa and exponent of a number without a sign. A subnormal number has the
-    /// exponent of the smallest normal one.
+    /// exponent of the smallest normal number.
     fn parts(&mut self, float: Float, size: Scalar) -> Parts {
         let builder = &mut self.builder;
         let size = if float == Float::F64 { size } else { builder.mul_wide(false, size, 1, false) };

@@ -14,9 +14,8 @@
 //! The lowest levels join neighboring registers of a thread; such registers are called a run. The
 //! code combines the registers of a run one after the other. Enough of the next levels may join
 //! lanes in ascending order (`Tuning::ordered_scan_levels`). If prefixes are needed, each such
-//! level combines every lane with the lane at the level's distance before it (Hillis and Steele,
-//! Data parallel algorithms, 1986). This takes half as many combinations, since no level computes
-//! totals.
+//! level combines a lane with the lane at the level's distance before it (Hillis and Steele, 1986:
+//! Data parallel algorithms). This takes half as many combinations, since no level computes totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;

@@ -93,7 +93,7 @@ impl Lowering<'_> {
     /// Returns the position of a part of a tile, in shared memory and in the tensor. In shared
     /// memory, it is `bytes` after the start of the buffer. In the tensor, it is `skipped` elements
     /// after the start of the tile along the axis `along`. Axes are counted in the order of PTX: 0
-    /// is the contiguous one.
+    /// is the contiguous axis.
     pub(super) fn tensor_part(
         &mut self,
         buffer: Value,

@@ -110,7 +110,7 @@ impl Candidates {
         });
     }
 
-    /// Returns for each candidate its index in the accumulator, if it belongs to one.
+    /// Returns, for each candidate in an accumulator, its index in the accumulator.
     fn accumulator_places(&self, listing: &Listing) -> Vec<Option<usize>> {
         let mut places = vec![None; self.count()];
         for line in &listing.lines {

@@ -188,7 +188,7 @@ pub(super) fn effect(instruction: &Instruction) -> Effect {
     }
 }
 
-/// Returns whether passes may move an instruction, and merge it with an equal one.
+/// Returns whether passes may move an instruction, and merge it with an equal instruction.
 pub(super) fn is_pure(instruction: &Instruction) -> bool {
     effect(instruction) == Effect::Pure
 }

@@ -40,8 +40,8 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// True if passes may merge the statement with an equal one, and may move it. The new position
-    /// may run more often than in the program (speculation).
+    /// True if passes may move the statement, and may merge it with an equal statement. The new
+    /// position may run more often than in the program (speculation).
     pub is_pure: bool,
 }
 
@@ -154,7 +154,7 @@ fn is_crowded(listing: &Listing) -> bool {
 
 /// Runs all passes. Returns whether more 32-bit register words are then live at once than
 /// `Tuning::max_live_registers`. Above this limit, the assembler falls back to 32 registers and
-/// spills the others.
+/// spills the rest.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.tuning.max_live_registers

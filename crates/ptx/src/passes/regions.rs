@@ -27,7 +27,7 @@ pub(super) struct Region {
     pub kind: RegionKind,
     pub start: u32,
     pub end: u32,
-    /// The index of the innermost region around this one.
+    /// The index of the innermost region around this region.
     pub parent: Option<u32>,
 }
 
@@ -238,7 +238,7 @@ pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
     since: Vec<u32>,
-    /// The writes of registers with several writes in the current line and later ones.
+    /// The writes of registers with several writes in the current line and in later lines.
     rest: &'a [(RegisterId, u32)],
 }
 
@@ -249,7 +249,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Marks as changed the registers that a region writes. A step is the start of a loop, whose
-    /// earlier iterations may have written them, or the end of a loop or a branch.
+    /// earlier iterations may have written them, or the end of a region.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
             Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,

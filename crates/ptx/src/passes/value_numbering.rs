@@ -1,7 +1,7 @@
 //! Value numbering: removes a pure instruction if an equal one ran before it. The earlier
 //! instruction must be in the same region, or in a region around it. The results of the earlier
-//! instruction replace those of the later one. Loads of global memory are merged, too, if nothing
-//! between them may change or order memory.
+//! instruction replace those of the later instruction. Loads of global memory are merged, too, if
+//! nothing between them may change or order memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -76,9 +76,10 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|_| stays.next().unwrap_or_default());
 }
 
-/// Merges each instruction with an equal earlier one, if at most `distance` of the lines between
-/// the two remain. Lines that read the results of the removed instruction now read those of the
-/// earlier one. Returns, for each line, true if the line remains, and the replaced registers.
+/// Merges each instruction with an equal earlier instruction, if at most `distance` of the lines
+/// between the two remain. Lines that read the results of the removed instruction now read those of
+/// the earlier instruction. Returns, for each line, true if the line remains, and the replaced
+/// registers.
 fn number(
     listing: &mut Listing,
     regions: &Regions,

@@ -105,7 +105,7 @@ pub fn compile(name: &str, text: &str, kernel: &str, signature: &str) -> Module 
     compile_with(name, text, kernel, signature, Options::default())
 }
 
-/// Same as `compile`, with options.
+/// Returns the optimized IR of the function `kernel` of a Python module, with options.
 fn compile_with(name: &str, text: &str, kernel: &str, signature: &str, options: Options) -> Module {
     let mut host = SourceHost::new(name, text).unwrap_or_else(|failure| panic!("{failure:?}"));
     let kernel = host.function(kernel).unwrap_or_else(|| panic!("there is no kernel {kernel}"));
@@ -122,7 +122,7 @@ pub fn kernel(text: &str, signature: &str) -> Module {
     compile("k.py", &format!("{HEADER}{text}"), "k", signature)
 }
 
-/// Same as `kernel`, with assertions.
+/// Returns the optimized IR of the function `k` with its assertions, for a text without imports.
 pub fn checked_kernel(text: &str, signature: &str) -> Module {
     let options = Options { debug: true, ..Options::default() };
     compile_with("k.py", &format!("{HEADER}{text}"), "k", signature, options)
@@ -133,7 +133,7 @@ pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
     lower_in_stages(module, target, warps, 1)
 }
 
-/// Same as `lower`, with this number of loop stages.
+/// Returns the PTX of a kernel with this number of loop stages, and the bytes of its shared memory.
 pub fn lower_in_stages(module: &Module, target: &str, warps: u32, stages: u32) -> (String, u32) {
     let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program =
@@ -181,7 +181,8 @@ pub fn run_sim(
     run_text(&text, shared_bytes, target, warps, grid, values)
 }
 
-/// Same as `run_sim`, for the first kernel of a PTX text.
+/// Runs the first kernel of a PTX text in the simulator. `Err` is the fault that the simulator
+/// finds.
 pub fn run_text(
     text: &str,
     shared_bytes: u32,
@@ -243,7 +244,7 @@ pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype]
     check_on(&on, module, grid, values, dtypes, tolerance);
 }
 
-/// Same as `check`, for these targets, each with a number of warps.
+/// Does what `check` does for these targets, each with a number of warps.
 pub fn check_on(
     on: &[(&str, u32)],
     module: &Module,

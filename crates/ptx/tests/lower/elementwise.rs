@@ -114,7 +114,7 @@ impl Allowed {
     }
 }
 
-/// Same as `check`, with this number of warps.
+/// Does what `check` does, with this number of warps.
 fn check_on(
     what: &str,
     module: &Module,

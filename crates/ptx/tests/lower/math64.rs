@@ -55,9 +55,9 @@ fn tensor(bits: &[u64]) -> Value {
     Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
 }
 
-/// Fails if the simulator's result for a function and an x is too far from the expected one. `most`
-/// is the largest allowed distance, in units of the last place. `expected` has the order of the
-/// kernel's result.
+/// Fails if the simulator's result for a function and an x is too far from the expected result.
+/// `most` is the largest allowed distance, in units of the last place. `expected` has the order of
+/// the kernel's result.
 fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn) -> u64) {
     let module = module(functions, x.len());
     for target in TARGETS {

@@ -27,8 +27,8 @@
 //! The properties of the operand follow, in this order:
 //! - `+`: registers may be wider than the type;
 //! - `#`: several registers may hold the parts of the value;
-//! - `*2`: a list of two operands; `*v`: one for each element of the vector; `*n/4`: one for every
-//!   four columns;
+//! - `*2`: a list of two; `*v`: a list with the length of the vector; `*n/4`: a list with a quarter
+//!   of the columns;
 //! - `*t`: the registers of a load or store of tensor memory;
 //! - `*l`: the words of a mask of the lanes of a `.cta_group`;
 //! - `(…)`: the allowed constants;

@@ -17,7 +17,8 @@ impl<'a> Cursor<'a> {
         self.at_position(self.position)
     }
 
-    /// Returns the token at a position. Past the tokens, returns the last one, the end of the text.
+    /// Returns the token at a position. Past the tokens, returns the last token, which is the end
+    /// of the text.
     pub(crate) fn at_position(&self, position: usize) -> Token<'a> {
         self.tokens[position.min(self.tokens.len() - 1)]
     }

@@ -69,8 +69,8 @@ pub enum ParseErrorKind {
     OperandCount,
     /// A part of the language that is not supported.
     Unsupported(String),
-    /// Scopes or expressions that are nested too deeply. Also an array with too many extents, or
-    /// with `[]` after its first extent.
+    /// Nesting: scopes or expressions that are nested too deeply. The variant also covers an array
+    /// with too many extents, or with `[]` after its first extent.
     Nesting,
 }
 

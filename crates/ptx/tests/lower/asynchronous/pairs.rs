@@ -1,6 +1,6 @@
 //! Tests clusters of two blocks that fill the slots of a ring together. The blocks fill one slot
-//! while they read the other. If one of the synchronizations between the blocks is missing, the
-//! simulator finds a fault.
+//! while they read the other slot. If one of the synchronizations between the blocks is missing,
+//! the simulator finds a fault.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};

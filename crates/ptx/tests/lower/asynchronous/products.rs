@@ -295,7 +295,7 @@ fn a_product_goes_on_beside_another() {
         let (head, kernel) = case.program(THREE_PRODUCTS);
         let text = head.lower(&kernel);
         assert_eq!(case.outcome(&head, &text, 3.0), Ok(true), "{text}");
-        // The second dot in the accumulator uses the registers of the first one. The dot beside
+        // The second dot in the accumulator uses the registers of the first dot. The dot beside
         // them has other registers.
         let sums: Vec<&str> = text
             .lines()
