@@ -291,7 +291,7 @@ impl IrBuilder {
         self.block
     }
 
-    /// Appends to another block from now on; returns the previous one.
+    /// Appends to another block from now on; returns the previous block.
     pub fn switch_to(&mut self, block: Block) -> Block {
         std::mem::replace(&mut self.block, block)
     }

@@ -53,8 +53,8 @@ pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
     /// Returns the row of the op in its op table.
     fn info(&self) -> &'static OpInfo;
 
-    /// Returns the op of tile IR, if this op is one. Every dialect shares at least the control flow
-    /// with tile IR.
+    /// Returns the op as an op of tile IR, if it belongs to tile IR. Every dialect shares at least
+    /// the control flow with tile IR.
     fn as_tile(&self) -> Option<&Op>;
 
     /// Returns the elementwise function that the op applies, if any.

@@ -264,7 +264,7 @@ impl<D: Dialect> Function<D> {
         self.values[result].definition = Definition::Result(inst, index as u32);
     }
 
-    /// Copies the name of a value to another one.
+    /// Copies the name of a value to another value.
     pub fn copy_name(&mut self, from: Value, to: Value) {
         self.values[to].name = self.values[from].name.clone();
     }

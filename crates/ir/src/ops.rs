@@ -3,7 +3,7 @@
 //!
 //! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
 //! backend. A backend does not compile without this implementation. The row makes no method of
-//! [`Builder`](crate::Builder): write one by hand if the op needs one.
+//! [`Builder`](crate::Builder). Write this method by hand if the op needs it.
 
 use tilewright_layout::StatedLayout;
 
@@ -90,11 +90,11 @@ pub enum OpFamily {
     Terminator,
 }
 
-/// The way in which an op may make its program wait for other programs of the grid.
+/// The reason why an op may make its program wait for other programs of the grid.
 ///
 /// Threads of one program, and the blocks of its cluster, start together. So a wait for them does
 /// not count. A wait for earlier grids does not count either, because they end independently of
-/// this one.
+/// this grid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Waiting {
     /// It ends independently of other programs, and observes nothing of them.
@@ -367,12 +367,13 @@ macro_rules! tile_ops {
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never None None;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is
-    /// negative. The parameters of the region are the integer and the carried values. It yields the
-    /// next carried values; the results are the last ones. A step of zero is an error.
+    /// negative. The parameters of the region are the integer and the carried values. The region
+    /// yields the next carried values; the results are the last carried values. A step of zero is
+    /// an error.
     For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never None None;
     /// Runs the second region as long as the first region yields true for the carried values. The
-    /// parameters of the second region are the carried values; it yields the next ones. The results
-    /// are the last carried values.
+    /// parameters of the second region are the carried values, and it yields the next carried
+    /// values. The results are the last carried values.
     While while_loop () [] *carried {} regions 2 Control Loop Repeats None None;
     /// Runs the first region if the scalar condition holds, else the second region. The results are
     /// the values that the region yields.

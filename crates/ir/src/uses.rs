@@ -46,7 +46,7 @@ impl Uses {
         Self { all, ranges }
     }
 
-    /// Returns the uses of a value, outer instructions before inner ones, in text order.
+    /// Returns the uses of a value, outer instructions before inner instructions, in text order.
     pub fn of(&self, value: Value) -> &[Use] {
         let (start, end) = self.ranges[value];
         &self.all[start as usize..end as usize]

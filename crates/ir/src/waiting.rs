@@ -143,8 +143,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
         // values. The search is complete when one repetition of the code below finds no further
-        // invariant value. Each repetition before that finds at least one, so their number is at
-        // most the number of carried values.
+        // invariant value. Each earlier repetition finds at least one such value, so their number
+        // is at most the number of carried values.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);

@@ -23,7 +23,8 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         self.address_within(pointers, MAX_DEPTH)
     }
 
-    /// Returns the axis along which a tile of pointers is contiguous, if there is only one.
+    /// Returns the axis along which a tile of pointers is contiguous, if there is exactly one such
+    /// axis.
     pub fn contiguous_axis(&mut self, pointers: Value) -> Option<usize> {
         let shape = &D::tile_type(self.function.ty(pointers))?.shape;
         let offset = self.address(pointers)?.offset.form;

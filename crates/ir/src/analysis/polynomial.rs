@@ -145,7 +145,7 @@ impl<V: Variable> Polynomial<V> {
         self.plus_times(other, (-1_i8).into())
     }
 
-    /// Returns the sum of this polynomial and `factor` times another one.
+    /// Returns the sum of this polynomial and `factor` times another polynomial.
     pub fn plus_times(&self, other: &Self, factor: V::Coefficient) -> Option<Self> {
         let mut sum = self.clone();
         for (monomial, &own) in &other.terms {

@@ -226,7 +226,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.integer(value).map_or_else(|| Form::var(Term::Value(value)), |integer| integer.form)
     }
 
-    /// Returns the form of an integer, or of a tile of integers, if it has one.
+    /// Returns the form of an integer, or of a tile of integers; `None` if it has no form.
     pub fn integer(&mut self, value: Value) -> Option<IntegerForm> {
         self.integer_within(value, MAX_DEPTH)
     }
