@@ -235,7 +235,7 @@ impl Copier<'_> {
     }
 }
 
-/// Removes the functions that the kernel does not reach, and renumbers the others.
+/// Removes the functions that the kernel does not reach, and renumbers the other functions.
 pub(crate) fn remove_uncalled(module: &mut Module) {
     let mut kept: Vec<FuncId> = vec![module.entry];
     let mut new_ids: FxHashMap<FuncId, FuncId> = FxHashMap::default();

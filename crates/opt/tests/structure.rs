@@ -31,7 +31,7 @@ fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
     function.insts.keys().filter(is_owner).collect()
 }
 
-/// Returns whether an instruction is another one, or inside of it.
+/// Returns whether `inst` is `outer`, or is inside of it.
 fn is_inside(function: &Function, inst: Inst, outer: Inst) -> bool {
     let mut found = inst == outer;
     for region in &function.insts[outer].regions {

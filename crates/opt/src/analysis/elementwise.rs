@@ -2,9 +2,10 @@
 //! result from the facts about the operands.
 //!
 //! The rules for quotients, remainders and comparisons rely on one fact about runs. A run of q
-//! consecutive numbers that begins at a multiple of q does not cross another multiple of q.
-//! Division by a multiple of q, or comparison with one, has the same result along the run. (This
-//! fails for negative dividends, because division truncates towards zero: -q / q is -1, but (1 - q)
+//! consecutive numbers that begins at a multiple of q does not cross another multiple of q. Along
+//! the run, division by a multiple of q has the same result, as does comparison with a multiple of
+//! q. (This fails for negative dividends, because division truncates towards zero: -q / q is -1,
+//! but (1 - q)
 //! / q is 0. The rules for quotients and remainders require non-negative dividends.)
 
 use tilewright_ir::{

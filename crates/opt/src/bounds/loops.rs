@@ -142,7 +142,7 @@ impl Forms<'_> {
         false
     }
 
-    /// Returns whether an instruction is in a region of another one.
+    /// Returns whether an instruction is in a region of another instruction.
     fn is_within(&self, inst: Inst, outer: Inst) -> bool {
         self.parents.enclosing(inst).any(|owner| owner == outer)
     }

@@ -20,7 +20,7 @@ use super::logic::Formula;
 use super::simplex::Simplex;
 use super::variables::{Monomial, Poly, Var};
 
-/// The answer of the solver.
+/// The result of the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The formulas contradict each other.
@@ -226,7 +226,7 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     found.into_iter().map(|(_, product)| product).collect()
 }
 
-/// The answer over the rational numbers. Each monomial is an independent variable.
+/// The result over the rational numbers. Each monomial is an independent variable.
 enum RelaxationAnswer {
     /// The inequalities contradict each other.
     Never,

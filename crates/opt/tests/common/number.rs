@@ -176,7 +176,7 @@ pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -
             FloatFn::Floor => x.floor(),
             FloatFn::Ceil => x.ceil(),
         },
-        // Of the transcendental functions, random programs contain only this one.
+        // Of the transcendental functions, random programs contain only `Exp`.
         Family::Math(MathFn::Exp) => x.exp(),
         // tidy: wildcard because the optimizer has no facts about the values of transcendental
         // functions
@@ -217,7 +217,7 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
 }
 
 /// Returns the float that is nearest to an integer. If two floats are equally near, returns the
-/// even one.
+/// float with the even mantissa.
 fn int_to_float(value: i128, to: Dtype) -> u64 {
     let near = round(to, value as f64);
     let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];
