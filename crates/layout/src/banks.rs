@@ -1,10 +1,10 @@
-//! Counts bank conflicts of shared memory by executing the accesses: an independent check of the
-//! planner of shared memory in `convert`.
+//! Counts bank conflicts of shared memory by executing the accesses. The tests check the planner of
+//! `convert` with these counts.
 //!
-//! Shared memory has 32 banks of four bytes. It serves a warp's access of up to 4 bytes for each
-//! lane at once, an access of 8 bytes by half warps, and an access of 16 bytes by quarter warps.
-//! Lanes that are served together conflict if they access different words of one bank; each further
-//! word of the bank costs a wavefront.
+//! Shared memory has 32 banks of four bytes. If each lane accesses up to 4 bytes, the memory serves
+//! the whole warp at once. It serves accesses of 8 bytes by half warps, and accesses of 16 bytes by
+//! quarter warps. Lanes that are served together conflict if they access different words of one
+//! bank; each further word of the bank costs a wavefront.
 
 use smallvec::SmallVec;
 
@@ -54,8 +54,8 @@ impl BankUse {
 }
 
 /// Returns the cost of reading or writing a tile with the layout `layout` in a buffer with the
-/// layout `memory`. The accesses are the widest that both layouts allow, but have at most 16 bytes
-/// and at most `width` elements.
+/// layout `memory`. The accesses are the widest that both layouts allow, up to 16 bytes and `width`
+/// elements.
 ///
 /// # Panics
 /// If the buffer does not hold every element.
@@ -63,8 +63,8 @@ pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32)
     padded_bank_use(memory, layout, element_bits, (width, &|offset| offset))
 }
 
-/// Returns the cost as [`bank_use`] does, for a buffer with padding. `padded` returns the position
-/// of an offset.
+/// Returns the cost for a buffer with padding; [`bank_use`] is for buffers without padding.
+/// `padded` maps an offset without padding to its offset in the buffer.
 pub(crate) fn padded_bank_use(
     memory: &Layout,
     layout: &Layout,
@@ -94,8 +94,8 @@ pub(crate) fn padded_bank_use(
     cost
 }
 
-/// Returns the cost of moving a tile by `ldmatrix` or `stmatrix`: the eight rows of a matrix, 16
-/// bytes each, are served together.
+/// Returns the cost of moving a tile by `ldmatrix` or `stmatrix`. The memory serves the eight rows
+/// of a matrix, 16 bytes each, together.
 pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
     let mut cost = BankUse::default();
     for warp in 0..1 << access.addresses.bits_of(Input::Warp) {
@@ -115,13 +115,14 @@ pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
     cost
 }
 
-/// Returns the cost of reading a buffer `[rows, columns]` by `ldmatrix`: each matrix is eight
-/// consecutive rows, along `row_axis`, of 16 bytes along the other axis.
+/// Returns the cost of reading a buffer of rank 2 by `ldmatrix`. Each matrix has eight consecutive
+/// rows, along `row_axis`, of 16 bytes along the other axis.
+///
+/// The tile must not be smaller than a matrix; the function does not check this.
 ///
 /// # Panics
-/// If 16 consecutive bytes of a row are not consecutive in memory, if the rank of the tile is not
-/// 2, or if the buffer does not hold each element once. The tile must not be smaller than a matrix;
-/// the function does not check this.
+/// If the rank of the tile is not 2, or the buffer does not hold each element once. Also if an
+/// aligned run of 16 bytes of a row is not contiguous in memory.
 pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
     let tile = memory.output();
     assert_eq!(tile.rank(), 2, "ldmatrix reads tiles of rank 2");

@@ -1,5 +1,5 @@
-//! Blocked layouts: each thread holds a small box of elements, a warp a box of such boxes, a block
-//! a box of warps.
+//! Blocked layouts: each thread holds a small box of elements. The boxes of the threads form the
+//! box of a warp, and the boxes of the warps form the box of a block.
 
 use smallvec::SmallVec;
 
@@ -8,12 +8,12 @@ use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Tile};
 
-/// Returns the layout of `shape` in which each thread holds a box of `size_per_thread` elements,
-/// the lanes of a warp form a box of `threads_per_warp` of those boxes, and the warps of a block a
-/// box of `warps_per_block` of these. `order` lists the axes from the fastest to the slowest, for
-/// the elements of a thread, the lanes and the warps. If the tile is larger than the box of a
-/// block, further registers repeat the pattern; if it is smaller, several threads hold copies of
-/// its elements, as in [`Layout::cover`].
+/// Returns the blocked layout of `shape`. Each thread holds a box of `size_per_thread` elements.
+/// The boxes of a warp's lanes form a box of `threads_per_warp` boxes. The boxes of a block's warps
+/// form a box of `warps_per_block` boxes. In each of the three boxes, `order` lists the axes from
+/// the fastest to the slowest. If the tile is larger than the box of a block, further registers
+/// repeat the pattern. If the tile is smaller, several threads hold copies of its elements, as in
+/// [`Layout::cover`].
 ///
 /// # Panics
 /// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of
@@ -57,9 +57,9 @@ pub fn blocked(
     Layout::new(input, tile, registers.into_iter().chain(lanes).chain(warps).collect())
 }
 
-/// Returns the blocked layout for accesses to a tensor in memory whose axes, from the smallest
-/// stride to the largest, are `order`. Each thread holds runs of `width` elements along the first
-/// of these axes. The lanes are side by side along this axis, then along the next ones; the warps
+/// Returns the blocked layout for accesses to a tensor in memory. `order` lists the axes from the
+/// smallest stride to the largest. Each thread holds runs of `width` elements along the first of
+/// these axes. The lanes are side by side along this axis, then along the next ones; the warps
 /// continue after the lanes. If there are more threads than runs, the excess threads hold copies.
 ///
 /// # Panics

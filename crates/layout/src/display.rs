@@ -1,5 +1,5 @@
-//! Prints layouts in three formats: on one line, for dumps; with one line for each input, for
-//! people; and as a table of the hardware indices of each element.
+//! Prints layouts in three formats: on one line, with one line for each input, and as a table of
+//! the hardware indices of each element.
 
 use std::fmt::{self, Write};
 
@@ -16,8 +16,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Prints `{lane,warp} -> {lane} lane (1) (2) warp (0)`: like a layout, with the parts of a
-/// hardware index as coordinates.
+/// Prints `{lane,warp} -> {lane} lane (1) (2) warp (0)`. The format is that of a layout, with the
+/// parts of a hardware index in place of coordinates.
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.input(), self.output())?;
@@ -64,9 +64,9 @@ impl fmt::Display for Hardware {
 
 impl Layout {
     /// Returns the tile as a table for documentation and debugging. The cell of an element lists
-    /// the hardware indices that hold it, as `w1 l5 r0` (`b` is the block, `@` an offset). The last
-    /// two axes are the rows and columns; there is one table for each index along the axes before
-    /// them.
+    /// the hardware indices that hold the element, as `w1 l5 r0` (`b` is the block, `@` an offset).
+    /// The last two axes are the rows and columns. The text has one table for each index along the
+    /// other axes.
     pub fn table(&self) -> String {
         let tile = self.output();
         let mut cells = vec![String::new(); 1 << tile.bits()];
@@ -92,7 +92,7 @@ impl Layout {
         text
     }
 
-    /// Returns a line for each hardware index with its element: `w0 l5 r1  (2, 7)`.
+    /// Returns a line for each hardware index with its element, such as `w0 l5 r1  (2, 7)`.
     pub fn places(&self) -> String {
         let mut text = String::new();
         for place in 0..1_u64 << self.input().bits() {

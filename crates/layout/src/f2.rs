@@ -1,7 +1,7 @@
-//! Linear algebra over F2 (the field of one bit) on vectors of at most 32 bits: addition is XOR, a
-//! subspace is a list of vectors that span it, a matrix is the list of its columns. Dimensions are
-//! tiny (a layout has at most some 30 columns), so everything is Gaussian elimination on machine
-//! words. A list of at most 24 vectors needs no heap allocation.
+//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits. Addition is XOR. A
+//! list of vectors represents the subspace that they span; the list of its columns represents a
+//! matrix. Dimensions are tiny (a layout has at most some 30 columns), so everything is Gaussian
+//! elimination on machine words. A list of at most 24 vectors needs no heap allocation.
 
 use smallvec::SmallVec;
 
@@ -18,8 +18,8 @@ pub fn multiply(columns: &[u32], vector: u32) -> u32 {
         .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
 }
 
-/// The span of the vectors inserted so far, in echelon form. For each vector of the echelon form,
-/// the span records the inserted vectors whose sum it is; [`Span::solve`] combines these records.
+/// The span of the inserted vectors, in echelon form. Each vector of the echelon form is a sum of
+/// inserted vectors, and the span records which ones. [`Span::solve`] combines these records.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
     /// At index `i`, the vector of the echelon form whose highest bit is `i`, or 0.
@@ -59,8 +59,8 @@ impl Span {
     }
 
     /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector was
-    /// already in the span: it is the sum of the earlier vectors in `mask`, so `mask | 1 << i` is
-    /// in the null space of the matrix whose columns are the inserted vectors.
+    /// already in the span: the vector is the sum of the earlier vectors in `mask`. So `mask | 1 <<
+    /// i` is in the null space of the matrix whose columns are the inserted vectors.
     ///
     /// # Panics
     /// On more than 64 vectors.
@@ -86,16 +86,17 @@ impl Span {
         self.reduce(vector).0 == 0
     }
 
-    /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices, or `None` if
-    /// `vector` is not in the span. The mask never has a vector that was already in the span when
-    /// it was inserted, so the result is a linear function of `vector`.
+    /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices. Returns
+    /// `None` if `vector` is not in the span. The mask never has a vector that was already in the
+    /// span at its insertion, so the result is a linear function of `vector`.
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, sum_of) = self.reduce(vector);
         (rest == 0).then_some(sum_of)
     }
 
     /// Subtracts pivots from the vector until its highest bit has no pivot. Returns the rest, which
-    /// is 0 for a vector of the span, and the mask of the subtracted sum.
+    /// is 0 for a vector of the span, and the mask of the inserted vectors whose sum was
+    /// subtracted.
     fn reduce(&self, mut vector: u32) -> (u32, u64) {
         let mut sum_of = 0;
         while let Some(highest) = vector.checked_ilog2() {
@@ -115,7 +116,7 @@ pub fn rank(vectors: &[u32]) -> usize {
     independent(vectors).len()
 }
 
-/// Returns the vectors that are not in the span of the previous ones: a basis of the same space.
+/// Returns the vectors that are not in the span of the earlier vectors: a basis of the same space.
 pub fn independent(vectors: &[u32]) -> Columns {
     let mut span = Span::new();
     // A span records at most 64 inserted vectors. There may be more vectors here, but at most 32 of
@@ -123,8 +124,8 @@ pub fn independent(vectors: &[u32]) -> Columns {
     vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
-/// Returns a basis of the null space of the matrix with these columns: each vector is a mask of
-/// columns whose sum is zero. There must be at most 32 columns.
+/// Returns a basis of the null space of the matrix with these columns. Each vector of the basis is
+/// a mask of columns whose sum is zero. There must be at most 32 columns.
 pub fn kernel(columns: &[u32]) -> Columns {
     let mut span = Span::new();
     let dependent = |(number, column): (usize, &u32)| {
@@ -144,9 +145,9 @@ pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
     (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
 }
 
-/// Returns the columns of the matrix `R` for which `M R` is the identity, where `M` is the matrix
-/// of the columns that were inserted into the span. Returns `None` if the span is not the whole
-/// space of `rows` bits. Of dependent columns, `R` uses the earliest.
+/// Returns the columns of the matrix `R` for which `M R` is the identity. The columns of `M` are
+/// the vectors that were inserted into the span. Returns `None` if the span is not the whole space
+/// of `rows` bits. If columns of `M` are dependent, `R` uses the earliest of them.
 pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
     (0..rows).map(|row| span.solve(1 << row).map(|sum_of| sum_of as u32)).collect()
 }
@@ -161,20 +162,21 @@ pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
     dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
 }
 
-/// Returns the candidates, in their order, that are not in the span of `space` and the previous
-/// candidates: a basis of a complement of `space` in the span of `space` and all candidates.
+/// Returns a basis of a complement of `space` in the span of `space` and all candidates. The basis
+/// has the candidates, in order, that are not in the span of `space` and the earlier candidates.
 pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
     let mut span = Span::of(space);
     candidates.iter().copied().filter(|vector| span.insert(*vector)).collect()
 }
 
-/// Returns a subspace of `within` of the given dimension that intersects `p` only in zero, and `q`
-/// as little as possible: only in zero, if `dimension + dim q <= dim within`. It prefers the
-/// earlier vectors of `within`. `p` and `q` have to be subspaces of `within`.
+/// Returns a subspace of `within`, of the given dimension, that intersects `p` only in zero. Its
+/// intersection with `q` is as small as possible: only zero, if `dimension + dim q <= dim within`.
+/// The subspace prefers the earlier vectors of `within`. `p` and `q` have to be subspaces of
+/// `within`.
 ///
-/// The subspace is spanned by vectors of `within` outside of `p + q`, and by sums of a vector of
-/// `p` and a vector of `q` that are both outside of `p ∩ q`: such a sum is neither in `p` nor in
-/// `q`. If the vectors of `p` run out, vectors of `q` follow.
+/// Two kinds of vectors span the subspace. First come vectors of `within` outside of `p + q`. Then
+/// come sums `a + b` of a vector `a` of `p` and a vector `b` of `q`, both outside of `p ∩ q`. Such
+/// a sum is neither in `p` nor in `q`. If the vectors of `p` run out, vectors of `q` follow.
 ///
 /// # Panics
 /// If `p` is too large: `dimension + dim p > dim within`.

@@ -15,8 +15,8 @@ impl Layout {
         Self::new(Hardware::default(), Tile::new(&SmallVec::<[u32; 6]>::from_elem(1, rank)), Columns::new())
     }
 
-    /// Returns the layout of a tile that has `size` elements along `axis` and one along every other
-    /// axis: index `i` of `input` holds the element with the coordinate `i`.
+    /// Returns the layout of a tile with `size` elements along `axis` and one along every other
+    /// axis. Index `i` of `input` holds the element with the coordinate `i`.
     pub fn identity(rank: usize, axis: usize, input: Input, size: u32) -> Self {
         let mut shape = SmallVec::<[u32; 6]>::from_elem(1, rank);
         shape[axis] = size;
@@ -30,8 +30,8 @@ impl Layout {
         Self::unit(rank).with_bases(input, &SmallVec::<[u32; 8]>::from_elem(0, bits as usize))
     }
 
-    /// Returns the layout with these bases: for each listed input, the coordinates to which each of
-    /// its bits maps, lowest bit first.
+    /// Returns the layout with these bases. For each listed input, `bases` has the coordinates that
+    /// each of its bits contributes, lowest bit first.
     pub fn from_bases(shape: &[u32], bases: &[(Input, &[&[u32]])]) -> Self {
         let tile = Tile::new(shape);
         let mut layout = Self::new(Hardware::default(), tile.clone(), Columns::new());
@@ -42,7 +42,7 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout of a buffer in memory without gaps: offset 0 is element 0, and `order`
+    /// Returns the layout of a buffer in memory without gaps. Offset 0 is element 0, and `order`
     /// lists the axes from the fastest to the slowest.
     ///
     /// # Panics
@@ -55,9 +55,8 @@ impl Layout {
     }
 
     /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input are an
-    /// index of `self`, the high bits an index of `outer`. Along each axis, elements that are
-    /// adjacent in `outer` are `n` apart in the result, where `n` is the size of `self` along the
-    /// axis.
+    /// index of `self`, the high bits an index of `outer`. Let `n` be the size of `self` along an
+    /// axis. Elements that are adjacent along this axis in `outer` are `n` apart in the result.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -76,26 +75,26 @@ impl Layout {
         Self::new(Hardware::new(&bits), tile, columns)
     }
 
-    /// Returns the layout `rest` with `self = inner × rest`, or `None` if there is none. `inner` is
-    /// the pattern that `self` repeats.
+    /// Returns the layout `rest` with `self = inner × rest`, or `None` if it does not exist.
+    /// `inner` is the pattern that `self` repeats.
     pub fn divide_left(&self, inner: &Self) -> Option<Self> {
         let rest = self.remainder(inner, |bases, count| &bases[count..], Tile::bits_of)?;
         (inner.product(&rest) == *self).then_some(rest)
     }
 
-    /// Returns the layout `rest` with `self = rest × outer`, or `None` if there is none. `rest` is
-    /// the pattern that `self` repeats, and `outer` is the layout of the repetitions.
+    /// Returns the layout `rest` with `self = rest × outer`, or `None` if it does not exist. `rest`
+    /// is the pattern that `self` repeats, and `outer` is the layout of the repetitions.
     pub fn divide_right(&self, outer: &Self) -> Option<Self> {
         let rest = self.remainder(outer, |bases, count| &bases[..bases.len() - count], |_, _| 0)?;
         (rest.product(outer) == *self).then_some(rest)
     }
 
-    /// Returns the only layout that can be the quotient; the caller checks it by a multiplication.
+    /// Returns the only candidate for the quotient; the caller checks it by a multiplication.
     /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input than
     /// this layout. `keep(bases, count)` drops the `count` bases of the divisor from one end of the
-    /// bases of an input. The bits of the quotient are consecutive in a coordinate along an axis,
-    /// and `low(tile, axis)` returns the position of the lowest of these bits; `tile` is the tile
-    /// of the divisor.
+    /// bases of an input. Along each axis, the quotient's bits are consecutive bits of the
+    /// coordinate in this layout. `low(tile, axis)` is the position of the lowest of these bits,
+    /// where `tile` is the tile of the divisor.
     fn remainder(
         &self,
         divisor: &Self,
@@ -125,11 +124,11 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adapts the layout to cover exactly `shape`. Along an axis that is longer in the layout than
-    /// in `shape`, coordinates are reduced modulo the size in `shape`; register bits that then
-    /// select only copies are dropped. Along an axis that is shorter in the layout than in `shape`,
-    /// further registers repeat the layout; `order` lists the axes of these registers, the fastest
-    /// first.
+    /// Adapts the layout to cover exactly `shape`. If an axis of the layout is longer than in
+    /// `shape`, coordinates along it are reduced modulo the size in `shape`. Register bits that
+    /// then select only copies are dropped. If an axis of the layout is shorter than in `shape`,
+    /// further registers repeat the layout along it. `order` lists the axes of these registers, the
+    /// fastest first.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes of `shape`.
@@ -169,7 +168,7 @@ impl Layout {
         Self::new(*self.input(), tile, self.columns().into())
     }
 
-    /// Permutes the axes: axis `i` of the result is axis `permutation[i]` of this layout.
+    /// Permutes the axes, so axis `i` of the result is axis `permutation[i]` of this layout.
     ///
     /// # Panics
     /// If `permutation` is not a permutation of the axes.
@@ -187,8 +186,8 @@ impl Layout {
         Self::new(*self.input(), permuted, columns)
     }
 
-    /// Removes an axis, as a reduction along the axis or a slice at one of its coordinates does.
-    /// Hardware indices that differ only in this coordinate become replicas.
+    /// Removes an axis, as a reduction along the axis does. Hardware indices that differ only in
+    /// the coordinate along this axis become replicas.
     #[must_use]
     pub fn remove_axis(&self, axis: usize) -> Self {
         let tile = self.output();
@@ -218,7 +217,7 @@ impl Layout {
         self.remove_axis(axis).insert_axis(axis)
     }
 
-    /// Returns the layout of the result of a broadcast of an axis of size 1: register `r` of the
+    /// Returns the layout of the result of a broadcast of an axis of size 1. Register `r` of the
     /// result is register `r % (number of registers)` of the operand.
     ///
     /// # Panics
@@ -229,11 +228,11 @@ impl Layout {
         self.concatenate(axis, size)
     }
 
-    /// Distributes the elements that a thread holds along an axis over lanes that hold copies: each
-    /// lane bit that selects only copies takes over the basis of a register bit, which is removed.
-    /// Register bits that select a low bit of the coordinate are removed before those that select a
-    /// higher bit. Returns `None` if there is no such lane bit, or no register bit that maps to a
-    /// single bit of the coordinate.
+    /// Distributes a thread's elements along an axis over the lanes that hold copies of them. Each
+    /// lane bit that selects only copies gets the basis of a register bit, and this register bit is
+    /// removed. Register bits that select lower bits of the coordinate are removed first. Returns
+    /// `None` if no lane bit selects only copies, or if no register bit maps to a single bit of the
+    /// coordinate.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -248,7 +247,7 @@ impl Layout {
         is_shared.then(|| self.with_bases(Input::Register, &registers).with_bases(Input::Lane, &lanes))
     }
 
-    /// Returns the layout with the lowest `low` bits of the warp moved above the next `high` bits.
+    /// Moves the lowest `low` bits of the warp index above the next `high` bits.
     #[must_use]
     pub fn with_exchanged_warps(&self, low: u32, high: u32) -> Self {
         let mut warps: Columns = self.bases(Input::Warp).into();
@@ -256,23 +255,23 @@ impl Layout {
         self.with_bases(Input::Warp, &warps)
     }
 
-    /// Returns the layout of `count` tiles of this layout side by side along an axis: register `r`
+    /// Returns the layout of `count` tiles of this layout side by side along an axis. Register `r`
     /// of tile `i` is register `i * (number of registers) + r` of the result.
     #[must_use]
     pub fn concatenate(&self, axis: usize, count: u32) -> Self {
         self.product(&Self::identity(self.output().rank(), axis, Input::Register, count))
     }
 
-    /// Returns the layout of two tiles of this layout joined along a new last axis of size 2:
-    /// register `r` of tile `i` is register `2 * r + i` of the result.
+    /// Returns the layout of two tiles of this layout joined along a new last axis of size 2.
+    /// Register `r` of tile `i` is register `2 * r + i` of the result.
     #[must_use]
     pub fn join(&self) -> Self {
         let last = self.output().rank();
         Self::identity(last + 1, last, Input::Register, 2).product(&self.insert_axis(last))
     }
 
-    /// Inverts [`Layout::join`]: returns the layout of the halves along the last axis, if that axis
-    /// has size 2 and only the lowest register bit selects it.
+    /// Inverts [`Layout::join`]: returns the layout of the two halves along the last axis. Returns
+    /// `None` unless that axis has size 2 and only the lowest register bit selects it.
     pub fn split(&self) -> Option<Self> {
         let last = self.output().rank().checked_sub(1)?;
         let halves = self.divide_left(&Self::identity(last + 1, last, Input::Register, 2))?;
@@ -280,14 +279,14 @@ impl Layout {
     }
 }
 
-/// Slices with power-of-two extents and steps: along each axis, a slice has elements that are
-/// `step` apart. A coordinate in the slice is a range of the bits of the coordinate in the whole
-/// tile; the other bits are equal for all elements of the slice and are called *fixed*.
+/// Slices with power-of-two extents and steps. Along each axis, the elements of a slice are `step`
+/// apart. A coordinate in the slice is a range of the bits of the coordinate in the whole tile. The
+/// other bits are called *fixed*: they are equal for all elements of the slice.
 impl Layout {
-    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
-    /// holds an element of another slice holds, in the result, the element of this slice whose
-    /// coordinates have the same bits except for the fixed ones. Register bits that then select
-    /// only copies are dropped.
+    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index may hold
+    /// an element of another slice. In the result, it holds the element of this slice that differs
+    /// from that element only in fixed bits. Register bits that then select only copies are
+    /// dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -301,9 +300,9 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// Returns the layout in memory of the part of a tile with this shape and this first element,
-    /// and the index of the part among the parts of the memory. Returns `None` if the elements of
-    /// the part are not contiguous.
+    /// Returns the layout in memory of the box of a tile with this shape and this first element.
+    /// The second result is the index of the box's memory, in units of the size of the box. Returns
+    /// `None` unless the box is an aligned run of offsets that begins with its first element.
     pub fn contiguous_part(&self, shape: &[u32], first: &[u32]) -> Option<(Self, u32)> {
         let (whole, part) = (self.output(), Tile::new(shape));
         let bits = part.bits();
@@ -319,9 +318,9 @@ impl Layout {
         (start.trailing_zeros() >= bits).then(|| (Self::new(input, part, inside), start >> bits))
     }
 
-    /// Returns the layout of a whole tile whose slices have this layout: each hardware index of
-    /// this layout holds the same element of the slice, and additional high register bits select
-    /// the slice.
+    /// Returns the layout of a whole tile whose slices have this layout. Each hardware index of
+    /// this layout holds the same element of the slice. Additional high register bits select the
+    /// slice.
     #[must_use]
     pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (Tile::new(shape), self.output());

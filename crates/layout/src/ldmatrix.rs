@@ -1,5 +1,5 @@
-//! Decides whether `ldmatrix` and `stmatrix` can move a value of a given layout between registers
-//! and a buffer, and how.
+//! Decides whether and how `ldmatrix` and `stmatrix` can move a value of a given layout between
+//! registers and a buffer.
 //!
 //! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` has the
 //! address of row `i` of matrix `j`. Word `w` of row `i` goes to lane `4 i + w`, so a lane has one
@@ -15,8 +15,8 @@ use crate::query::Vector;
 use crate::space::Input;
 
 const WORD_BITS: u32 = 32;
-/// The number of lane bits that index the words of a row (`WORD_LANES`), and the number of lane
-/// bits that index the rows (`GROUP_LANES`): a warp is eight groups of four lanes.
+/// A warp is eight groups of four lanes. `WORD_LANES` is the number of lane bits that index the
+/// words of a row, `GROUP_LANES` the number that index the rows.
 const WORD_LANES: usize = 2;
 const GROUP_LANES: usize = 3;
 
@@ -27,12 +27,12 @@ pub struct MatrixAccess {
     pub is_transposed: bool,
     /// The number of matrices of an instruction: 1, 2 or 4.
     pub matrices: u32,
-    /// The elements that a lane moves in each instruction: those in its word of the first matrix,
-    /// the lowest bits first, then those in its word of the next matrix.
+    /// The elements that a lane moves in each instruction. Those in its word of the first matrix
+    /// come first, the lowest bits first; then come those of the next matrix.
     pub registers: Vector,
-    /// Maps the first register of an instruction, the lane and the warp to the offset, in elements,
-    /// of the row whose address the lane provides. With fewer than four matrices, the higher lanes
-    /// repeat addresses.
+    /// Maps the first register of an instruction, the lane and the warp to an offset in elements.
+    /// The lane provides the address of the row at this offset. With fewer than four matrices, the
+    /// higher lanes repeat addresses.
     pub addresses: Transfer,
 }
 
@@ -48,10 +48,10 @@ impl MatrixAccess {
 
 impl Layout {
     /// Returns how `ldmatrix` or `stmatrix` moves a value of this layout from or to a buffer with
-    /// the layout `memory`, or `None` if they cannot. They need warps of 32 lanes and elements of
-    /// at most 32 bits. The lanes of each group of four must hold the words of a row: 16
+    /// the layout `memory`. Returns `None` if they cannot. They need warps of 32 lanes and elements
+    /// of at most 32 bits. The lanes of each group of four must hold the words of a row: 16
     /// consecutive, aligned bytes of the buffer. With `.trans`, which needs 16-bit elements, the
-    /// eight groups must hold the elements of a row instead.
+    /// elements of a row must be in the eight groups, one in each group.
     ///
     /// # Panics
     /// If the buffer does not hold every element.
@@ -69,8 +69,8 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     let registers = offsets.bases(Input::Register);
     let (words, groups) = offsets.bases(Input::Lane).split_at(WORD_LANES);
     let row_bits = (CHUNK_BYTES * 8 / element_bits).ilog2();
-    // The 16 bytes of a row are indexed by the elements of a word and the lanes of a group; with
-    // `.trans`, by the groups of lanes.
+    // The bits of a byte's position in a row are those of its element in the word and of the lane
+    // in its group. With `.trans`, they are those of the group.
     let (word_bits, along, across) =
         if is_transposed { (0, groups, words) } else { ((WORD_BITS / element_bits).ilog2(), words, groups) };
     let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
@@ -83,7 +83,7 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     if !is_row || within_row != 0 || (is_transposed && firsts.is_empty()) {
         return None;
     }
-    // The bases of the bits of a row's index in its matrix, then of the bits of the matrix's index.
+    // First the bases of the bits of a row's index in its matrix, then those of the matrix's index.
     let mut rows: SmallVec<[u32; 8]> = across.into();
     if is_transposed {
         let pair = firsts.remove(0);

@@ -4,10 +4,10 @@
 //!
 //! A tile of a kernel, for example 4 × 8 numbers, is distributed over the registers of the threads
 //! of a block. Sizes are powers of two, so the indices of registers, lanes and warps are a few
-//! bits, and so are coordinates. Every distribution that GPU code uses is *linear* in those bits
-//! over F2, the field of one bit, in which addition is XOR: the element at a hardware index is the
-//! XOR of the contributions of the index's set bits. A [`Layout`] is such a map, represented by its
-//! *bases*: the coordinates that each bit of the input contributes.
+//! bits, and so are coordinates. GPU code only uses distributions that are *linear* in those bits
+//! over F2, the field of one bit. Addition in F2 is XOR. So each set bit of a hardware index
+//! contributes coordinates, and the XOR of these contributions is the element. A [`Layout`] is such
+//! a map, represented by its *bases*: the coordinates that each bit of the input contributes.
 //!
 //! ```
 //! use tilewright_layout::{Input, Layout, blocked};
@@ -20,10 +20,10 @@
 //! assert_eq!(layout.coordinates(&[(Input::Lane, 6), (Input::Register, 1)])[..], [1, 5]);
 //! ```
 //!
-//! There is no enum of layout kinds. A blocked layout ([`blocked`]), the fragments of the tensor
-//! cores ([`Mma`]), the operand of a broadcast, the result of a reduction, and a buffer in shared
-//! memory with its swizzle ([`swizzled`]) are all values of this one type, and questions about them
-//! are linear algebra ([`f2`]) on a few dozen machine words:
+//! There is no enum of layout kinds. Blocked layouts ([`blocked`]), the fragments of the tensor
+//! cores ([`Mma`]) and swizzled buffers in shared memory ([`swizzled`]) are values of this one
+//! type. So are the operand of a broadcast and the result of a reduction. Linear algebra ([`f2`])
+//! on a few dozen machine words answers questions about them:
 //!
 //! | question | answer |
 //! |---|---|
@@ -51,12 +51,12 @@
 //!
 //! # Conventions
 //!
-//! A hardware index, or *place*, concatenates the bits of [`Input::Register`], [`Input::Lane`],
-//! [`Input::Warp`], [`Input::Block`] and [`Input::Offset`]; the bits of the register are the
-//! lowest. An element is represented by its row-major index in the tile. A vector of either space
-//! is therefore a `u32`, and a layout is a list of some 10 to 30 of them, which needs no heap
-//! allocation up to 24. The functions panic on errors that only a bug of the caller can cause, such
-//! as layouts of different tiles.
+//! A hardware index concatenates the bits of [`Input::Register`], [`Input::Lane`], [`Input::Warp`],
+//! [`Input::Block`] and [`Input::Offset`]. The bits of the register are the lowest. The names of
+//! functions call a hardware index a *place*. The row-major index of an element in its tile
+//! represents the element. So a vector of either space is a `u32`. A layout is a list of some 10 to
+//! 30 vectors; a list of at most 24 needs no heap allocation. The functions panic on errors that
+//! only a bug of the caller can cause, such as layouts of different tiles.
 //!
 //! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
 //! Using F2", arXiv 2505.23819.

@@ -23,15 +23,16 @@ pub type Layout = Map<Hardware, Tile>;
 /// The hardware index of each element of a tile: the inverse of a [`Layout`].
 pub type Placement = Map<Tile, Hardware>;
 
-/// The movement of elements from the hardware indices of one layout to those of another: two
-/// layouts of one tile, composed.
+/// The movement of elements from the hardware indices of one layout to those of another layout of
+/// the same tile.
 pub type Transfer = Map<Hardware, Hardware>;
 
 impl<I: Space, O: Space> Map<I, O> {
     /// Creates the map that sends bit `i` of the input to `columns[i]`.
     ///
     /// # Panics
-    /// If there is not one column for each bit of the input, or a column is outside of the output.
+    /// If the number of columns is not the number of input bits, or if a column is outside of the
+    /// output.
     pub fn new(input: I, output: O, columns: Columns) -> Self {
         assert_eq!(columns.len(), input.bits() as usize, "a map needs one column for each bit of its input");
         let bits = output.bits();
@@ -107,8 +108,9 @@ impl<I: Space, O: Space> Map<I, O> {
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// Returns a map that sends each input vector of this map to an input vector of `other` with
-    /// the same image, if every image of this map is an image of `other`.
+    /// If every image of this map is an image of `other`, returns a map between their inputs;
+    /// otherwise `None`. The map sends each input vector of this map to an input vector of `other`
+    /// with the same image.
     ///
     /// # Panics
     /// If the maps have different output spaces.

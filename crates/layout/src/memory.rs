@@ -11,10 +11,10 @@ pub(crate) const CHUNK_BYTES: u32 = 16;
 /// The bytes of a line: one word of four bytes in each of the 32 banks.
 pub(crate) const LINE_BYTES: u32 = 128;
 
-/// The permutation of a row's 16-byte chunks, as in the PTX ISA ("Swizzling Modes" of tensor
-/// copies, and the matrix descriptors of `wgmma`). In a buffer that is aligned to 8 times the bytes
-/// of the mode's row, chunk `c` of a row in line `l` (of 128 bytes) is at position `c ^ l`, modulo
-/// the number of chunks in a row.
+/// The permutation of the 16-byte chunks of a row. The PTX ISA defines it for tensor copies
+/// ("Swizzling Modes") and for the matrix descriptors of `wgmma`. The buffer is aligned to 8 times
+/// the bytes of the mode's row. In line `l` of 128 bytes, chunk `c` of a row is at position
+/// `c ^ (l % n)`, where a row has `n` chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SwizzleMode {
     /// No permutation.
@@ -52,9 +52,9 @@ impl SwizzleMode {
 }
 
 /// Returns the layout, swizzled by `mode`, of a buffer for `shape`. `order` lists the axes from the
-/// fastest-varying to the slowest. If a row along `order[0]` is longer than the mode's row, the
-/// tile is split into boxes with rows of the mode's length, box after box, as tensor copies write
-/// them.
+/// fastest-varying to the slowest. A row along `order[0]` may be longer than the mode's row. The
+/// tile is then split into boxes with rows of the mode's length, one box after the other, as tensor
+/// copies write them.
 ///
 /// # Panics
 /// If a row is shorter than the mode's, or `order` is not a permutation of the axes.
@@ -73,8 +73,8 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     for axis in order.iter().skip(2) {
         layout = layout.product(&count(*axis, shape[*axis]));
     }
-    // Bit `j` of the chunk is XOR-ed with bit `j` of the line: the image of bit `j` of the line
-    // includes that of bit `j` of the chunk.
+    // A swizzle XORs bit `j` of the line to bit `j` of the chunk. So the image of bit `j` of the
+    // line includes the image of bit `j` of the chunk.
     let bit_of = |bytes: u32| (bytes * 8 / element_bits).ilog2() as usize;
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..(row_bytes / CHUNK_BYTES).ilog2() as usize {
@@ -86,7 +86,7 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     layout.with_bases(Input::Offset, &columns)
 }
 
-/// Returns the buffer whose offset bits have these images in the tile.
+/// Returns the layout of a buffer whose offset bits have these images in the tile.
 pub(crate) fn buffer(tile: &Tile, columns: Columns) -> Layout {
     debug_assert!(columns.len() <= tile.bits() as usize, "a buffer holds no element twice");
     Layout::new(Hardware::new(&[(Input::Offset, columns.len() as u32)]), tile.clone(), columns)

@@ -1,10 +1,11 @@
 //! Splits a scan, or an ordered reduction, into two phases: the levels within warps, and those
 //! between warps.
 //!
-//! Level `i` of a [`Scan`] combines adjacent blocks of `2^i` elements. In the levels before the
-//! first one that crosses warps, each warp combines its own runs of consecutive elements. A *line*
-//! is the elements along the axis whose other coordinates are equal. Its *parts* are such runs, in
-//! ascending order. A thread may hold several parts of a line in different registers.
+//! Level `i` of a [`Scan`] combines adjacent blocks of `2^i` elements. The first level that crosses
+//! warps ends the first phase. A *line* is the elements along the axis whose other coordinates are
+//! equal. In the first phase, each warp combines its own runs of consecutive elements of a line,
+//! the *parts* of the line. Parts are in ascending order. A thread may hold several parts of a line
+//! in different registers.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;
@@ -22,7 +23,7 @@ pub struct Parts {
     pub partials: Layout,
     /// Register `r` of `partials` is register `registers[r]` of the source.
     pub registers: Columns,
-    /// The layout in which every thread has all parts of its lines; the parts of one line are in
+    /// The layout in which every thread has all parts of its lines. The parts of one line are in
     /// consecutive registers.
     pub gathered: Layout,
 }
@@ -75,10 +76,11 @@ impl Parts {
     }
 }
 
-/// Distributes the parts of each line over lanes: at most `most` of them stay in the registers of a
-/// thread. Returns `None` if the lanes of a warp have parts of different lines, if there are no
-/// more than `most` parts, or if the lanes of a warp are too few to hold all parts with `most`
-/// parts in each lane.
+/// Distributes the parts of each line over lanes, so that a thread keeps at most `most` of them in
+/// registers. Returns `None` in three cases:
+/// - The lanes of a warp have parts of different lines.
+/// - A line has at most `most` parts.
+/// - The lanes of a warp are too few to hold all parts of a line, `most` in each lane.
 pub fn spread_over_lanes(gathered: &Layout, most: u32) -> Option<Layout> {
     let (registers, lanes) = (gathered.bases(Input::Register), gathered.bases(Input::Lane));
     let tile = gathered.output();

@@ -1,6 +1,6 @@
-//! Answers questions of code generators about a layout: which consecutive elements a thread holds,
-//! which hardware indices hold copies of an element, and whether two layouts differ only in the
-//! register indices.
+//! Answers questions of code generators about a layout. Which consecutive elements does a thread
+//! hold? Which hardware indices hold copies of an element? Do two layouts differ only in the
+//! register indices?
 
 use smallvec::SmallVec;
 
@@ -15,11 +15,11 @@ pub type AccessRegisters = SmallVec<[u32; 16]>;
 /// `2^k` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vector {
-    /// For each bit `j` of an index in the run: if this bit is 0 for register `r`, then register
-    /// `r ^ elements[j]` holds the element that is `2^j` later in the run.
+    /// The masks of the bits of an index in the run. If bit `j` of the index of register `r` is 0,
+    /// register `r ^ elements[j]` holds the element `2^j` later in the run.
     elements: SmallVec<[u32; 4]>,
-    /// A basis of the first registers of the accesses: if bit `i` of the index of an access is 1,
-    /// then `firsts[i]` is XOR-ed to the index of the first register of that access.
+    /// A basis of the first registers of the accesses. If bit `i` of the index of an access is 1,
+    /// `firsts[i]` is XOR-ed to the index of its first register.
     firsts: Columns,
 }
 
@@ -64,7 +64,7 @@ impl Vector {
 }
 
 impl Layout {
-    /// Returns the coordinates of the element at a hardware index; see [`Map::at`] for its
+    /// Returns the coordinates of the element at a hardware index. [`Map::at`] returns its
     /// row-major index.
     pub fn coordinates(&self, parts: &[(Input, u32)]) -> SmallVec<[u32; 6]> {
         self.output().coordinates(self.at(parts))
@@ -76,10 +76,11 @@ impl Layout {
     }
 
     /// Returns a mask of the free bits of an input: the bits that only select replicas. The
-    /// hardware indices whose free bits are 0 in all inputs hold each element exactly once. To
-    /// write a value, the threads whose free bits of lane, warp and block are 0 write the registers
-    /// whose free bits are 0. If several bits select the same replicas, the highest of these bits
-    /// is free: a warp bit rather than a lane bit, and a lane bit rather than a register bit.
+    /// hardware indices whose free bits are 0 in all inputs hold each element exactly once. So a
+    /// value is written by the threads whose free bits of lane, warp and block are 0. They write
+    /// the registers whose free bits are 0. If several bits select the same replicas, the highest
+    /// of these bits is free. Warp bits are higher than lane bits, and lane bits are higher than
+    /// register bits.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;
@@ -94,8 +95,8 @@ impl Layout {
         1 << f2::rank(self.bases(Input::Register))
     }
 
-    /// Returns a representative for each register: the register that holds the same element and in
-    /// whose index every free bit is 0.
+    /// Returns a representative for each register: the register that holds the same element and has
+    /// 0 in every free bit of its index.
     pub fn representatives(&self) -> SmallVec<[u32; 16]> {
         let bases = self.bases(Input::Register);
         let span = Span::of(bases);
@@ -113,7 +114,8 @@ impl Layout {
     }
 
     /// Returns the widest vectors for an access to memory in which the axis is contiguous and each
-    /// row along it is aligned: the longest aligned runs along the axis that each thread holds.
+    /// row along it is aligned. A vector is the longest aligned run along the axis that each thread
+    /// holds.
     pub fn vector_along(&self, axis: usize) -> Vector {
         self.vector(self.output().shift(axis), self.output().bits_of(axis))
     }
@@ -134,10 +136,10 @@ impl Layout {
         self.relative_to(memory).expect("the buffer holds every element of the tile")
     }
 
-    /// Returns, for each register of this layout, the register of `other` that holds the same
-    /// element in the same thread. Returns `None` if the layouts differ in a basis of an input
-    /// other than the register, or if a thread of `other` does not hold every element that the
-    /// thread holds in this layout.
+    /// For each register of this layout, returns the register of `other` that holds the same
+    /// element in the same thread. Returns `None` if the bases of an input other than the register
+    /// differ. Also returns `None` if a thread of `other` lacks an element that the thread holds in
+    /// this layout.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "the layouts have to be of the same tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
@@ -164,7 +166,7 @@ impl Layout {
 
 impl<O: Space> Map<Hardware, O> {
     /// Returns the widest vectors along the bits `low .. low + bits` of the output. The elements of
-    /// a vector are registers of one thread; the vector is aligned because no bit of another input
+    /// a vector are registers of one thread. The vector is aligned because no bit of another input
     /// maps to the bits within the vector.
     pub(crate) fn vector(&self, low: u32, bits: u32) -> Vector {
         let registers = self.bases(Input::Register);
@@ -175,8 +177,8 @@ impl<O: Space> Map<Hardware, O> {
             let Some(element) = span.solve(1 << bit).filter(|_| others >> bit & 1 == 0) else { break };
             elements.push(element as u32);
         }
-        // The first register of an access is at index 0 of its run: XOR away what the register
-        // contributes to the bits within the run.
+        // The first register of an access is at index 0 of its run. So XOR away the bits within the
+        // run that the register contributes.
         let run = (1_u64 << elements.len()) - 1;
         let mut chosen =
             Span::of(&elements.iter().map(|element| f2::multiply(registers, *element)).collect::<Columns>());

@@ -2,10 +2,10 @@
 //! warp, and through shared memory.
 //!
 //! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits that
-//! changes the coordinate along the axis and no other coordinate: the hardware indices `x` and
-//! `x ^ p` hold two elements that the step combines. If `p` only has register bits, a thread
-//! combines two of its registers; if it has lane bits, two lanes exchange elements with a shuffle;
-//! if it has warp bits, two warps exchange them through shared memory.
+//! changes the coordinate along the axis and no other coordinate. The step combines the elements at
+//! the hardware indices `x` and `x ^ p`. If `p` only has register bits, a thread combines two of
+//! its registers. If `p` has lane bits, two lanes exchange elements with a shuffle. If `p` has warp
+//! bits, two warps exchange elements through shared memory.
 //!
 //! A *line* is the elements along the axis whose other coordinates are equal. Each warp that holds
 //! elements of a line reduces them to one *part* of the line.
@@ -62,14 +62,14 @@ pub struct Exchange {
     /// The layout of the parts after the steps within warps, with one register for each element of
     /// the result that the thread holds.
     pub partials: Layout,
-    /// The layout after the exchange: every thread has all parts of the elements of its result, and
+    /// The layout after the exchange. Every thread has all parts of the elements of its result, and
     /// the parts of one element are in consecutive registers.
     pub gathered: Layout,
 }
 
 impl Exchange {
-    /// Returns the exchange that replaces the steps between warps, if there are any. `registers`
-    /// are the register bits that distinguish elements of the result.
+    /// Returns the exchange that replaces the steps between warps, or `None` without such steps.
+    /// `registers` are the register bits that distinguish elements of the result.
     fn after(steps: &[Step], layout: &Layout, axis: usize, registers: &[u32]) -> Option<Self> {
         let within = steps.iter().filter(|step| step.reach() <= Input::Lane).count();
         let parts = (steps.len() - within) as u32;
@@ -98,15 +98,15 @@ impl Exchange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reduction {
     /// The steps within a thread, then those within a warp, then those between warps. After a step,
-    /// both partners have the combined value. Replicas are not combined with each other.
+    /// both partners have the combined value. The steps never combine replicas of one element.
     pub steps: SmallVec<[Step; 12]>,
     /// The layout of the result, without the axis. Its register `r` is register `registers[r]` of
     /// the source after all steps.
     pub result: Layout,
     /// The registers of the source that become the result.
     pub registers: SmallVec<[u32; 16]>,
-    /// The conversion that replaces the steps between warps, if there are any. After it, each
-    /// thread combines the parts of a line, which are in consecutive registers.
+    /// The conversion that replaces the steps between warps, or `None` without such steps. After
+    /// it, each thread combines the parts of a line, which are in consecutive registers.
     pub exchange: Option<Exchange>,
 }
 
@@ -117,9 +117,9 @@ impl Reduction {
     /// If the layout does not hold every element.
     pub fn along(layout: &Layout, axis: usize) -> Self {
         let removed = layout.remove_axis(axis);
-        // A vector in the null space of the layout without the axis either changes the coordinate
-        // along the axis or selects another replica. The null space is in echelon form by the
-        // highest bit: vectors with only register bits come first.
+        // The null space of the layout without the axis has two kinds of vectors. Some change the
+        // coordinate along the axis, others select another replica. The null space is in echelon
+        // form by the highest bit, so vectors with only register bits come first.
         let mut reached = Span::new();
         let mut steps = SmallVec::<[Step; 12]>::new();
         for place in removed.kernel() {
@@ -147,8 +147,8 @@ fn kept_registers(result: &Layout) -> Columns {
     (0..result.bits_of(Input::Register)).map(|bit| 1 << bit).filter(|register| free & register == 0).collect()
 }
 
-/// A level of a scan. Level `i` combines each pair of adjacent blocks of `2^i` elements to a block
-/// of `2^(i+1)` elements. A block is a run of elements here, not a thread block.
+/// A level of a scan. A block is a run of elements here, not a thread block. Level `i` combines
+/// each pair of adjacent blocks of `2^i` elements to a block of `2^(i+1)` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
     /// The step to the partner: the element at the same position in the other block of the pair.
@@ -158,8 +158,8 @@ pub struct ScanStep {
 }
 
 /// A scan along an axis. It has a level for each bit of the coordinate, lowest first. Each hardware
-/// index holds the prefix of its element and the total of its block of elements. At each level, it
-/// only needs the total of its partner:
+/// index holds the prefix of its element and the total of its block of elements. At each level, a
+/// hardware index only needs the total of its partner:
 /// ```text
 /// for each step:
 ///     other = total of the partner
@@ -171,7 +171,7 @@ pub struct Scan {
     /// The levels, from adjacent elements to halves of the axis.
     pub steps: SmallVec<[ScanStep; 12]>,
     /// The exchange of the warps' totals, which replaces the levels between warps. It exists if the
-    /// scan is contiguous and has such levels. The parts are in the order of the scan, so a thread
+    /// scan is contiguous and has such levels. The parts are in the order of the scan. So a thread
     /// combines the totals of the parts before its own part with its prefixes. The last coordinate
     /// in [`Exchange::partials`] is the index of the thread's own part.
     pub exchange: Option<Exchange>,

@@ -1,12 +1,12 @@
-//! Defines the spaces that layouts map: [`Hardware`] is the space of the hardware indices of
-//! elements, [`Tile`] the space of the elements.
+//! Defines the spaces that layouts map: [`Hardware`], the space of hardware indices, and [`Tile`],
+//! the space of elements.
 
 use std::fmt;
 use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// The parts of a hardware index, in the order of its bits, the lowest first.
+/// The parts of a hardware index. The order is that of the bits, the lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Input {
     /// The index of an element among those of one thread. It counts elements, not machine
@@ -50,12 +50,12 @@ pub trait Space: Clone + Eq + Hash + fmt::Debug {
     fn bits(&self) -> u32;
 
     /// Splits a vector into parts for display: the coordinates of an element, or the parts of a
-    /// hardware index that have bits.
+    /// hardware index that are not empty.
     fn parts(&self, vector: u32) -> SmallVec<[u32; 6]>;
 }
 
-/// The space of hardware indices (*places*): the number of bits of each [`Input`]. A hardware index
-/// concatenates the bits of all inputs into one number, the register lowest.
+/// The space of hardware indices: the number of bits of each [`Input`]. A hardware index
+/// concatenates the bits of all inputs into one number, those of the register lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Hardware {
     bits: [u8; Input::ALL.len()],
@@ -122,8 +122,8 @@ impl Space for Hardware {
     }
 }
 
-/// The elements of a tile: a shape whose sizes are powers of two. A vector is the row-major index
-/// of an element, the last axis fastest, so a reshape changes no vector.
+/// The elements of a tile whose sizes are powers of two. A vector is the row-major index of an
+/// element (the last axis is the fastest), so a reshape changes no vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// The log2 of the size of each axis.
@@ -194,8 +194,9 @@ impl Tile {
         })
     }
 
-    /// Returns the index bits that all elements of a slice of the tile `whole` share. The slice has the shape `self`, and takes every
-    /// `steps[axis]`-th element along an axis. A bit is returned as a mask; the lowest is first.
+    /// Returns the index bits that all elements of a slice of the tile `whole` share. The slice has
+    /// the shape `self`, and takes every `steps[axis]`-th element along an axis. Each bit is a
+    /// mask; the lowest bit is first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {

@@ -1,23 +1,24 @@
-//! Builds the layouts of the fragments of tensor core instructions, as the sections "Matrix
-//! Fragments for mma" and "Matrix Fragments for `wgmma.mma_async`" of the PTX ISA define them. All
-//! shapes follow one pattern, which this file implements once.
+//! Builds the layouts of the fragments of tensor core instructions. The sections "Matrix Fragments
+//! for mma" and "Matrix Fragments for `wgmma.mma_async`" of the PTX ISA define them. All shapes
+//! follow one pattern, which this file implements once.
 //!
-//! A warp is eight groups of four lanes. The four lanes of a group are along `k` (operands) or `n`
-//! (accumulator), each with one 32-bit word of operand elements (or one 64-bit element), or two
-//! elements of the accumulator; the eight groups are along `m`, or along `n` in operand B. Further
-//! registers repeat this pattern: first for the second eight of 16 rows, then along the other axis.
+//! A warp is eight groups of four lanes. In an operand, the four lanes of a group are along `k`.
+//! Each lane has one 32-bit word of elements, or one 64-bit element. In the accumulator, the four
+//! lanes are along `n`, and each lane has two elements. The eight groups are along `m`, or along
+//! `n` in operand B. Further registers repeat this pattern: first for the second eight of 16 rows,
+//! then along the other axis.
 
 use smallvec::SmallVec;
 
 use crate::map::Layout;
 use crate::space::Input;
 
-/// The shape `m × n × k` of a matrix multiplication of the tensor cores. With `m` of 8 or 16 it is
-/// `mma.sync` of one warp; with `m` of 64 it is `wgmma` of the four warps of a warpgroup, 16 rows
-/// each.
+/// The shape `m × n × k` of a matrix instruction of the tensor cores. With `m` of 8 or 16, the
+/// instruction is `mma.sync` of one warp. With `m` of 64, it is `wgmma` of the four warps of a
+/// warpgroup, 16 rows each.
 ///
-/// Element `i` of an operand's fragment is the `i`-th from the low end of its registers: a 32-bit
-/// register has two 16-bit elements, or four 8-bit elements.
+/// The elements of an operand's fragment are in the order of the bits of its registers, the lowest
+/// first. A 32-bit register has two 16-bit elements, or four 8-bit elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mma {
     /// Rows of A and of the accumulator: 8, 16 or 64.
@@ -53,7 +54,7 @@ impl Mma {
     /// Returns the layout of operand B, a tile `[k, n]`.
     ///
     /// # Panics
-    /// If no instruction has this shape, or if it takes B only from shared memory.
+    /// If no instruction has this shape, or if the instruction reads B only from shared memory.
     pub fn b(self) -> Layout {
         assert!(self.m < 64 && self.n == 8, "{self:?} takes no operand B from registers");
         count(0, Input::Register, self.elements_per_word())
@@ -76,13 +77,13 @@ impl Mma {
     }
 
     /// Returns the layout of an operand or the accumulator of a larger dot: `[.., M, K]`,
-    /// `[.., K, N]` or `[.., M, N]`. `warps` is the number of warps along M and along N (for
-    /// `wgmma`: including the four of a warpgroup); the lowest bits of the warp index are along M.
-    /// With three numbers, the first one is the number of warps along the first, leading axis; the
-    /// highest bits of the warp index are along this axis.
+    /// `[.., K, N]` or `[.., M, N]`. `warps` is the number of warps along M and along N. For
+    /// `wgmma`, the first number includes the four warps of a warpgroup. The lowest bits of the
+    /// warp index are along M. With three numbers, the first one is the number of warps along the
+    /// leading axis. The highest bits of the warp index are along this axis.
     ///
-    /// Further registers repeat the fragment for the tiles and leading axes that the warps do not
-    /// cover, the last axis fastest. Warps that need the same elements of an operand hold copies.
+    /// Further registers repeat the fragment where the warps do not cover the tile, the last axis
+    /// fastest. Warps that need the same elements of an operand hold copies.
     ///
     /// # Panics
     /// If an axis is shorter than the instruction's, or no instruction has this shape.
@@ -123,11 +124,11 @@ impl Mma {
         layout.cover(shape, &order)
     }
 
-    /// Returns the layout as [`layout`](Self::layout) does, with the lowest bits of the warp along
-    /// N if `n_first`.
+    /// Returns the layout of [`layout`](Self::layout), but with the lowest bits of the warp index
+    /// along N if `n_first`.
     ///
     /// # Panics
-    /// As [`layout`](Self::layout).
+    /// In the cases in which [`layout`](Self::layout) panics.
     pub fn layout_by(
         self,
         fragment: Fragment,
@@ -142,16 +143,16 @@ impl Mma {
         }
     }
 
-    /// Returns whether the lowest bits of the warp are along N in a layout of the accumulator,
-    /// which must be a result of [`layout_by`](Self::layout_by). Returns false if both orders of
-    /// the bits have the same layout.
+    /// Returns whether the lowest bits of the warp index are along N in `accumulator`, a result of
+    /// [`layout_by`](Self::layout_by). Returns false if both orders of the bits have the same
+    /// layout.
     pub fn is_n_first(self, accumulator: &Layout, warps: impl AsRef<[u32]>) -> bool {
         let shape = accumulator.output().shape();
         self.m < 64 && self.layout(Fragment::Accumulator, &shape, warps) != *accumulator
     }
 
-    /// Returns the layout of the rows beyond the first eight: eight more in further registers, then
-    /// 16 for each further warp.
+    /// Returns the layout of the rows after the first eight: the next eight in further registers,
+    /// then 16 for each further warp.
     fn upper_rows(self) -> Layout {
         assert!(matches!(self.m, 8 | 16 | 64), "no instruction has the shape {self:?}");
         count(0, Input::Register, self.m.min(16) / 8).product(&count(0, Input::Warp, (self.m / 16).max(1)))
@@ -169,7 +170,7 @@ impl Mma {
     }
 }
 
-/// The part of a matrix multiplication that has a layout.
+/// The fragments of a matrix multiplication, each with its own layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fragment {
     /// The left operand.

@@ -45,20 +45,20 @@ impl fmt::Display for ConvertError {
 
 impl std::error::Error for ConvertError {}
 
-/// Plans the conversion of a value of the given element width, in bits, from one layout to another.
-/// Both layouts hold every element of the tile and have the same numbers of lanes and warps;
-/// predicates count as 8 bits.
+/// Plans the conversion of a value from one layout to another. `element_bits` is the element width;
+/// predicates count as 8 bits. Both layouts hold every element of the tile and have the same
+/// numbers of lanes and warps.
 ///
-/// A value whose elements stay in their warps is shuffled if shuffles cost no more than shared
-/// memory. A shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts
-/// does. Through shared memory, a word takes two accesses: a store and a load, with barriers around
-/// them. By shuffles, a word takes one shuffle, which may need selects before and after it.
-/// `trip_cost` is the cost of a conversion through shared memory in addition to its accesses: two
-/// barriers and the latency of a load. Its unit is half the issue time of an instruction.
+/// If all elements stay in their warps, the plan uses shuffles unless shared memory costs less. A
+/// shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts does.
+/// Through shared memory, a word takes two accesses: a store and a load, with barriers around them.
+/// By shuffles, a word takes one shuffle, which may need selects before and after it. `trip_cost`
+/// is the cost of a conversion through shared memory in addition to its accesses: two barriers and
+/// the latency of a load. Its unit is half the issue time of an instruction.
 ///
 /// # Panics
-/// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks; or if the
-/// plan needs shared memory and [`shared_plan`] panics.
+/// If the layouts are of different tiles, if they differ in the number of lanes, warps or blocks,
+/// or if the plan needs shared memory and [`shared_plan`] panics.
 pub fn convert(from: &Layout, to: &Layout, element_bits: u32, trip_cost: u32) -> Result<Plan, ConvertError> {
     if from == to {
         return Ok(Plan::Nothing);

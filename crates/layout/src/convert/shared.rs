@@ -1,22 +1,22 @@
-//! Plans conversions through a buffer in shared memory. The buffer is swizzled such that the
-//! accesses of both sides (the stores of the source and the loads of the target) are wide and free
-//! of bank conflicts.
+//! Plans conversions through a buffer in shared memory. The swizzle of the buffer makes the
+//! accesses of both sides wide and free of bank conflicts. The sides are the stores of the source
+//! and the loads of the target.
 //!
-//! The bits of an offset have three parts: the index of the element in its vector, the bank, and
-//! the line of 128 bytes. The columns of the buffer form a basis of the tile's space: first those
-//! of the vector, then those of the bank, then those of the line. The spans of these three parts
+//! The bits of an offset have three parts, from the lowest. They are the index of the element in
+//! its vector, the bank, and the line of 128 bytes. The columns of the buffer form a basis of the
+//! tile's space. They have the same three parts, in the same order. The spans of these parts
 //! determine the width and the bank conflicts of accesses (section 5.5 of Zhou et al., "Linear
 //! Layouts"):
-//! - An access moves a whole vector if the elements of the vector are registers of one thread, and
-//!   no lane or warp bit maps into the vector.
+//! - An access can move a whole vector under two conditions. The elements of the vector are
+//!   registers of one thread, and no lane or warp bit maps into the vector.
 //! - The memory serves some lanes of a warp together. Two of these lanes conflict if their offsets
-//!   have the same bank and different lines. So a side has no conflict if its *access span*, the
-//!   span of the bases of these lanes and of the columns of the vector, intersects the span of the
-//!   lines only in zero.
+//!   have the same bank and different lines. Let the *access span* of a side be the span of the
+//!   bases of these lanes and of the columns of the vector. The side has no conflict if its access
+//!   span intersects the span of the lines only in zero.
 //!
-//! The span of the lines can be chosen such that it intersects the access spans of both sides only
-//! in zero, if the tile has enough dimensions ([`f2::complement_avoiding`]). It has enough of them,
-//! because the lanes that are served together move at most 128 bytes.
+//! In a tile with enough dimensions, the span of the lines can be chosen to intersect both access
+//! spans only in zero ([`f2::complement_avoiding`]). The tile has enough dimensions, because the
+//! lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -28,22 +28,22 @@ use crate::space::Input;
 /// The log2 of the bytes of a bank's word.
 const LOG_WORD_BYTES: usize = 2;
 
-/// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,
-/// all wait at a barrier, and every thread executes the accesses of `load`. Threads whose indices
-/// differ only in the [`Layout::free_bits`] of the source hold the same elements and store them to
-/// the same offsets. So only the threads in which these bits are 0 need to store.
+/// A conversion through a buffer in shared memory. Every thread executes the accesses of `store`,
+/// all threads wait at a barrier, and every thread executes the accesses of `load`. Threads whose
+/// indices differ only in the [`Layout::free_bits`] of the source hold the same elements and store
+/// them to the same offsets. So only the threads in which these bits are 0 need to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
     /// The element at each offset.
     pub memory: Layout,
-    /// The stores of the source. They only store registers that [`Layout::representatives`] of the
-    /// source names.
+    /// The stores of the source. They only store the registers in [`Layout::representatives`] of
+    /// the source.
     pub store: Access,
-    /// The loads of the result. They only load registers that [`Layout::representatives`] of the
-    /// target names; the other registers are copies of these.
+    /// The loads of the result. They only load the registers in [`Layout::representatives`] of the
+    /// target; the other registers are copies.
     pub load: Access,
-    /// The size of the buffer in bytes. The buffer has to be aligned to 128 bytes, or to its size
-    /// if that is smaller.
+    /// The size of the buffer in bytes. The buffer is aligned to 128 bytes, or to its size if the
+    /// size is smaller.
     pub bytes: u32,
 }
 
@@ -52,7 +52,7 @@ pub struct SharedPlan {
 pub struct Access {
     /// The registers of each instruction.
     pub vector: Vector,
-    /// Maps each hardware index to an offset in elements; a vector is at the offset of its first
+    /// Maps each hardware index to an offset in elements. A vector is at the offset of its first
     /// register. The map is linear: the offset is that of the register XOR that of the thread.
     pub offsets: Transfer,
     /// The wavefronts of each instruction.
@@ -163,9 +163,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A candidate for the buffer, and its cost. In the result of [`Planner::buffer`], the first
-/// element of `widths` and of `wavefronts` belongs to the side `wide`, the second to the side
-/// `other`.
+/// A candidate for the buffer, and its cost. In `widths` and `wavefronts`, [`Planner::buffer`]
+/// lists the side `wide` first, then the side `other`.
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
@@ -197,9 +196,9 @@ impl Planner<'_> {
         vector
     }
 
-    /// Returns the candidate in which one access of `wide` moves more than the common vector, or
-    /// `None` if this is impossible. Prefers to add elements that, on the other side, belong to
-    /// lanes served together: such lanes then access neighboring elements.
+    /// Returns the candidate in which one access of `wide` moves more than the common vector.
+    /// Returns `None` if this is impossible. Prefers elements that lanes served together have on
+    /// the other side: such lanes then access neighboring elements.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
@@ -207,12 +206,12 @@ impl Planner<'_> {
         preferred.extend_from_slice(wide.registers);
         // Two conditions hold before an element is added to `extra`, and must hold after it:
         // - The span of `narrow` and `extra` intersects the span of the threads of `wide` only in
-        //   zero. `of_wide` is the span of all of these vectors. The condition stays true for an
-        //   element that is not in `of_wide`.
-        // - The span of `narrow` intersects `of_both`, the span of `extra` and of the threads of
-        //   both sides, only in zero: `with_narrow`, the span of `narrow` and `of_both`, has
-        //   `narrow.len()` dimensions more than `of_both`. The condition stays true for an element
-        //   that is in both `of_both` and `with_narrow`, or in neither.
+        //   zero. `of_wide` is the span of all of these vectors. An element outside of `of_wide`
+        //   preserves this condition.
+        // - The span of `narrow` intersects `of_both` only in zero. `of_both` is the span of
+        //   `extra` and of the threads of both sides. `with_narrow` is the span of `narrow` and
+        //   `of_both`. So `with_narrow` has `narrow.len()` dimensions more than `of_both`. An
+        //   element in both of these spans, or in neither of them, preserves this condition.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
@@ -245,7 +244,7 @@ impl Planner<'_> {
         let sides = [(wide, vector.len()), (other, narrow.len())];
         let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
         // For each side, a basis of its access span: the columns of its vector, completed to a
-        // word, and the bases of its lanes that are served together.
+        // word, and the bases of its lanes.
         let clear = [0, 1].map(|side| {
             let within = sides[side].1.max(word).min(low.len());
             concat(&[&low[..within], together[side]])

@@ -1,15 +1,18 @@
 //! Plans conversions within warps, with warp shuffles.
 //!
-//! In one shuffle every lane sends one element and receives one. So each lane holds exactly one
-//! element of the shuffle in the target layout. If a lane holds several of these elements in the
-//! source layout, its replicas (the lanes that hold the same elements) send the others. Each
-//! shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts"): within
-//! the span of the elements that the warp needs, `U` is a complement of the span of the target's
-//! registers. `U` intersects the span of the source's registers as little as possible, because
-//! replicas must send the elements of this intersection. Within a shuffle, three indices are affine
-//! functions of the lane: the lane that sends to it, the register that it sends, and the register
-//! that it receives into. A register index depends on the lane by an XOR with a linear function of
-//! the lane; code implements this XOR with conditional swaps of registers ([`Select`]).
+//! In one shuffle every lane sends one element and receives one element. So each lane holds exactly
+//! one element of the shuffle in the target layout. In the source layout, a lane may hold several
+//! of these elements. Its replicas (the lanes that hold the same elements) then send the others.
+//!
+//! Each shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts").
+//! Within the span of the elements that the warp needs, `U` is a complement of the span of the
+//! target's registers. `U` intersects the span of the source's registers as little as possible,
+//! because replicas must send the elements of this intersection.
+//!
+//! Within a shuffle, three indices are affine functions of the receiving lane: the sending lane,
+//! the sent register, and the register of the result. A register index depends on the lane by an
+//! XOR with a linear function of the lane. Conditional swaps of registers ([`Select`]) implement
+//! this XOR.
 
 use smallvec::SmallVec;
 
@@ -17,8 +20,8 @@ use crate::f2::{self, Columns, Span};
 use crate::map::{Layout, Transfer};
 use crate::space::{Hardware, Input};
 
-/// A conditional change of a register index: a thread replaces register `r` by `r ^ registers` if
-/// the number of set bits of `lane & lanes` and of `warp & warps`, taken together, is odd.
+/// A conditional change of a register index: a thread replaces register `r` by `r ^ registers`. The
+/// condition is that `lane & lanes` and `warp & warps` together have an odd number of set bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Select {
     /// The bits of the lane that the condition reads.
@@ -41,7 +44,7 @@ impl Select {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Round {
     /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`]
-    /// change it.
+    /// change the index.
     pub register: u32,
     /// The mask that is XOR-ed to each lane's source lane in [`ShufflePlan::source_lane`].
     pub lane: u32,
@@ -62,12 +65,13 @@ pub struct ShufflePlan {
     pub rounds: SmallVec<[Round; 16]>,
     /// The source lane of a thread: a map from (lane, warp) to lane.
     pub source_lane: Transfer,
-    /// The shuffle that delivers each register of the result, before the selects of `take`.
+    /// The shuffle that delivers each register of the result, before the selects of `take` change
+    /// the index.
     pub results: SmallVec<[u32; 16]>,
     /// The selects that change the index of the shuffle that delivers a register of the result.
     pub take: SmallVec<[Select; 4]>,
     /// The length of the aligned groups of consecutive shuffles that have the same source lane. The
-    /// narrow elements of a group travel packed in words.
+    /// elements of a group are packed into words if they are narrower than 32 bits.
     pub rounds_per_lane: u32,
 }
 
@@ -89,7 +93,8 @@ impl ShufflePlan {
         lanes.filter(|round| !is_butterfly || round.lane != 0).count() as u32 * words
     }
 
-    /// Returns how many elements of this width, of consecutive shuffles, travel in one word.
+    /// Returns how many elements of this width travel in one word. They belong to consecutive
+    /// shuffles.
     pub fn elements_per_word(&self, element_bits: u32) -> u32 {
         self.rounds_per_lane.min(32 / element_bits.min(32))
     }
@@ -99,8 +104,8 @@ impl ShufflePlan {
         self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
     }
 
-    /// Returns the cost of the plan, in halves of the issue time of a shuffle: a select issues
-    /// twice as fast as a shuffle.
+    /// Returns the cost of the plan. Its unit is half the issue time of a shuffle, because a select
+    /// issues twice as fast as a shuffle.
     pub(super) fn cost(&self, element_bits: u32) -> u32 {
         let together = self.elements_per_word(element_bits);
         let given = self.give.len() as u32 * (self.rounds.len() as u32).div_ceil(together);
@@ -110,9 +115,9 @@ impl ShufflePlan {
     }
 }
 
-/// Plans a conversion within warps, if no element has to leave its warp and each shuffle can
-/// deliver an element to every lane. Each shuffle can do so, unless different warps hold copies of
-/// the source and the lanes of a warp only need the elements of few lanes.
+/// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or if a
+/// shuffle cannot deliver an element to every lane. The second case needs two conditions: different
+/// warps hold copies of the source, and a warp needs the elements of few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -145,8 +150,8 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let (warp_registers, warp_lanes): (Columns, Columns) =
         between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
 
-    // Returns the index of the shuffle that moves an element, and the lane that sends the element,
-    // before the XOR with [`Round::lane`].
+    // Returns the index of the shuffle that moves an element, and the lane that sends the element.
+    // The XOR with [`Round::lane`] is applied to this lane later.
     let mut target = Span::of(&cosets);
     target.extend(&givers.elements);
     let destination = |element: &u32| {
@@ -177,9 +182,9 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     })
 }
 
-/// Returns a basis of the span of the target's registers, in which the coordinates of a vector are
-/// the index of its shuffle. Vectors that the registers of the source also span come first, so
-/// consecutive shuffles have the same source lane.
+/// Returns a basis of the span of the target's registers. In this basis, the coordinates of a
+/// vector are the index of its shuffle. Vectors in the span of the source's registers come first,
+/// so consecutive shuffles have the same source lane.
 fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     let own = Span::of(source);
     let stay: Columns = target.iter().copied().filter(|column| own.contains(*column)).collect();
@@ -206,13 +211,13 @@ struct Source<'a> {
     held: Span,
 }
 
-/// The assignment of senders for a shuffle: a basis of its elements, and the lane that sends each.
-/// No two lanes send the same element, and no lane sends two elements.
+/// The assignment of senders for a shuffle: a basis of its elements, and the lane that sends each
+/// element. No two lanes send the same element, and no lane sends two elements.
 struct Givers {
     elements: Columns,
     lanes: Columns,
-    /// For each bit of the lane, the mask that the bit XORs to the index of the register that the
-    /// lane sends.
+    /// For each bit of the lane index, the mask that the bit XORs to the index of the sent
+    /// register.
     registers: Columns,
 }
 
@@ -243,9 +248,9 @@ impl<'a> Source<'a> {
     }
 
     /// Finds a lane for each element of a basis of a shuffle such that the lanes are independent.
-    /// [`f2::complement_avoiding`] makes the elements that lane 0 does not hold independent of
-    /// those that it holds, so their lanes are independent. Replicas of lane 0 send the elements of
-    /// lane 0 that `round` could not avoid; the result is `None` if there are too few replicas.
+    /// [`f2::complement_avoiding`] makes the elements outside of lane 0 independent of the elements
+    /// in lane 0. So their lanes are independent. `round` may still contain elements of lane 0;
+    /// replicas of lane 0 send them. Returns `None` if there are too few replicas.
     fn givers(&self, round: Columns) -> Option<Givers> {
         let mut replicas = self.replica_lanes().into_iter();
         let (mut lanes, mut registers) = (Columns::new(), Columns::new());
@@ -260,7 +265,7 @@ impl<'a> Source<'a> {
             registers.push(register);
         }
         // Express the registers as a linear function of the lane. The unit vectors that complete
-        // the span of the sending lanes to all lanes contribute no register.
+        // the span of the sending lanes contribute no register.
         let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
         let mut span = Span::of(&lanes);
         debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
@@ -274,8 +279,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns the fewest selects that XOR `lanes[i]` to a register index for bit `i` of the lane, and
-/// `warps[i]` for bit `i` of the warp: one for each independent column.
+/// Returns the fewest selects that XOR masks to a register index: `lanes[i]` for bit `i` of the
+/// lane, `warps[i]` for bit `i` of the warp. There is one select for each independent column.
 fn selects(lanes: &[u32], warps: &[u32]) -> SmallVec<[Select; 4]> {
     let all: Columns = lanes.iter().chain(warps).copied().collect();
     let image = f2::independent(&all);

@@ -1,4 +1,4 @@
-//! Tiles that the blocks of a cluster hold together: the part that each block holds.
+//! Tiles that the blocks of a cluster hold together: computes the part that each block holds.
 
 use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout};
 use crate::f2::Columns;
@@ -10,30 +10,31 @@ use crate::space::{Hardware, Input, Tile};
 pub struct Division {
     /// The extents of a part.
     pub part: Sizes,
-    /// For each bit of the rank of a block, the coordinates that the bit contributes to the first
-    /// element of the part. If they are all 0, blocks that differ in this bit hold the same part.
+    /// For each bit of a block's rank, the coordinates that the bit contributes to the first
+    /// element of the part. If these coordinates are all 0, blocks that differ in this bit hold the
+    /// same part.
     pub bases: Bases,
 }
 
 impl Division {
-    /// Returns the division of a tile whose elements each block holds.
+    /// Returns the division in which each block holds the whole tile.
     pub fn whole(shape: &[u32], blocks: u32) -> Self {
         let bits = blocks.ilog2() as usize;
         Self { part: Sizes::from_slice(shape), bases: vec![Sizes::from_elem(0, shape.len()); bits] }
     }
 
-    /// Returns the bits of the rank that do not change the part, as a mask.
+    /// Returns a mask of the rank bits that do not change the part.
     pub fn copies(&self) -> u32 {
         let zero = |basis: &Sizes| basis.iter().all(|at| *at == 0);
         (0..).zip(&self.bases).filter(|(_, basis)| zero(basis)).fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
 
-    /// Returns whether each block holds all elements.
+    /// Returns whether each block holds the whole tile.
     pub fn is_whole(&self) -> bool {
         self.copies() + 1 == 1 << self.bases.len()
     }
 
-    /// Returns the division of a tile that lacks an axis.
+    /// Returns the division of the tile without an axis.
     #[must_use]
     pub fn without_axis(&self, axis: usize) -> Self {
         let mut found = self.clone();
@@ -49,7 +50,7 @@ impl Division {
         self.bases.iter().any(|basis| basis[axis] != 0)
     }
 
-    /// Divides a tile into a grid of parts, whose coordinates the bases state.
+    /// Divides a tile into a grid of parts. The bases are coordinates in this grid.
     fn into_grid(shape: &[u32], cga: &Bases) -> Result<Self, Misfit> {
         let mut found = Self { part: Sizes::from_slice(shape), bases: cga.clone() };
         if let Some(basis) = cga.iter().find(|basis| basis.len() != shape.len()) {
@@ -60,7 +61,7 @@ impl Division {
             if !parts.is_power_of_two() {
                 return Err(format!("cga_layout lacks parts along axis {axis}: its bases are {cga:?}"));
             }
-            // A tile may be smaller than the grid; blocks then hold the same part.
+            // A tile may be smaller than the grid; several blocks then hold the same part.
             let parts = parts.min(shape[axis]);
             found.part[axis] = shape[axis] / parts;
             for basis in &mut found.bases {
@@ -70,7 +71,7 @@ impl Division {
         Ok(found)
     }
 
-    /// Divides a tile by the coordinates that each bit of the rank contributes.
+    /// Divides a tile into parts. The bases are coordinates in the tile.
     fn by_bases(shape: &[u32], bases: &Bases) -> Result<Self, Misfit> {
         let mut found = Self { part: Sizes::from_slice(shape), bases: bases.clone() };
         if let Some(basis) = bases.iter().find(|basis| basis.len() != shape.len()) {
@@ -92,7 +93,7 @@ impl Division {
         Ok(found)
     }
 
-    /// Returns the layout of the whole tile, given that of a part.
+    /// Returns the layout of the whole tile, given the layout of a part.
     pub(super) fn enclose(&self, part: &Layout, shape: &[u32]) -> Layout {
         let tile = Tile::new(shape);
         let outer = |column: &u32| tile.index(&part.output().coordinates(*column));
@@ -112,7 +113,7 @@ impl Division {
 }
 
 impl StatedLayout {
-    /// Returns the bases `cga_layout` of the layout; `None` if it states none, or others.
+    /// Returns the `cga_layout` of the layout, or `None` if its class has none.
     pub fn cga(&self) -> Option<&Bases> {
         match self {
             Self::Blocked { cga, .. } | Self::Mma { cga, .. } => Some(cga),
@@ -133,10 +134,10 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the parts that the blocks of a cluster hold of a tile of this shape.
+    /// Returns the division of a tile of this shape into the parts that the blocks hold.
     ///
     /// # Errors
-    /// If the parts are no contiguous boxes of the tile.
+    /// If the parts are not contiguous boxes of the tile.
     pub fn division(&self, shape: &[u32]) -> Result<Division, Misfit> {
         self.check_rank(shape)?;
         match self {
@@ -162,7 +163,7 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the layout of the part of a block.
+    /// Returns the layout of the part that a block holds.
     #[must_use]
     pub fn of_block(&self) -> Self {
         let mut found = self.clone();
@@ -198,7 +199,7 @@ impl StatedBuffer {
         }
     }
 
-    /// Returns the bases `cga_layout` of the layout; `None` if it states none, or others.
+    /// Returns the `cga_layout` of the layout, or `None` if its class has none.
     pub fn cga(&self) -> Option<&Bases> {
         match self {
             Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => Some(cga),
@@ -215,10 +216,10 @@ impl StatedBuffer {
         }
     }
 
-    /// Returns the parts that the blocks of a cluster hold of a buffer of this shape.
+    /// Returns the division of a buffer of this shape into the parts that the blocks hold.
     ///
     /// # Errors
-    /// If the parts are no contiguous boxes of the buffer.
+    /// If the parts are not contiguous boxes of the buffer.
     pub fn division(&self, shape: &[u32]) -> Result<Division, Misfit> {
         match self {
             Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => Division::into_grid(shape, cga),
@@ -227,7 +228,7 @@ impl StatedBuffer {
         }
     }
 
-    /// Returns the layout of the part of a block.
+    /// Returns the layout of the part that a block holds.
     #[must_use]
     pub fn of_block(&self) -> Self {
         let mut found = self.clone();

@@ -1,8 +1,8 @@
 //! Layouts as a program states them: the layout classes of Gluon, each with its linear layout.
 //!
-//! A [`StatedLayout`] belongs to a tile in registers, a [`StatedBuffer`] to shared memory. Their
-//! text forms are the expressions that make the objects in Python, so that messages show what the
-//! program wrote.
+//! A [`StatedLayout`] belongs to a tile in registers, a [`StatedBuffer`] to shared memory. Each
+//! prints as the expression that makes the object in Python, so messages show what the program
+//! wrote.
 
 mod clusters;
 mod parse;
@@ -41,8 +41,8 @@ pub enum StatedLayout {
         warps_per_cta: Sizes,
         /// The axes from the fastest to the slowest.
         order: Sizes,
-        /// The coordinates, in the grid of the blocks' parts, that each bit of the rank of a block
-        /// contributes.
+        /// For each bit of a block's rank in its cluster, the coordinates that the bit contributes
+        /// in the grid of parts. Each block holds one part of the tile.
         cga: Bases,
     },
     /// The layout `parent` without the axis `dim`.
@@ -74,16 +74,16 @@ pub enum StatedLayout {
     Mma {
         /// 2 for `mma.sync`, 3 for `wgmma`.
         version: u32,
-        /// The number of warps along M and along N; with three numbers, the first is for the
-        /// leading axis.
+        /// The number of warps along M and along N. With three numbers, the first one is the number
+        /// along the leading axis.
         warps_per_cta: Sizes,
-        /// The extents of the instruction for one warp: M and N, or M, N and K.
+        /// The extents of the instruction for one warp: `[M, N]`, `[M, N, K]` or `[1, M, N]`.
         instr_shape: Sizes,
-        /// As for `Blocked`.
+        /// The bases of the blocks, as in [`StatedLayout::Blocked`].
         cga: Bases,
     },
-    /// The accumulator of `wgmma`s in flight, which is a tile of the layout `accumulator` after a
-    /// wait.
+    /// The accumulator of `wgmma`s in flight. After a wait, it becomes a tile of the layout
+    /// `accumulator`.
     InFlight {
         /// The layout of the accumulator.
         accumulator: Arc<Self>,
@@ -93,8 +93,8 @@ pub enum StatedLayout {
 /// A layout of a tile in shared memory, as a program states it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StatedBuffer {
-    /// Rows along `order[0]`, whose vectors of `vec` elements are permuted: vector `v` of row `r`
-    /// is at `v ^ (r / per_phase % max_phase)`.
+    /// Rows along `order[0]`, which consist of vectors of `vec` elements. Vector `v` of row `r` is
+    /// at position `v ^ (r / per_phase % max_phase)` of the row.
     Swizzled {
         /// The number of elements of a vector.
         vec: u32,
@@ -104,10 +104,10 @@ pub enum StatedBuffer {
         max_phase: u32,
         /// The axes from the fastest to the slowest.
         order: Sizes,
-        /// As for [`StatedLayout::Blocked`].
+        /// The bases of the blocks, as in [`StatedLayout::Blocked`].
         cga: Bases,
     },
-    /// The swizzle of tensor copies and `wgmma`: see [`swizzled`].
+    /// The swizzle of tensor copies and `wgmma`; see [`swizzled`].
     Nvmma {
         /// The number of bytes of a swizzled row: 32, 64 or 128; 0 without a swizzle.
         swizzle_byte_width: u32,
@@ -117,7 +117,7 @@ pub enum StatedBuffer {
         rank: u32,
         /// True if the first of the last two axes is contiguous.
         transposed: bool,
-        /// As for [`StatedLayout::Blocked`].
+        /// The bases of the blocks, as in [`StatedLayout::Blocked`].
         cga: Bases,
     },
     /// A linear layout, stated by the bases of the offset.
@@ -129,9 +129,10 @@ pub enum StatedBuffer {
     },
     /// A linear layout with padding after each interval of elements.
     Padded {
-        /// Intervals, each with the padding after it, in elements. Paddings at one offset add up.
+        /// Intervals, each with the padding after it, in elements. If intervals of several pairs
+        /// end at one offset, their paddings add up.
         intervals: Bases,
-        /// The coordinates that each bit of the offset without padding contributes.
+        /// For each bit of the offset without padding, the coordinates that the bit contributes.
         offset_bases: Bases,
         /// The extents of the buffer.
         shape: Sizes,
@@ -166,8 +167,8 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the rows and the columns that an instruction of `mma.sync` (for all its lanes) or
-    /// `wgmma` (for a warp) computes; `None` if the layout is that of no accumulator.
+    /// Returns the rows and the columns that a warp computes in one `mma.sync` or `wgmma`. Returns
+    /// `None` if the layout is not that of an accumulator.
     pub fn instruction_extents(&self) -> Option<[u32; 2]> {
         match self {
             Self::Mma { instr_shape, .. } => match instr_shape[..] {
@@ -182,8 +183,9 @@ impl StatedLayout {
     /// Returns the linear layout of a tile of this shape, without registers that only hold copies.
     ///
     /// # Errors
-    /// Returns the reason why the layout is invalid or does not fit the tile. For example, it has
-    /// another rank than the tile, a size that is no power of two, or the shape of no instruction.
+    /// Returns the reason why the layout is invalid or does not fit the tile. For example, its rank
+    /// differs from that of the tile, a size is not a power of two, or no instruction has its
+    /// shape.
     pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
         self.check_rank(shape)?;
         check_extents(shape)?;
@@ -229,8 +231,8 @@ impl StatedLayout {
         Ok(layout.without_duplicate_registers())
     }
 
-    /// Returns the layout of the tile with its axes permuted; `None` except for a blocked layout,
-    /// because other classes cannot state the result without the shape of the tile.
+    /// Returns the layout of the tile with its axes permuted. Returns `None` except for a blocked
+    /// layout: other classes cannot state the result without the shape of the tile.
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Option<Self> {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, cga } = self else {
@@ -250,10 +252,10 @@ impl StatedLayout {
     /// Returns a layout in which neighboring lanes hold neighboring vectors along the last axis.
     ///
     /// # Panics
-    /// If a number is no power of two.
+    /// If a number is not a power of two.
     #[must_use]
     pub fn coalesced(shape: &[u32], warps: u32) -> Self {
-        /// The most elements of a vector: 16 bytes of fp32.
+        /// The maximum number of elements of a vector: 16 bytes of fp32.
         const VECTOR: u32 = 4;
         const LANES: u32 = 32;
         let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
@@ -261,11 +263,11 @@ impl StatedLayout {
         Self::of_linear(&coalesced(shape, &order, elements.clamp(1, VECTOR), LANES, warps))
     }
 
-    /// Returns the layout of a join of two tiles of this shape, whose new last axis of extent 2 is
+    /// Returns the layout of a join of two tiles of this shape. The new last axis, of extent 2, is
     /// in registers.
     ///
     /// # Errors
-    /// As [`StatedLayout::linear`].
+    /// In the cases in which [`StatedLayout::linear`] returns an error.
     pub fn joined(&self, shape: &[u32]) -> Result<Self, Misfit> {
         let joined: Sizes = shape.iter().copied().chain([2]).collect();
         match self {
@@ -302,9 +304,9 @@ impl StatedLayout {
         Ok(Self::Linear { bases, blocks, shape: joined })
     }
 
-    /// Returns whether a split of a tile of this shape along its last axis, which has extent 2,
-    /// gives tiles whose layout is the slice of this layout: a blocked layout in which each thread
-    /// holds both elements, one after the other.
+    /// Returns whether a tile of this shape splits along its last axis, of extent 2, within each
+    /// thread. If so, the layout of the halves is the slice of this layout. The layout must be
+    /// blocked, and each thread must hold both elements, one after the other.
     pub fn splits_registers(&self, shape: &[u32]) -> bool {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. } = self else {
             return false;
@@ -317,7 +319,7 @@ impl StatedLayout {
             == [Some(2), Some(1), Some(1)]
     }
 
-    /// Returns the stated layout of class `Linear` that is equal to a linear layout.
+    /// Returns the layout of class `Linear` with these bases.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();
         let bases_of = |input: Input| -> Bases {
@@ -331,10 +333,11 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the additional wavefronts, for each wavefront, of the widest accesses to a buffer.
+    /// Returns the bank conflicts of the widest accesses to a buffer: the additional wavefronts for
+    /// each wavefront without conflicts.
     ///
     /// # Errors
-    /// As [`StatedLayout::linear`].
+    /// In the cases in which [`StatedLayout::linear`] returns an error.
     pub fn bank_conflicts(
         &self,
         memory: &StatedBuffer,
@@ -371,7 +374,7 @@ impl StatedBuffer {
         Self::of_cluster_mbarriers(1, false)
     }
 
-    /// Returns a linear layout of a buffer as a stated one.
+    /// Returns the layout of class `Linear` with these bases.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();
         let bases = |input: Input| -> Bases {
@@ -381,9 +384,9 @@ impl StatedBuffer {
         Self::Linear { offset_bases: bases(Input::Offset), block_bases: bases(Input::Block) }
     }
 
-    /// Returns the layout of the same class that may be that of the buffer with its axes permuted:
-    /// `permutation[i]` is the axis that becomes axis `i`. [`StatedBuffer::with_linear`] decides
-    /// whether it is.
+    /// Returns a candidate for the layout of the buffer with its axes permuted. It has the class of
+    /// this layout. `permutation[i]` is the axis that becomes axis `i`.
+    /// [`StatedBuffer::with_linear`] checks the candidate.
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Self {
         let mut own = self.clone();
@@ -403,8 +406,8 @@ impl StatedBuffer {
         own
     }
 
-    /// Returns a stated layout with this linear layout: this layout if it is one for the shape, else a
-    /// `SharedLinearLayout`.
+    /// Returns a stated layout with this linear layout. The result has the class of this layout if
+    /// `linear` fits it; otherwise it is a `SharedLinearLayout`.
     #[must_use]
     pub fn with_linear(&self, linear: &Layout, element_bits: u32) -> Self {
         let shape = linear.output().shape();
@@ -443,11 +446,11 @@ impl StatedBuffer {
         intervals.iter().map(|pair| (pair[0], pair[1]))
     }
 
-    /// Returns the linear layout of a buffer of this shape: the element at each offset, without
+    /// Returns the linear layout of a buffer of this shape: the element at each offset without
     /// padding.
     ///
     /// # Errors
-    /// Returns an error if the layout does not fit a buffer of this shape or element width.
+    /// If the layout does not fit a buffer of this shape or element width.
     pub fn linear(&self, shape: &[u32], element_bits: u32) -> Result<Layout, Misfit> {
         check_extents(shape)?;
         check_sizes(shape, shape.len())?;
@@ -521,7 +524,7 @@ impl StatedBuffer {
     }
 }
 
-/// Returns a buffer whose rows are permuted as [`StatedBuffer::Swizzled`] says.
+/// Returns the layout of a buffer whose rows [`StatedBuffer::Swizzled`] permutes.
 fn permuted_rows(shape: &[u32], order: &[usize], [vec, per_phase, max_phase]: [u32; 3]) -> Layout {
     let layout = Layout::strided(shape, order);
     let Some((fast, slow)) = order.first().zip(order.get(1)) else { return layout };
@@ -564,8 +567,7 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
     }
 }
 
-/// Returns the instruction whose fragments have these extents, with operand elements of `bits`
-/// bits.
+/// Returns the instruction with this shape for one warp and operand elements of `bits` bits.
 fn instruction(version: u32, shape: &[u32], bits: u32) -> Result<Mma, Misfit> {
     let found = match (version, shape) {
         (2, [16, 8] | [16, 8, _] | [1, 16, 8]) => Some(Mma::new(16, 8, 256 / bits, bits)),
@@ -591,8 +593,8 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
-    // If the tile is smaller than the tile of the instruction, copies of its elements fill the tile
-    // of the instruction.
+    // If the tile is smaller than the instruction, copies of its elements fill the instruction's
+    // tile.
     let mut whole = Sizes::from_slice(shape);
     if let [batches, _, _] = *warps {
         whole[0] = whole[0].max(batches);
@@ -605,10 +607,9 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     Ok(mma.layout_by(fragment, &whole, warps, mma.m == 16).cover(shape, &order))
 }
 
-/// The binary logarithm of the most elements of a tile.
+/// The binary logarithm of the maximum number of elements of a tile.
 const MAX_TILE_BITS: u32 = 24;
 
-/// Checks the extents of a tile.
 fn check_extents(shape: &[u32]) -> Result<(), Misfit> {
     if let Some((axis, extent)) = shape.iter().enumerate().find(|(_, extent)| !extent.is_power_of_two()) {
         return Err(format!(
@@ -656,7 +657,7 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// Prints the bases of the blocks as a further argument, if there are any.
+/// Prints the bases of the blocks as a further argument, unless the list is empty.
 struct More<'a>(&'a str, &'a Bases);
 
 impl fmt::Display for More<'_> {

@@ -145,14 +145,13 @@ fn bases(term: &Term) -> Result<Bases, Misfit> {
     }
 }
 
-/// Returns the bases of an argument that may be left out.
+/// Returns the bases of an optional argument.
 fn optional_bases(terms: &[Term]) -> Result<Bases, Misfit> {
     terms.first().map_or(Ok(Bases::new()), block_bases)
 }
 
-/// Returns the bases of the blocks of a cluster.
 fn block_bases(term: &Term) -> Result<Bases, Misfit> {
-    /// The maximum number of bits of the rank of a block.
+    /// The maximum number of bits of a block's rank in its cluster.
     const MAX_BITS: usize = 4;
     let found = bases(term)?;
     if found.len() <= MAX_BITS {
@@ -169,7 +168,7 @@ fn term(text: &str) -> Result<Term, Misfit> {
     if rest.trim().is_empty() { Ok(term) } else { Err(format!("`{text}` is not a layout")) }
 }
 
-/// Returns the term at the start of a text, and the rest.
+/// Parses the term at the start of a text. Returns the term and the rest of the text.
 fn prefix(text: &str, depth: usize) -> Option<(Term, &str)> {
     let text = text.trim_start();
     if depth > MAX_DEPTH {
@@ -196,7 +195,7 @@ fn prefix(text: &str, depth: usize) -> Option<(Term, &str)> {
     }
 }
 
-/// Returns the items up to a closing bracket, and the rest after it.
+/// Parses items up to a closing bracket. Returns the items and the rest of the text.
 fn list(mut text: &str, close: char, depth: usize) -> Option<(Vec<Term>, &str)> {
     let mut items = Vec::new();
     loop {

@@ -155,7 +155,7 @@ fn shape_operations_rename_coordinates() {
                 assert_eq!(at(&removed.insert_axis(axis), all), rest);
                 assert_eq!(at(&layout.collapse(axis), all), rest);
                 // In the broadcast of the collapsed axis, the register is the same in the first
-                // half; in the second half, the number of registers is added to it.
+                // half. In the second half, it is higher by the number of registers.
                 let broadcast = layout.collapse(axis).broadcast(axis, 2);
                 for copy in 0..2 {
                     rest[axis] = copy;
@@ -199,7 +199,7 @@ fn restriction_fixes_the_other_inputs_to_zero() {
     });
 }
 
-/// Compares blocked layouts with a definition by division with remainder of the coordinates.
+/// Compares blocked layouts with their definition: coordinates by division with remainder.
 #[test]
 fn blocked_layouts_are_boxes_of_boxes_of_boxes() {
     let log = || 0..=3_u32;
@@ -331,8 +331,8 @@ fn elementary_layouts() {
     assert_eq!(swapped.coordinates(&[(Input::Lane, 3), (Input::Warp, 1)])[..], [0, 0]);
 }
 
-/// Lanes that hold copies take register bits: all elements are still held, no thread holds more of
-/// them than before, and a lane without copies keeps its elements along other axes.
+/// Lanes that hold copies get register bits. The lanes then hold all elements, no thread holds more
+/// elements than before, and lanes without copies keep their elements along other axes.
 #[test]
 fn lanes_with_copies_take_register_bits() {
     let row = blocked(&[1, 16], &[1, 2], &[4, 8], &[2, 1], &[1, 0]);
@@ -343,7 +343,7 @@ fn lanes_with_copies_take_register_bits() {
     assert!(shared.is_surjective());
     // The row itself is unchanged.
     assert_eq!(shared.collapse(0).without_duplicate_registers(), row);
-    // No lane has copies any more; along an axis of lanes there is nothing to distribute.
+    // No lane has copies any more, so nothing is left to distribute along an axis of lanes.
     assert!(shared.shared_by_lanes(0).is_none());
     assert!(row.shared_by_lanes(1).is_some_and(|layout| layout.registers() == 1));
 }

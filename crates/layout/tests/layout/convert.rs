@@ -99,7 +99,7 @@ fn run_shared(plan: &SharedPlan, source: &Registers, to: &Layout) -> Registers {
     result
 }
 
-/// Checks that the plan is correct and, through shared memory, that it has the stated cost.
+/// Checks that the plan is correct and that a plan through shared memory has the stated cost.
 fn check_plan(plan: &Plan, from: &Layout, to: &Layout, element_bits: u32) {
     assert_eq!(run(plan, registers(from), to), registers(to), "{from}\n{to}\n{plan:?}");
     if let Plan::Shared(plan) = plan {
@@ -139,8 +139,8 @@ fn pairs() -> impl Strategy<Value = (Layout, Layout)> {
         .prop_map(|(tile, a, b)| (a.0.layout(&tile, &a.1), b.0.layout(&tile, &b.1)))
 }
 
-/// Generates pairs for which no element has to leave its warp: the second layout mixes registers
-/// and lanes of the first.
+/// Generates pairs of layouts whose elements all stay in their warps. The second layout mixes
+/// registers and lanes of the first.
 fn pairs_within_warps() -> impl Strategy<Value = (Layout, Layout)> {
     let sums = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..12);
     (pairs(), sums, any::<bool>()).prop_flat_map(|((from, _), sums, replicated_warps)| {
@@ -250,7 +250,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
     let (rows, columns) = rows_and_columns(32);
     assert_eq!(convert(&rows, &rows, 32, TRIP_COST), Ok(Plan::Nothing));
     assert!(matches!(convert(&rows, &columns, 32, TRIP_COST), Ok(Plan::Shared(_))));
-    // Both directions only rename registers; the first also drops replicas.
+    // Both directions only rename registers; the first direction also drops replicas.
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
     assert!(
         matches!(convert(&doubled, &rows, 32, TRIP_COST), Ok(Plan::Registers(names)) if names.len() == 32)
@@ -287,7 +287,8 @@ fn narrow_elements_are_shuffled_in_words() {
 
 #[test]
 fn words_are_found_for_sums_of_registers() {
-    // No register basis of `to` is in the span of the registers of `from`, but the XOR of both is.
+    // No register basis of `to` is in the span of the registers of `from`, but the XOR of the two
+    // register bases is.
     let lanes = [4, 8, 16, 32, 64];
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1 ^ 8, 2 ^ 8]).with_bases(Input::Lane, &lanes);
@@ -299,7 +300,8 @@ fn words_are_found_for_sums_of_registers() {
 
 #[test]
 fn replicas_send_more_than_one_lane_could() {
-    // Lanes `l` and `l + 16` both hold the elements `l` and `l + 16`, so each of them sends one.
+    // Lanes `l` and `l + 16` both hold the elements `l` and `l + 16`, so each lane sends one of the
+    // two.
     let from = Layout::identity(1, 0, Input::Lane, 16)
         .product(&Layout::replicated(1, Input::Lane, 2))
         .product(&Layout::identity(1, 0, Input::Register, 2));
@@ -310,7 +312,7 @@ fn replicas_send_more_than_one_lane_could() {
         assert_eq!((plan.rounds.len() as u32, plan.shuffles(32)), (1, shuffles));
         check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 32);
     }
-    // Without replicas in the warp, one shuffle cannot deliver an element to every lane: lanes 0 to
+    // Without replicas in the warp, one shuffle cannot deliver an element to every lane. Lanes 0 to
     // 15 hold all 32 elements that warp 0 needs.
     let from = Layout::identity(1, 0, Input::Register, 2)
         .product(&Layout::identity(1, 0, Input::Lane, 32))
@@ -335,8 +337,8 @@ fn vectors_of_one_side_do_not_break_those_of_both() {
 
 #[test]
 fn lanes_that_keep_their_elements_do_not_shuffle() {
-    // Before the conversion, each warp holds all elements; after it, each warp holds one half,
-    // which is the register that the warp index selects.
+    // Before the conversion, each warp holds all elements. After it, each warp holds one half: the
+    // register that the warp index selects.
     let all = Layout::from_bases(
         &[64],
         &[

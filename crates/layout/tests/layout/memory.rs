@@ -1,13 +1,13 @@
-//! Compares swizzled buffers with the address arithmetic of the PTX ISA, the counter of bank
-//! conflicts with known patterns, and executes `ldmatrix` as the ISA describes it.
+//! Compares swizzled buffers with the address arithmetic of the PTX ISA, and the counter of bank
+//! conflicts with known patterns. Executes `ldmatrix` by the ISA's description.
 
 use tilewright_layout::{
     Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use,
     matrix_bank_use, swizzled,
 };
 
-/// For each mode, the bytes of a row in memory (a row of the tile has 256 bytes), and the mask of
-/// the bits of a chunk's index that the mode changes.
+/// For each mode, the bytes of a row in memory, and a mask of the bits of a chunk's index that the
+/// mode changes. A row of the tile has 256 bytes.
 const MODES: [(SwizzleMode, u32, u32); 4] = [
     (SwizzleMode::None, 256, 0),
     (SwizzleMode::Bytes32, 32, 0b1),
@@ -69,7 +69,6 @@ fn a_three_dimensional_buffer_repeats_the_matrix() {
     assert_eq!(deep, flat.insert_axis(0).product(&outer));
 }
 
-/// Patterns with known conflicts.
 #[test]
 fn known_bank_conflicts() {
     let memory = Layout::strided(&[32, 32], &[1, 0]);
@@ -78,14 +77,14 @@ fn known_bank_conflicts() {
     let broadcast = Layout::replicated(2, Input::Lane, 32).cover(&[32, 32], &[1, 0]);
     let rows_of_four = blocked(&[32, 32], &[1, 4], &[4, 8], &[1, 1], &[1, 0]);
     let columns_of_four = blocked(&[32, 32], &[1, 4], &[32, 1], &[1, 1], &[1, 0]);
-    // (layout, bits, width, instructions, wavefronts of each)
+    // (layout, bits, width, instructions, wavefronts of each instruction)
     let cases = [
         (&row, 32, 1, 32, 1),
         (&column, 32, 1, 32, 32),
         // Rows of 64 bytes: two lanes access different banks of each 128-byte line.
         (&column, 16, 1, 32, 16),
         (&column, 8, 1, 32, 8),
-        // Each lane accesses two words; half a warp is served at a time.
+        // Each lane accesses two words; the memory serves half a warp at a time.
         (&row, 64, 1, 32, 2),
         (&column, 64, 1, 32, 32),
         (&broadcast, 32, 1, 1024, 1),
@@ -105,8 +104,8 @@ fn known_bank_conflicts() {
     assert_eq!((eight.least_wavefronts, eight.conflicts()), (32, 0));
 }
 
-/// Executes `ldmatrix` as the ISA describes it, on 32-bit words in a memory of elements: returns
-/// the elements that each lane receives of each matrix.
+/// Executes `ldmatrix` by the ISA's description, on 32-bit words in a memory of elements. Returns
+/// the elements of each matrix that each lane receives.
 fn ldmatrix(rows: &[u32], memory: &[u32], element_bits: u32, is_transposed: bool) -> Vec<Vec<Vec<u32>>> {
     let per_word = 32 / element_bits;
     let matrix = |number: usize| {
@@ -165,7 +164,8 @@ fn operands_are_loaded_by_ldmatrix() {
             let mode = SwizzleMode::widest(64 * element_bits / 8);
             for memory in [swizzled(&shape, &order, element_bits, mode), Layout::strided(&shape, &order)] {
                 let plan = layout.matrix_access(&memory, element_bits);
-                // The dot's own axis is contiguous, or the elements can be transposed.
+                // `ldmatrix` needs a contiguous K axis, except for 16-bit elements, which `.trans`
+                // transposes.
                 let along_k = contiguous == usize::from(fragment == Fragment::A);
                 assert_eq!(plan.is_some(), along_k || element_bits == 16);
                 let Some(plan) = plan else { continue };
@@ -216,7 +216,7 @@ fn rows_that_are_not_whole_are_refused() {
     let (a, memory) = (Mma::new(16, 8, 16, 16).a(), Layout::strided(&[16, 16], &[1, 0]));
     assert!(a.matrix_access(&memory, 16).is_some());
     // A lane bit or a register bit that selects another row must not also change the position
-    // within the row; no warp bit may change this position.
+    // within the row. No warp bit may change this position.
     let mixed = |input: Input, bit: usize, with: u32| {
         let mut bases = a.bases(input).to_vec();
         bases[bit] ^= with;
@@ -232,7 +232,8 @@ fn rows_that_are_not_whole_are_refused() {
     check_matrix_access(&renamed, &memory, 16, &plan);
 }
 
-/// A part of a buffer has the offsets of its elements in the whole, or no layout of its own.
+/// Checks that a box of a buffer has the offsets of its elements in the whole buffer, or no layout
+/// of its own.
 #[test]
 fn parts_of_buffers_are_contiguous() {
     let shape = [64, 64];
@@ -252,7 +253,8 @@ fn parts_of_buffers_are_contiguous() {
                 let size = part[0] * part[1];
                 let Some((layout, index)) = whole.contiguous_part(&part, &first) else {
                     let is_block = elements().map(at).all(|offset| offset / size == start / size);
-                    // Of a contiguous part, the first element is not at the first offset.
+                    // The first element of a contiguous box may be at another offset than the first
+                    // one.
                     assert!(!is_block || at([0, 0]) != start, "{mode:?} {order:?} {part:?}");
                     continue;
                 };

@@ -7,8 +7,8 @@ use tilewright_layout::{Input, Layout, Vector, blocked};
 
 use crate::random::{check, layouts, places, surjective};
 
-/// Checks the accesses of a vector against the offset of every hardware index; they cover the
-/// elements of `layout`.
+/// Checks the accesses of a vector against the offset of every hardware index. The accesses cover
+/// the elements of `layout`.
 fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     let representatives: BTreeSet<u32> = layout.representatives().into_iter().collect();
     for place in places(layout)
@@ -29,8 +29,8 @@ fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     }
 }
 
-/// Returns the width of the widest run, by search: in every thread, every register is part of an
-/// aligned run of that length.
+/// Searches the width of the widest run: in every thread, every register belongs to an aligned run
+/// of that length.
 fn widest(layout: &Layout, limit: u32, offset: impl Fn(u32) -> u32) -> u32 {
     let mut threads: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let registers = layout.bits_of(Input::Register);
@@ -80,8 +80,8 @@ fn vectors_in_a_buffer_are_as_wide_as_they_can_be() {
         check_vector(&layout, &vector, |place| placement.apply(layout.apply(place)));
         let offsets = layout.offsets_in(&memory);
         assert!(places(&layout).all(|(place, element)| offsets.apply(place) == placement.apply(element)));
-        // The search also finds runs whose first registers differ between threads, which an access
-        // cannot have. So its runs may be wider.
+        // The search also finds runs whose first registers differ between threads. An access cannot
+        // move such runs, so the found width may be larger.
         let found = widest(&layout, columns.len() as u32, |place| placement.apply(layout.apply(place)));
         assert!(vector.width() <= found);
         let mut images: Vec<u32> = layout.columns().iter().copied().filter(|column| *column != 0).collect();

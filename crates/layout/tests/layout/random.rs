@@ -57,8 +57,9 @@ pub fn tiles(bits: u32) -> impl Strategy<Value = Tile> {
     })
 }
 
-/// Generates columns of a surjective map from `total` bits to `bits` bits: a permutation of unit
-/// vectors, zeros and further vectors, then at most `mixing` sums of pairs of columns.
+/// Generates columns of a surjective map from `total` bits to `bits` bits. It permutes unit
+/// vectors, zeros and random vectors, then replaces at most `mixing` columns by sums of two
+/// columns.
 pub fn surjective(total: u32, bits: u32, mixing: usize) -> impl Strategy<Value = Vec<u32>> {
     assert!(total >= bits);
     let limit = (1_u64 << bits) as u32;

@@ -18,7 +18,7 @@ fn partner(layout: &Layout, step: &Step, place: u32) -> u32 {
         ])
 }
 
-/// Returns the elements that are combined with an element: those of its line along the axis.
+/// Returns the line of an element along the axis: the elements to combine with it.
 fn line(layout: &Layout, axis: usize, element: u32) -> Vec<u32> {
     let tile = layout.output();
     let mut coordinates = tile.coordinates(element);
@@ -76,8 +76,8 @@ fn reductions_combine_each_element_once() {
     });
 }
 
-/// Returns the elements of the source that a hardware index has combined after the steps within
-/// warps.
+/// Returns the elements of the source whose values a hardware index has combined after the steps
+/// within warps.
 fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     let within = steps.iter().filter(|step| step.reach() <= Input::Lane);
     let mut places = vec![place];
@@ -89,9 +89,8 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks that `exchange.partials` gives each thread the part that the thread has computed, and that
-/// the parts of a line have all elements of the line. A part is the elements of a line that one warp
-/// combines.
+/// Checks `exchange.partials`: each thread has the part that it computed, and the parts of a line
+/// have all elements of the line. A part is the elements of a line that one warp combines.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;

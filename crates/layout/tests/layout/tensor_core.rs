@@ -1,11 +1,11 @@
 //! Compares the fragments with the formulas of the PTX ISA, sections "Matrix Fragments for
 //! mma.m..n..k.." and "Matrix Fragments for `wgmma.mma_async.m64nNk..`". In each formula, `i` is
-//! the element of the fragment, `g` the group of the lane (`%laneid >> 2`) and `t` its index in the
-//! group (`%laneid % 4`).
+//! the element of the fragment. The group of the lane is `g = %laneid >> 2`; its index in the group
+//! is `t = %laneid % 4`.
 
 use tilewright_layout::{Fragment, Input, Layout, Mma};
 
-/// A formula: from element, group and index in the group to row and column.
+/// A formula for row and column, from element `i`, group `g` and index `t` in the group.
 type Formula = fn(u32, u32, u32) -> (u32, u32);
 
 /// Checks every element of every lane, and the number of elements.
@@ -101,8 +101,8 @@ fn f64() {
     check(&k16.accumulator(), 4, ACCUMULATOR);
 }
 
-/// `wgmma`: warp `w` of the warpgroup has rows `16 w` to `16 w + 15`; each further four elements of
-/// the accumulator are 8 columns to the right.
+/// In `wgmma`, warp `w` of the warpgroup has rows `16 w` to `16 w + 15`. Each further four elements
+/// of the accumulator are 8 columns to the right.
 #[test]
 fn wgmma_m64() {
     for n in [8, 16, 64, 256] {
@@ -140,8 +140,8 @@ fn larger_products_repeat_the_instruction() {
         let rest = layout.divide_left(&fragment.insert_axis(0)).expect("the instruction repeats");
         assert_eq!(rest.registers() * size, layout.registers());
     }
-    // A warp multiplies the elements that it holds: rows of A are rows of its accumulator, columns
-    // of B its columns.
+    // A warp multiplies the elements that it holds. Its rows of A are the rows of its accumulator,
+    // and its columns of B are the columns of its accumulator.
     for warp in 0..4 {
         let at = |layout: &Layout| layout.coordinates(&[(Input::Warp, warp)]).to_vec();
         assert_eq!(at(&accumulator), [0, warp % 2 * 16, warp / 2 * 8]);
