@@ -1,13 +1,13 @@
 //! Estimates costs and registers. Passes choose by these estimates between layouts, instructions
 //! and orders of instructions. The weights and thresholds are in [`Tuning`].
 //!
-//! **Cost** is counted for a warp, in wavefronts of shared memory: one wavefront moves a word of
-//! each lane. A shuffle costs two wavefronts, as does a word that is stored to shared memory and
-//! loaded again; a sector of global memory takes about as long as one wavefront. An op in a loop
-//! counts [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
+//! The unit of **cost** is a wavefront of shared memory: it moves a word of each lane of a warp. A
+//! shuffle costs two wavefronts. A word that is stored to shared memory and loaded again costs two,
+//! too. A sector of global memory takes about as long as one wavefront. An op in a loop counts
+//! [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
 //!
-//! **Registers** of a thread are estimated from the layouts of the tiles that are live together,
-//! plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate
+//! The **registers** of a thread are estimated from the layouts of the tiles that are live
+//! together, plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate
 //! ([`fits_registers`]) decides which operands of dots stay in registers, which dots overlap the
 //! next iteration, and how many warps a program gets.
 //!
@@ -20,14 +20,14 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The bytes of shared memory that the driver reserves for each block on a multiprocessor.
+/// The bytes of shared memory that the driver reserves on a multiprocessor for each block.
 const RESERVED_SHARED_BYTES: u32 = 1024;
 /// The number of warp schedulers of a multiprocessor. Each has a quarter of the registers.
 const SCHEDULERS: u32 = 4;
 /// The hardware allocates the registers of a thread in multiples of this number.
 const REGISTER_UNIT: u32 = 8;
 
-/// Returns the cost of `accesses` accesses of a warp that each touch `runs` contiguous runs of
+/// Returns the cost of `accesses` accesses of a warp. Each access touches `runs` contiguous runs of
 /// `run_bytes` bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) -> u32 {
     let sectors = if run_bytes < SECTOR_BYTES {
@@ -38,14 +38,14 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) ->
     accesses * (1 + sectors)
 }
 
-/// Returns whether a thread can hold tiles of `tiles` registers at the same time, if its block has
-/// `threads` threads.
+/// Returns whether a thread can hold tiles of `tiles` registers at once, if its block has `threads`
+/// threads.
 pub fn fits_registers(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }
 
 /// Returns whether an unrolled loop fits into the registers of a thread, if its dots take `tiles`
-/// of them.
+/// registers.
 pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     fits_registers(tiles + tuning.unrolled_registers, threads, tuning)
 }
@@ -71,8 +71,7 @@ pub fn should_unroll(copies: u32, insts: u32, tuning: &Tuning) -> bool {
     copies <= tuning.unrolled_iterations && copies * insts <= tuning.unrolled_ops
 }
 
-/// Returns whether a loop takes longer to issue its `arithmetic` ops on tiles than to run its
-/// `dots` dots.
+/// Returns whether a loop takes longer to issue `arithmetic` ops on tiles than to run `dots` dots.
 pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.issue_bound_ops_per_dot * dots
 }

@@ -10,8 +10,8 @@ pub struct Launcher<'a> {
     pub makes_tensor_maps: bool,
     /// Accesses whose tensor maps the launcher cannot make.
     pub without: &'a [TensorAccess],
-    /// True if the launcher launches the number of warps in the header, which may exceed the
-    /// requested one.
+    /// True if the launcher launches the number of warps in the header. This number may exceed the
+    /// requested number.
     pub adds_warps: bool,
     /// The number of blocks of a cluster that the options request for a program; 0 means 1. The
     /// launcher launches the number in the header, which may be lower.

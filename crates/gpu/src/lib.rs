@@ -31,12 +31,12 @@ pub use launcher::Launcher;
 pub use passes::{EXPLICIT_PASSES, PARTS, PASSES, Pass, least_shared_bytes};
 pub use tile::cluster::{Refusal, divide};
 
-/// Assigns a layout to each value of a kernel and returns the program before [`PASSES`] run on it.
+/// Assigns a layout to each value of a kernel. Returns the program before [`PASSES`] run on it.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS).
 ///
 /// # Errors
-/// The kernel has a construct that the GPU path does not support.
+/// If the kernel has a construct that the GPU path does not support.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -45,10 +45,10 @@ pub fn assign_layouts(
     assign_layouts_for(module, target, num_warps, Launcher::default())
 }
 
-/// Assigns layouts as [`assign_layouts`] does, for a launcher.
+/// Assigns layouts for a launcher. [`assign_layouts`] is for the default launcher.
 ///
 /// # Errors
-/// As [`assign_layouts`].
+/// If the kernel has a construct that the GPU path does not support.
 pub fn assign_layouts_for(
     module: &ir::Module,
     target: GpuTarget,
@@ -69,7 +69,7 @@ pub fn assign_layouts_for(
     Ok(program)
 }
 
-/// Translates a program that states its layouts (Gluon), without the passes that choose them.
+/// Translates a program that states its layouts (Gluon), without the passes that choose layouts.
 fn explicit_program(
     module: &ir::Module,
     target: GpuTarget,
@@ -93,13 +93,13 @@ fn explicit_program(
     Ok(program)
 }
 
-/// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.
+/// Compiles a kernel for a target. The launcher neither makes tensor maps nor adds warps.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
 /// the number of pipeline stages of each loop that does not set its own number.
 ///
 /// # Errors
-/// The kernel has a construct that the GPU path does not support, or it needs more shared memory
+/// If the kernel has a construct that the GPU path does not support, or needs more shared memory
 /// than the target has.
 pub fn compile(
     module: &ir::Module,
@@ -110,10 +110,11 @@ pub fn compile(
     compile_for(module, target, num_warps, num_stages, Launcher::default())
 }
 
-/// Compiles a kernel as [`compile`] does, for a launcher.
+/// Compiles a kernel for a launcher. [`compile`] is for the default launcher.
 ///
 /// # Errors
-/// As [`compile`].
+/// If the kernel has a construct that the GPU path does not support, or needs more shared memory
+/// than the target has.
 pub fn compile_for(
     module: &ir::Module,
     target: GpuTarget,
@@ -130,19 +131,19 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs [`PASSES`] over a program, or fewer passes if the program states its layouts, copies and
-/// barriers (Gluon). A pass that already ran on the program changes nothing.
+/// Runs [`PASSES`] over a program. If the program states its layouts, copies and barriers (Gluon),
+/// runs [`EXPLICIT_PASSES`] instead. A pass that already ran on the program changes nothing.
 ///
 /// # Errors
-/// A pass cannot lower an op, a ring or a schedule of the program, or the program needs more shared
-/// memory than the target has.
+/// If a pass cannot lower an op, a ring or a schedule of the program, or the program needs more
+/// shared memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     let passes = if program.header.explicit { EXPLICIT_PASSES } else { PASSES };
     ir::run_passes(passes, program, |name, program| verify(program, name))
 }
 
-/// Refuses a program that states its layouts, copies and barriers if it uses shared memory or
-/// barriers wrongly. In any other program, such a use would be an error of a pass.
+/// Refuses a Gluon program that uses shared memory or barriers wrongly. In any other program, such
+/// a use would be an error of a pass.
 fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
     if !program.header.explicit {
         return Ok(());
@@ -161,12 +162,12 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
             None => diagnostic,
         })
     })?;
-    // No rule over several instructions is violated, so a single op is illegal, such as a dot that
-    // no instruction computes.
+    // The program violates no rule over several instructions. So a single op is illegal, such as a
+    // dot that no instruction computes.
     Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, error.message)))
 }
 
-/// Says how Gluon calls the ops of the GPU dialect that a message names.
+/// Returns a note with the Gluon names of the dialect's ops that a message names.
 fn names_in_gluon(message: &str) -> Option<String> {
     const NAMES: &[(&str, &str)] = &[
         ("fence_proxy", "fence_async_shared()"),

@@ -61,7 +61,7 @@ impl Preparation<'_> {
         Self::OPTIMIZE,
     ];
 
-    /// Simplifies the tile IR that the passes before it leave.
+    /// Simplifies the tile IR after a pass.
     const OPTIMIZE: Pass<Self, Box<Diagnostic>> =
         Pass::cleanup("optimize", |kernel| optimize(&mut kernel.module, &Options::default(), &mut |_, _| {}));
 

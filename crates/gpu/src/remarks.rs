@@ -1,5 +1,5 @@
-//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]): the decision about an
-//! instruction, and its reason.
+//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]). A remark has the decision
+//! about an instruction, and its reason.
 
 use tilewright_base::{Remark, RemarkKind, remark};
 use tilewright_ir::{Dialect, Function, Inst, Operation, Type};
@@ -41,7 +41,7 @@ pub fn about<D: Dialect>(
     });
 }
 
-/// Returns the subject of a remark: `%x = load of fp16[128, 64]`.
+/// Returns the subject of a remark, such as `%x = load of fp16[128, 64]`.
 pub fn subject<D: Dialect>(function: &Function<D>, inst: Inst, tile: Option<&Type>) -> String {
     let data = &function.insts[inst];
     let name = data.results.first().and_then(|result| function.values[*result].name.as_deref());

@@ -2,12 +2,12 @@
 //!
 //! The loop of causal attention ends at the diagonal, so its trip count grows with the program id
 //! along axis 0. A GPU starts blocks in the order of their ids. So the longest programs are among
-//! the last to start, and most multiprocessors wait for them. If programs start in the order of
-//! their length, longest first, they end at about the same time (R. L. Graham, "Bounds on
-//! multiprocessing timing anomalies", 1969). Programs cannot observe the order. A kernel in which a
-//! program may wait for another program keeps the order of the ids.
+//! the last to start, and most multiprocessors wait for them. If the longest programs start first,
+//! all programs end at about the same time (R. L. Graham, "Bounds on multiprocessing timing
+//! anomalies", 1969). Programs cannot observe the order. If a program may wait for another program,
+//! the kernel keeps the order of the ids.
 //!
-//! The pass estimates the length of a program by the trip counts of its loops with dots: the
+//! The pass estimates the length of a program by the trip counts of its loops with dots. The
 //! analysis finds whether these counts grow or fall with the program id along axis 0. It follows
 //! sums, products with constants, quotients, minima and maxima.
 
@@ -19,7 +19,7 @@ use tilewright_ir::{
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::ProgramOrder;
 
-/// The maximum number of definitions that the analysis of the bounds of a loop visits.
+/// The maximum number of definitions that the analysis of a loop bound visits.
 const MAX_STEPS: u32 = 24;
 
 /// The change of an integer from one program along axis 0 to the next.
@@ -79,15 +79,15 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns the slope of the distance between the bounds of a loop with a positive constant step, if
-/// it is known. The trip count changes in the same direction.
+/// Returns the slope of the distance between the bounds of a loop, if it is known and the step is a
+/// positive constant. The trip count changes in the same direction.
 fn trip_count_slope(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
     let step = constant_int(kernel, step).filter(|step| *step > 0)?;
     let mut steps = 0;
     let slope = sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)?;
-    // Persistent programs take tiles in turn: their trip counts differ by at most one, which does
-    // not count.
+    // Persistent programs process tiles in turn, so the trip counts of two programs differ by at
+    // most one. This difference does not count.
     Some(if matches!(slope, Slope::By(by) if by.abs() < step) { Slope::By(0) } else { slope })
 }
 
@@ -118,8 +118,8 @@ fn sum(one: Slope, other: Slope) -> Option<Slope> {
 
 /// Returns the slope of a monotonic function of two integers, such as their minimum.
 ///
-/// Only the direction of the result is exact, so the caller drops the amount of a minimum or a
-/// maximum ([`without_amount`]).
+/// Only the direction of the result is exact. So for a minimum or a maximum, the caller drops the
+/// amount ([`without_amount`]).
 fn monotonic(one: Slope, other: Slope) -> Option<Slope> {
     match (one, other) {
         (Slope::By(0), slope) | (slope, Slope::By(0)) => Some(slope),

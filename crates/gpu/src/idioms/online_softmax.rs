@@ -1,10 +1,10 @@
 //! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): a warp skips the rescaling of an
 //! accumulator if all its factors are 1.
 //!
-//! A loop over the blocks of a row multiplies its accumulators by the correction factor 2^(m -
-//! max(m, x)), where m is the largest score so far and x the largest score of the block. The factor
-//! is 1 unless x is larger than m, as in only a few blocks of a long row. Multiplication by 1 is
-//! exact, so a warp may skip it.
+//! A loop over the blocks of a row multiplies its accumulators by the correction factor
+//! `2^(m - max(m, x))`. Here, `m` is the largest score so far and `x` the largest score of the
+//! block. The factor is 1 unless `x` is larger than `m`, which few blocks of a long row have.
+//! Multiplication by 1 is exact, so a warp may skip it.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
@@ -52,7 +52,7 @@ pub fn skip_rescaling(module: &mut Module) {
 }
 
 /// Returns the operands of a `rescale` in place of `mul`: the accumulator of a dot of the body, and
-/// its correction factors. The accumulator is fp32 and has at least `rescaled_registers` registers.
+/// its correction factors. Requires an fp32 accumulator of at least `rescaled_registers` registers.
 fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Inst) -> Option<[Value; 2]> {
     let data = &function.insts[mul];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
@@ -77,18 +77,18 @@ fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Ins
 /// The bound that a correction factor must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactorBound {
-    /// No bound: the kernel may select another value in place of the maximum, under any condition.
+    /// Any value: the kernel may select another value in place of the maximum, under any condition.
     Any,
-    /// At most 1: the kernel selects another value in place of the maximum only if the maximum is
-    /// at most this value.
+    /// At most 1: the kernel selects another value in place of the maximum only if the other value
+    /// is at least as large.
     AtMostOne,
 }
 
-/// Returns whether a value is a correction factor: `exp(m - max(m, n))` or `exp2(m - max(m, n))`,
-/// or 1.
+/// Returns whether a value is a correction factor: 1, `exp(m - max(m, n))` or
+/// `exp2(m - max(m, n))`.
 ///
-/// Shape ops, selections and loops may pass the factor on. `seen` has the values that are visited
-/// already, as a loop may carry its own factor.
+/// Shape ops, selections and loops may carry the factor. `seen` has the values already visited,
+/// because a loop may carry its own factor.
 pub fn is_correction_factor(
     function: &Function,
     value: Value,
@@ -129,7 +129,7 @@ pub fn is_correction_factor(
     }
 }
 
-/// Returns whether a value is `m - max(m, n)`, or `m` minus a selection between the maximum and
+/// Returns whether a value is `m - max(m, n)`. In place of the maximum, the kernel may select
 /// another value that satisfies `bound`.
 fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBound) -> bool {
     let Some((ElementwiseFn::Sub, &[old, maximum])) = elementwise(function, value) else { return false };
@@ -149,7 +149,7 @@ fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBoun
 }
 
 /// Returns whether one of two values is a constant that is selected only if the other value is at
-/// most this constant.
+/// most as large.
 fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
     use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
     let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };

@@ -2,10 +2,10 @@
 //! its integer type.
 //!
 //! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
-//! tiles are the sum of two terms: a base, which is the same pointer for every element, and offsets
-//! of 32 bits. The pass separates the two: an offset that is the same for all elements moves the
-//! base, also in loops, where the other offsets are often invariant. Each access adds base and
-//! offsets, by a multiplication and an addition that are one instruction.
+//! tiles of pointers are a base, which is the same pointer for every element, plus 32-bit offsets.
+//! The pass separates the base from the offsets. An offset that is the same for all elements moves
+//! the base, also in loops. There, the other offsets are often invariant. Each access adds its base
+//! and its offsets: one instruction multiplies an offset by the element size and adds it.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
@@ -14,15 +14,15 @@
 //!   yield q + splat (16 * w)                                   yield base + 16 * w
 //! ```
 //!
-//! No arithmetic overflows that did not overflow before. Offsets are never added to each other:
-//! each is extended to 64 bits by itself, as in the program. If a factor of a product is a sum, and
-//! a loop changes only one term of the sum, the product is distributed, `(u + v) * s` to
+//! The pass introduces no overflow. It never adds offsets to each other: as in the program, each
+//! offset is extended to 64 bits by itself. If a factor of a product is a sum, and a loop changes
+//! only one term of the sum, the pass distributes the product. `(u + v) * s` becomes
 //! `u * s + v * s`. If the terms have 32 bits, both must be nonnegative. Each new product is then
 //! between 0 and the whole product, which does not overflow by the promise of the language
 //! ([`Assumptions::no_signed_overflow`]). Products of 64 bits may wrap around, as pointers do.
 //!
-//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. An
-//! addition to such a tile drops the hint if only the next iteration of a loop uses the sum.
+//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. If only the
+//! next iteration of a loop uses the sum of such a tile and an offset, the addition drops the hint.
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -59,8 +59,8 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Returns whether the kernel adds offsets to a tile of pointers in a loop, or to one that is not a
-/// splat. All other tiles of pointers are already a base and an offset.
+/// Returns whether the kernel adds offsets to a tile of pointers in a loop, or to a tile that is
+/// not a splat. All other tiles of pointers are already a base and one offset.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -98,8 +98,8 @@ struct Address {
 
 /// An integer tile as a loop-variant scalar plus tiles.
 ///
-/// This is no `Form` of scalar evolution: the pass emits these values, each in its own width, and
-/// an addition of two of them could overflow.
+/// The pass emits each of these values in its own width, because their sum could overflow. So this
+/// is not a `Form` of scalar evolution.
 struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,
@@ -118,13 +118,13 @@ struct Split<'f> {
     level: u32,
     /// The uses of the values of the function before the pass.
     uses: Uses,
-    /// The `ptr_add`s on pointers with hints, if only the next iteration of a loop uses the result.
+    /// The `ptr_add`s on pointers with hints whose results only the next iteration of a loop uses.
     steps: FxHashSet<Inst>,
 }
 
 impl Split<'_> {
-    /// Rewrites a block. The yielded values with an index in `moved` are tiles of pointers whose
-    /// base is carried.
+    /// Rewrites a block. A yielded value with an index in `moved` is a tile of pointers; the block
+    /// yields its base instead.
     fn block(&mut self, block: Block, moved: &[usize]) {
         for &parameter in &self.cursor.function.blocks[block].parameters {
             self.levels[parameter] = self.level;
@@ -165,7 +165,7 @@ impl Split<'_> {
     }
 
     /// Returns the result of an instruction and its address, if the result is a tile of pointers
-    /// that can be split.
+    /// that the pass can split.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let result = self.cursor.function.result(inst)?;
@@ -234,7 +234,7 @@ impl Split<'_> {
         self.value(op.clone(), &[tile], ty)
     }
 
-    /// Returns the result of a new instruction, whose level is the highest level of its operands.
+    /// Returns the result of a new instruction. Its level is the highest level of its operands.
     fn value(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
         let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
         let result = self.cursor.value(op, operands, ty);
@@ -257,8 +257,8 @@ impl Split<'_> {
         }
     }
 
-    /// Splits an integer tile into a scalar that a loop changes plus tiles, at least one of them
-    /// invariant in this loop.
+    /// Splits an integer tile into a scalar that a loop changes, plus tiles. The loop changes at
+    /// most all but one of these tiles.
     fn sum(&mut self, tile: Value, steps: u32) -> Option<SplitOffset> {
         let steps = steps.checked_sub(1)?;
         let inst = self.cursor.function.defining_inst(tile)?;
@@ -318,7 +318,7 @@ impl Split<'_> {
         }
     }
 
-    /// Splits `uniform + tile`, if a loop changes only `uniform`, and if both have 64 bits or are
+    /// Splits `uniform + tile` if a loop changes only `uniform`. Both must have 64 bits or be
     /// nonnegative.
     fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<SplitOffset> {
         let scalar = self.scalar_of(uniform)?;
@@ -332,7 +332,7 @@ impl Split<'_> {
     }
 
     /// Rewrites a loop. If the loop moves all elements of a carried tile of pointers by the same
-    /// offset, the new loop carries only the base of the tile.
+    /// offset, the new loop carries only the tile's base.
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
@@ -340,7 +340,7 @@ impl Split<'_> {
         for (index, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
             let initial = initial.expect("a loop begins with what it carries");
             let Some(address) = self.addresses.get(&initial).cloned() else { continue };
-            // The hints on the initial pointers may not hold for the next ones.
+            // The hints on the initial pointers may not hold for those of the next iteration.
             if !address.hints.is_empty() || !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
@@ -363,8 +363,8 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, or a parameter whose elements
-    /// are all moved by the same offset.
+    /// Returns whether a tile of pointers is one of the parameters, or such a parameter moved by
+    /// the same offset in all elements.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;
@@ -380,7 +380,7 @@ impl Split<'_> {
                 match self.cursor.function.defining_op(from) {
                     Some(Op::Hint { .. }) if self.uses.count(tile) > 1 => return false,
                     Some(Op::Hint { .. }) => self.steps.insert(inst),
-                    // tidy: wildcard because only hints promise something
+                    // tidy: wildcard because only hints make promises
                     _ => true,
                 };
                 self.is_moved_alike(from, parameters)
@@ -399,8 +399,8 @@ impl Split<'_> {
         }
     }
 
-    /// Adds base and offsets of the operands of an instruction, except for those with an index in
-    /// `moved`.
+    /// Adds the base and the offsets of each pointer operand of an instruction, except for operands
+    /// with an index in `moved`.
     fn join_operands(&mut self, inst: Inst, moved: &[usize]) {
         for index in 0..self.cursor.function.insts[inst].operands.len() {
             let operand = self.cursor.function.insts[inst].operands[index];
@@ -415,8 +415,8 @@ impl Split<'_> {
         }
     }
 
-    /// Returns the pointers of an address. Offsets with few distinct values are added first, so
-    /// that their sums with the base serve many elements.
+    /// Returns the pointers of an address. Offsets with few distinct values are added first,
+    /// because many elements then share the sum with the base.
     fn join(&mut self, address: Address) -> Value {
         let Address { base, ty, mut offsets, hints } = address;
         offsets.sort_by_cached_key(|offset| self.runs(*offset));
@@ -430,8 +430,8 @@ impl Split<'_> {
         pointers
     }
 
-    /// Returns the number of runs of consecutive or equal integers in a tile; 0 if its elements
-    /// differ by constants, which the instructions that access memory add.
+    /// Returns the number of runs of consecutive or equal integers in a tile. Returns 0 if its
+    /// elements differ by constants, because memory instructions add constants.
     fn runs(&self, tile: Value) -> u32 {
         if self.has_constant_steps(tile, MAX_DEPTH) {
             return 0;
@@ -440,7 +440,8 @@ impl Split<'_> {
         if info.axes.is_empty()
             && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
-            // The pass made this tile: it is the first operand, reshaped or multiplied by a scalar.
+            // The pass made this tile from its first operand: it is reshaped, or multiplied by a
+            // scalar.
             return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));

@@ -7,18 +7,18 @@
 //! %a = load [256, 64] ; %b = load [64, 256]    %a = load [128, 64] ; %b = load [64, 256]
 //! %c = dot %a, %b : [256, 256]                 %c = dot %a, %b : [128, 256]
 //! ```
-//! The analysis goes backward from the stores: a block stores a part of a value along an axis. So
+//! The analysis goes backward from the stores. A block stores a part of a value along an axis. So
 //! it needs a part or all of each value from which the stored value is computed. The form of a
-//! value states the elements that a block has: all of them, or its part along an axis. A value that
-//! is needed in two forms, such as a range that is an index of rows and of columns, is computed in
-//! both; but a block computes only one part of each dot. Scalars are the same in all blocks. If a
-//! store is not divided, only the first block executes it.
+//! value states the elements that a block has: all of them, or its part along an axis. A range may
+//! be an index of rows and of columns, so a block may need it in two forms. The pass computes such
+//! a value in both forms, but a block computes only one part of each dot. Scalars are the same in
+//! all blocks. If a store is not divided, only the first block executes it.
 //!
-//! A program is divided only if no block depends on what another block does. So the pass refuses
+//! No block of a divided program may depend on the actions of another block. So the pass refuses
 //! programs that may wait, that print, or whose order of accesses other programs may observe. It
 //! also refuses a program with two accesses to memory that the program writes, unless each block
-//! accesses only its own part of the memory. Pointers of different arguments are assumed to point
-//! to different memory, as in all passes. A [`Refusal`] states the reason.
+//! accesses only its own part of the memory. As in all passes, pointers of different arguments
+//! point to different memory. A [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -30,7 +30,7 @@ use tilewright_opt::analysis::{Access, accesses};
 
 use super::division::Writer;
 
-/// The fewest rows or columns of a dot that a block computes: those of the smallest instruction.
+/// The minimum rows or columns of a dot that a block computes: those of the smallest instruction.
 const MIN_EXTENT: u32 = 16;
 /// The rows that a warpgroup multiplies at a time.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
@@ -65,7 +65,7 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
 /// grid.
 ///
 /// # Errors
-/// The reason why the program cannot be divided.
+/// If the program cannot be divided; the error is the reason.
 pub fn divide(module: &Module, blocks: u32) -> Result<Module, Refusal> {
     let kernel = module.kernel();
     let roots = roots(kernel)?;
@@ -262,7 +262,7 @@ impl<'f> Demand<'f> {
         Ok(())
     }
 
-    /// Demands a value in a form, and the values that it is computed from.
+    /// Demands a value in a form, and the values from which it is computed.
     fn need(&mut self, value: Value, form: Form) -> Found<()> {
         let mut missing = vec![(value, form)];
         while let Some((value, form)) = missing.pop() {
@@ -311,7 +311,7 @@ impl<'f> Demand<'f> {
     }
 }
 
-/// Returns the form in which an instruction needs each operand to compute its results in `form`.
+/// Returns the form of each operand that an instruction needs to compute its results in `form`.
 pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVec<[Form; 4]>> {
     let data = &kernel.insts[inst];
     let count = data.operands.len();
@@ -358,8 +358,8 @@ fn part_of(kernel: &Function, value: Value, axis: usize) -> Form {
     if kernel.ty(value).is_scalar() { Form::Whole } else { Form::Part(axis) }
 }
 
-/// Returns the axis of the shape `from` whose equal parts have the same elements as equal parts
-/// along `axis` of the shape `to`.
+/// Returns the axis of the shape `from` that corresponds to `axis` of the shape `to`. Equal parts
+/// along the two axes have the same elements.
 fn same_axis(from: &[u32], to: &[u32], axis: usize) -> Option<usize> {
     let before = |shape: &[u32], axis: usize| shape[..axis].iter().product::<u32>();
     (0..from.len()).rev().find(|other| before(from, *other) == before(to, axis))
@@ -380,8 +380,8 @@ impl Written {
         Self { accesses: about.cloned().collect() }
     }
 
-    /// Refuses a program in which a block may access elements that another block writes, or in
-    /// which an atomic operation orders accesses to written memory.
+    /// Refuses a program if a block may access elements that another block writes. Also refuses it
+    /// if an atomic operation orders accesses to written memory.
     fn check(&self, demand: &Demand<'_>) -> Found<()> {
         let kernel = demand.kernel;
         for (number, one) in self.accesses.iter().enumerate() {
@@ -403,7 +403,7 @@ impl Written {
 
 /// Returns whether no other block accesses the elements of two accesses of a block.
 ///
-/// That holds if both use the same pointers, which are computed outside of loops, and the same
+/// Both accesses must use the same pointers, which are computed outside of loops, and the same
 /// part.
 fn is_own(demand: &Demand<'_>, one: Inst, other: Inst) -> bool {
     let kernel = demand.kernel;

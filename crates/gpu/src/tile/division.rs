@@ -1,7 +1,8 @@
-//! Writes the program of each block of a cluster, given the forms of values (`cluster.rs`).
+//! Writes the program of each block of a cluster, given the forms of its values (`cluster.rs`).
 //!
-//! The form of a value is the part of the value that a block computes: all of it, or its part along
-//! an axis. Each instruction is written once for each form in which its results are needed.
+//! The form of a value states the elements that a block computes: all of them, or a part along an
+//! axis. The pass writes each instruction once for each form in which the program needs its
+//! results.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -18,7 +19,7 @@ pub struct Writer<'f> {
     blocks: u32,
     /// The forms in which values are needed.
     forms: Forms,
-    /// The forms of stores and atomic operations.
+    /// The forms in which a block executes stores and atomic operations.
     roots: FxHashMap<Inst, Form>,
     /// The values of the new program, by the old value and its form.
     made: FxHashMap<(Value, Form), Value>,
@@ -80,8 +81,8 @@ impl<'f> Writer<'f> {
         forms
     }
 
-    /// Keeps the terminator of the entry and the hints about scalars. Hints about tiles are
-    /// dropped: only passes before the division use them.
+    /// Keeps the terminator of the entry and the hints about scalars. Drops hints about tiles,
+    /// because only passes before the division use them.
     fn root(&mut self, inst: Inst) {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         if operands.iter().all(|value| self.cursor.function.ty(*value).is_scalar()) {
@@ -90,7 +91,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Stores a part in each block, and an undivided value in the first block.
+    /// Stores a part in each block. Only the first block stores an undivided value.
     fn store(&mut self, inst: Inst) {
         let InstData { op, operands, results, .. } = self.cursor.function.insts[inst].clone();
         let form = self.roots[&inst];
@@ -156,7 +157,7 @@ impl<'f> Writer<'f> {
         self.cursor.function.insts[new].results.clone()
     }
 
-    /// Writes the part of a range that belongs to the block.
+    /// Writes the block's part of a range.
     fn range(&mut self, start: i64, end: i64) -> Value {
         let extent = (end - start) / i64::from(self.blocks);
         let shape = Shape(smallvec![extent as u32]);
@@ -175,7 +176,7 @@ impl<'f> Writer<'f> {
             | Op::Broadcast { shape }
             | Op::Reshape { shape }
             | Op::Slice { shape, .. } => shape.clone_from(part),
-            // A part begins at a multiple of its extent, so hints hold for the runs inside it.
+            // A part begins at a multiple of its extent, so hints hold for runs inside the part.
             Op::Hint { values, .. } => {
                 if let Some(value) = values.get_mut(axis) {
                     *value = power_of_two_in(*value).min(i64::from(part[axis]));
@@ -186,7 +187,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Writes a loop or a branch that carries each value in each form that is needed.
+    /// Writes a loop or a branch. It carries each value once for each needed form.
     fn control(&mut self, inst: Inst) {
         let InstData { op, operands, regions, .. } = self.cursor.function.insts[inst].clone();
         let all: Vec<Carried> = self.cursor.function.carried(inst).collect();

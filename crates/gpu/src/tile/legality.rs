@@ -7,7 +7,7 @@ use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFa
 use super::padding::{mask_place, padded};
 use tilewright_gpu_ir::target::MAX_WARPS;
 
-/// Lets the optimizer inline every call, even of `noinline` functions; returns whether the module
+/// Lets the optimizer inline every call, even of `noinline` functions. Returns whether the module
 /// has functions other than the kernel.
 pub fn request_inlining(module: &mut Module) -> bool {
     let has_calls = module.functions.len() > 1;
@@ -33,7 +33,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
 }
 
-/// Refuses parameters that are tiles: the CPU executor takes them, but a launch passes scalars.
+/// Refuses parameters that are tiles. The CPU executor accepts them, but a launch passes scalars.
 fn check_interface(kernel: &Function) -> Result<(), Box<Diagnostic>> {
     let parameters = kernel.parameters.iter().zip(kernel.parameter_types());
     let Some((parameter, ty)) = parameters.into_iter().find(|(_, ty)| !ty.is_scalar()) else { return Ok(()) };
@@ -88,7 +88,7 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
     )
 }
 
-/// Returns a diagnostic at an instruction, with the chain of calls that leads there.
+/// Returns a diagnostic at an instruction, with its chain of calls.
 pub fn at<D: Dialect>(
     kernel: &Function<D>,
     inst: Inst,

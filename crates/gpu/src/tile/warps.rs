@@ -1,21 +1,21 @@
 //! Gives kernels more warps than requested, if their dots need more registers than a thread has.
 //!
 //! A thread has at most 255 registers. With twice the warps, each thread holds half as many
-//! elements. The pass doubles the warps in two cases, by an estimate of the registers from the
-//! liveness of tiles in tile IR ([`peak_words`]):
+//! elements. The pass estimates the registers from the liveness of tiles in tile IR
+//! ([`peak_words`]). It doubles the warps in two cases:
 //!
-//! - If the accumulators that are live at one point of the kernel, and the tiles that threads
-//!   compute from them, take more registers of a thread than `Tuning::accumulator_registers`. A
-//!   loop with such tiles would spill in each iteration. For example, two accumulators of 128x128
-//!   that a loop carries take 256 registers in four warps. The pass doubles the warps until the
-//!   tiles fit.
-//! - If threads compute an operand of a dot from another dot, and registers do not hold two
-//!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
-//!   meanwhile. On a target with `wgmma`, the pass doubles the warps if each dot has 64 rows for
-//!   every warpgroup, and if a multiprocessor holds as many blocks as with half the warps.
+//! - Accumulators that are live together, and the tiles that threads compute from them, may take
+//!   more registers of a thread than `Tuning::accumulator_registers`. A loop with such tiles would
+//!   spill in each iteration. For example, two accumulators of 128x128 that a loop carries take 256
+//!   registers in four warps. The pass doubles the warps until the tiles fit.
+//! - Threads may compute an operand of a dot from another dot. If registers do not hold two
+//!   iterations, the tensor cores idle during this computation. A second warpgroup can use the
+//!   tensor cores meanwhile. On a target with `wgmma`, the pass doubles the warps under two
+//!   conditions: each dot has 64 rows for every warpgroup, and a multiprocessor holds as many
+//!   blocks as before.
 //!
-//! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
-//! block runs the program, if possible with the warps of all blocks.
+//! If a launch requests a cluster for a program that cannot be divided between blocks, one block
+//! runs the program. If possible, this block has the warps of all blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::{Code, Diagnostic};
@@ -30,11 +30,10 @@ use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGIST
 
 /// The size in blocks of the largest cluster that every device with clusters supports.
 const MAX_BLOCKS: u32 = 8;
-/// The size in blocks of the largest cluster of Hopper, which a kernel has to request.
+/// The size in blocks of Hopper's largest cluster. A kernel has to opt in to it.
 const MAX_CLUSTER: u32 = 16;
 
-/// Gives a kernel more warps, as the documentation of the module describes, if its launcher adds
-/// warps.
+/// Gives a kernel more warps, as the header of this file describes, if its launcher adds warps.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
         kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
@@ -46,7 +45,7 @@ fn has_assembly(kernel: &Function) -> bool {
     find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some()
 }
 
-/// Returns the warps of a kernel: those requested, or more.
+/// Returns the warps of a kernel: the requested number, or more.
 ///
 /// A kernel with inline assembly keeps the requested warps, because the assembly may depend on the
 /// number of threads.
@@ -80,9 +79,9 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether three conditions hold for a block, or for a region inside it: it has dots that
-/// depend on other dots; a thread does not have the registers to compute two iterations at once;
-/// and each dot has enough rows for the warpgroups of twice the warps.
+/// Returns whether three conditions hold for a block, or for a region inside it. Its dots depend on
+/// other dots. A thread does not have the registers to compute two iterations at once. Each dot has
+/// enough rows for the warpgroups of twice the warps.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -110,17 +109,18 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
     depends && can_gather_rows && !cost_model::fits_registers(tiles as u32 / threads, threads, target.tuning)
 }
 
-/// Returns the most warps of a block whose threads have all registers that an instruction can name.
+/// Returns the maximum warps of a block whose threads have all registers that an instruction can
+/// name.
 fn max_warps() -> u32 {
     REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
-/// Divides a program between the blocks of its cluster, if possible; returns whether it did.
+/// Divides a program between the blocks of its cluster, if possible. Returns whether it did.
 ///
 /// Each block of a divided program has the requested warps. If the program cannot be divided, one
-/// block runs it, with the same results. This block has the requested warps, too; but if the
-/// launcher adds warps and the kernel has no assembly, it has the warps of all blocks, up to
-/// [`max_warps`].
+/// block runs it, with the same results. This block has the requested warps, with one exception. If
+/// the launcher adds warps and the kernel has no assembly, the block has the warps of all blocks,
+/// up to [`max_warps`].
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
@@ -165,8 +165,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     }
 }
 
-/// Refuses a cluster that the target cannot launch, for a kernel that states the parts of its
-/// blocks.
+/// Refuses a cluster that the target cannot launch. For kernels that state their clusters (Gluon).
 pub fn check_cluster(target: GpuTarget, blocks: u32) -> Result<(), Box<Diagnostic>> {
     let message = if !target.features.has(Feature::Tma) {
         format!("{} has no clusters, but the kernel is for num_ctas={blocks}", target.name)
@@ -202,8 +201,7 @@ enum Counted {
     Tiles,
 }
 
-/// Returns the maximum number of 32-bit words that the counted tiles of a block take while they are
-/// live together.
+/// Returns the maximum number of 32-bit words that the counted tiles of a block take at one point.
 fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut FxHashSet<Value>) -> usize {
     let insts = &kernel.blocks[block].insts;
     let mut last_uses: FxHashMap<Value, usize> = FxHashMap::default();
@@ -264,7 +262,8 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     found
 }
 
-/// Returns the 32-bit words of a tile of numbers with at least two axes longer than 1, else 0.
+/// Returns the 32-bit words of a numeric tile with at least two axes longer than 1; for other types
+/// 0.
 fn words(ty: &Type) -> usize {
     let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
     ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)
@@ -274,8 +273,8 @@ fn words(ty: &Type) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the warps of a loop that carries 128 registers of a thread in four warps, and
-    /// computes an operand of `columns` columns from `dots` dots that are live together.
+    /// Returns the warps of a kernel whose loop carries 128 registers of a thread in four warps.
+    /// The loop computes an operand of `columns` columns from `dots` dots that are live together.
     fn warps_of(columns: u32, dots: u32) -> u32 {
         let second = if dots == 1 {
             "%q = mul %p, %p".to_owned()
@@ -313,11 +312,11 @@ mod tests {
 
     #[test]
     fn tiles_that_are_live_together_decide_the_warps() {
-        // 128 carried and 64 registers.
+        // 128 carried registers, and 64 of the operand.
         assert_eq!(warps_of(64, 1), 4);
-        // 128 and 128.
+        // 128 carried registers, and 128 of the operand.
         assert_eq!(warps_of(128, 1), 8);
-        // 128, and 64 for each of two tiles.
+        // 128 carried registers, and 64 for each of two tiles.
         assert_eq!(warps_of(64, 2), 8);
     }
 }

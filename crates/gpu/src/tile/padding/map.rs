@@ -1,5 +1,5 @@
-//! Pads `map` ops: a function with control flow or side effects runs only on the elements of the
-//! program. On the padding, its loop might not terminate, or its check might fail.
+//! Pads `map` ops. If the function of the `map` has control flow or side effects, it runs only on
+//! the program's elements. On the padding, its loop might not terminate, or its check might fail.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -37,8 +37,8 @@ impl Pad<'_> {
         found
     }
 
-    /// Runs the function of a `map` only if one of `flags` is true. There is a flag for each
-    /// element of a pack, true if the program has the element. An element whose flag is false is
+    /// Runs the function of a `map` only if one of `flags` is true. Each element of a pack has a
+    /// flag, which is true if the program has the element. An element whose flag is false is
     /// replaced by an element of the pack whose flag is true.
     fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
         let outer = self.cursor.enter(region);
@@ -67,8 +67,8 @@ impl Pad<'_> {
         self.cursor.go_to(outer);
     }
 
-    /// Emits a branch that runs `insts` and yields `yielded` if a condition is true, and else
-    /// yields `others`. Returns its results.
+    /// Emits a branch. If a condition is true, it runs `insts` and yields `yielded`; otherwise it
+    /// yields `others`. Returns the results of the branch.
     pub(super) fn if_there(
         &mut self,
         condition: Value,

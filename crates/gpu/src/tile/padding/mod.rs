@@ -1,16 +1,16 @@
 //! Supports extents of any size: pads each axis to the next power of two, which layouts need.
 //!
-//! The elements of the padding are unspecified. So memory accesses and checks are masked to the
-//! program's elements, reductions and dots along a padded axis leave the padding out, and ops that
-//! count elements, such as a reshape, become gathers of the program's elements. All other ops
-//! compute on the padding as on any element, and their results there are unused.
+//! The elements of the padding are unspecified. So masks limit memory accesses and checks to the
+//! program's elements. Reductions and dots along a padded axis ignore the padding. Ops that count
+//! elements, such as a reshape, become gathers of the program's elements. All other ops compute on
+//! the padding as on any element, and their results there are unused.
 //!
 //! ```text
 //! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100
 //! %x = load %p                   ──>   %x = load %p, %in
 //! %s = reduce %x by add                %s = reduce (select %in, %x, -0.0) by add
 //! ```
-//! Slices are lowered here too: to slices of registers where they are aligned, else to gathers.
+//! The pass also lowers slices: aligned slices to slices of registers, others to gathers.
 
 mod map;
 mod movement;
@@ -25,7 +25,7 @@ use tilewright_ir::{
 
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// Pads the tiles of a kernel without calls; returns whether it changed something.
+/// Pads the tiles of a kernel without calls. Returns whether it changed something.
 pub fn pad(function: &mut Function, tuning: &Tuning) -> bool {
     if !is_needed(function) {
         return false;
@@ -80,8 +80,8 @@ struct Pad<'f> {
     shapes: SecondaryMap<Value, Option<Shape>>,
     /// The padded tiles whose padding is 0.
     zeros: EntitySet<Value>,
-    /// Maps each flattened tile to the tile before the reshape. Has only the reshapes to one axis
-    /// that became gathers.
+    /// Maps each flattened tile to the tile before the reshape. Contains only the reshapes to one
+    /// axis that became gathers.
     flattened: FxHashMap<Value, Value>,
 }
 
@@ -169,8 +169,8 @@ impl Pad<'_> {
         self.cursor.function.insts[inst].op = op;
     }
 
-    /// Rewrites a range whose padding exceeds int32: adds its start to a range from 0, and the
-    /// addition wraps.
+    /// Rewrites a range whose padding exceeds int32 as its start plus a range from 0. The addition
+    /// wraps around.
     fn wrapping_arange(&mut self, inst: Inst, start: i64, count: i64) {
         let ty = self.cursor.function.ty(self.cursor.function.insts[inst].results[0]).clone();
         let from_zero = self.cursor.value(Op::Arange { start: 0, end: count }, &[], ty.clone());

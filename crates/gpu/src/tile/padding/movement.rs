@@ -8,7 +8,7 @@ use tilewright_gpu_ir::layout_rules::renames_registers;
 
 impl Pad<'_> {
     /// Pads a reshape. The op stays a reshape if it also maps the padded shapes to each other
-    /// ([`keeps_padding_behind`]). Else a gather moves the elements.
+    /// ([`keeps_padding_behind`]). Otherwise a gather moves the elements.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (tile, result) = (data.operands[0], data.results[0]);
@@ -32,8 +32,8 @@ impl Pad<'_> {
     }
 
     /// Computes, for each element of a tile of shape `to`, the row-major index of the same element
-    /// in the padded tile of shape `from`. The row-major index of the element without the padding
-    /// is equal in both shapes.
+    /// in the padded tile of shape `from`. Without padding, the row-major index of an element is
+    /// the same in both shapes.
     fn place_in(&mut self, from: &Shape, to: &Shape) -> Value {
         let shape = padded(to);
         let mut number = self.splat_int(0, &shape);
@@ -79,8 +79,8 @@ impl Pad<'_> {
         self.cursor.function.redefine(result, inst, 0);
     }
 
-    /// Lowers a slice: along each axis to a slice of registers, if the slice is aligned and leaves
-    /// out few elements, else to a gather.
+    /// Lowers a slice. Along an axis where the slice is aligned and drops few elements, it becomes
+    /// a slice of registers. Along other axes, it becomes a gather.
     pub(super) fn slice(&mut self, inst: Inst, starts: &IntList, steps: &IntList, shape: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (mut tile, result) = (data.operands[0], data.results[0]);
@@ -118,8 +118,7 @@ impl Pad<'_> {
         self.define_as(result, tile, padded(shape));
     }
 
-    /// Pads a gather: an index counts modulo the extent in the program, not modulo the padded
-    /// extent.
+    /// Pads a gather: an index wraps around at the extent in the program, not at the padded extent.
     pub(super) fn gather(&mut self, inst: Inst) {
         let data = &self.cursor.function.insts[inst];
         let Op::Gather { axis } = data.op else { return self.cursor.insert(inst) };
@@ -138,9 +137,9 @@ impl Pad<'_> {
     }
 }
 
-/// Returns whether a reshape between two shapes is also a reshape between the padded shapes. This
-/// holds if the shapes split into groups of axes with equal products, and if each group pads only
-/// its outermost axis.
+/// Returns whether a reshape between two shapes is also a reshape between the padded shapes. For
+/// this, the shapes must split into groups of axes with equal products. Each group may pad only its
+/// outermost axis.
 fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     let wide = |shape: &[u32]| -> SmallVec<[u64; 8]> {
         shape.iter().filter(|extent| **extent != 1).map(|extent| u64::from(*extent)).collect()

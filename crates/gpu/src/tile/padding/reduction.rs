@@ -1,8 +1,9 @@
 //! Pads reductions and scans, so that the padding does not change their results.
 //!
-//! If the op combines one tile by one elementwise function with a neutral element, as a sum does,
-//! this element replaces the padding. Otherwise, a flag is reduced along with the tiles. The flag
-//! is true for elements of the program; the combination of an element with padding is the element.
+//! The op may combine one tile by one elementwise function with a neutral element, as a sum does.
+//! Then the neutral element replaces the padding. Otherwise, a flag is reduced along with the
+//! tiles. The flag is true for elements of the program; the combination of an element with padding
+//! is the element.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -30,7 +31,7 @@ impl Pad<'_> {
         }
     }
 
-    /// Pads a scan. A forward scan reaches the padding after all elements and needs no change,
+    /// Pads a scan. A forward scan reaches the padding after all elements. It needs no change,
     /// unless its function must not run on the padding. A reverse scan reaches the padding first.
     pub(super) fn scan(&mut self, inst: Inst) {
         let data = self.cursor.function.insts[inst].clone();
@@ -64,16 +65,15 @@ impl Pad<'_> {
     }
 
     /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if
-    /// padding cannot change a result: the reduced axis is not padded, and the function may run on
-    /// the padding along other axes.
+    /// padding cannot change a result. This requires that the reduced axis is not padded, and that
+    /// the function may run on the padding along other axes.
     fn reduced_tiles(&mut self, data: &InstData, axis: usize) -> Option<(SmallVec<[Value; 4]>, Value)> {
         let sources: Option<SmallVec<[Value; 4]>> =
             data.operands.iter().map(|tile| self.flattened.get(tile).copied()).collect();
         if let Some(sources) = sources
             && sources.iter().all(|source| self.shape(*source) == self.shape(sources[0]))
         {
-            // The op reduces all elements of these tiles, and the padding may be between the
-            // elements.
+            // The op reduces all elements of these tiles, and the padding may be between elements.
             let shape = self.shape(sources[0]);
             let line = Shape::from([padded(&shape).elements() as u32]);
             let valid = self.valid(&shape);
@@ -93,7 +93,7 @@ impl Pad<'_> {
     }
 
     /// Returns the neutral element of a region that combines its two parameters by one elementwise
-    /// function. Returns `None` for other regions, and if the function has no such element.
+    /// function. Returns `None` for other regions, and for functions without a neutral element.
     fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
         use ElementwiseFn as F;
         let insts = &self.cursor.function.blocks[region].insts;
@@ -146,7 +146,8 @@ impl Pad<'_> {
         }
     }
 
-    /// Adds the flags of both sides to a region that combines `count` elements with `count` others.
+    /// Adds flags to a region that combines `count` elements with `count` others: one flag for each
+    /// side.
     fn combine_flagged(&mut self, region: Block, count: usize) {
         let flag = Type::scalar(Dtype::I1);
         let [left, right] = [(); 2].map(|()| self.cursor.function.add_parameter(region, flag.clone(), None));

@@ -1,8 +1,9 @@
 //! Inserts the barriers of the cluster that a program does not state.
 //!
-//! Blocks arrive at `mbarrier`s of other blocks, so these are initialized before any block goes on:
-//! a barrier of the cluster follows each sequence of initializations. No block ends while others
-//! access its shared memory: a barrier of the cluster precedes the end of the program.
+//! Blocks arrive at `mbarrier`s of other blocks, so these must be initialized before any block
+//! continues. So a barrier of the cluster follows each sequence of initializations. No block may
+//! end while other blocks access its shared memory. So a barrier of the cluster precedes the end of
+//! the program.
 
 use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily};
 
@@ -30,8 +31,8 @@ pub(super) fn insert(function: &mut Function) {
     }
 }
 
-/// Inserts a barrier after each sequence of initializations in a block and the regions within.
-/// Workers do not take part in barriers of the cluster.
+/// Inserts a barrier after each sequence of initializations in a block and in its regions. Workers
+/// do not participate in barriers of the cluster.
 fn after_initializations(function: &mut Function, block: Block) {
     let mut is_pending = false;
     for inst in function.blocks[block].insts.clone() {

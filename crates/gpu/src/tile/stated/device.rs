@@ -31,7 +31,7 @@ impl Writer<'_> {
         tiles.layout.division(&tiles.shape).map_err(misfit)
     }
 
-    /// Returns the division of tiles, and replaces them by their parts.
+    /// Returns the division of tiles in shared memory, and replaces the tiles by their parts.
     fn part_of_tiles(&self, inst: Inst, tiles: &mut SharedTiles) -> Written<Division> {
         let division = self.division_of_tiles(inst, tiles)?;
         tiles.shape = division.part.iter().copied().collect();
@@ -39,7 +39,7 @@ impl Writer<'_> {
         Ok(division)
     }
 
-    /// Writes a function of the GPU.
+    /// Rewrites an instruction that calls a function of the GPU.
     #[expect(clippy::too_many_lines, reason = "one arm for each function")]
     pub(super) fn device(&mut self, block: Block, inst: Inst) -> Written {
         let Op::Device { function } = self.data(inst).op.clone() else { return Ok(()) };
@@ -89,8 +89,9 @@ impl Writer<'_> {
             DeviceFn::MbarrierWait { tiles } => {
                 let barriers = self.part_of_tiles(inst, tiles)?;
                 if barriers.copies() != 0 {
-                    // At the barriers of the other blocks nothing arrives, so their first phase
-                    // goes on, and the phase before it, of parity 1, counts as complete.
+                    // Nothing arrives at the `mbarrier`s of the other blocks, so their first phase
+                    // never completes. The phase before it, of parity 1, counts as complete. So
+                    // these blocks wait for parity 1.
                     let other = self.of_rank(OfRank::IsOther(barriers.copies()));
                     let phase = self.data(inst).operands[2];
                     self.go_before(inst);
@@ -115,7 +116,7 @@ impl Writer<'_> {
                 self.shift_coordinates(inst, &function, &division)?;
                 let copies = division.copies();
                 if copies == 0 {
-                    // Each block has another part.
+                    // Each block loads a different part.
                     let (tiles, barriers, fills_nan) = (tiles.clone(), barriers.clone(), *fills_nan);
                     new = DeviceFn::TensorLoad { tiles, barriers, fills_nan };
                     self.data_mut(inst).operands.remove(MASK);
@@ -193,7 +194,8 @@ impl Writer<'_> {
             .any(|inst| matches!(function.insts[*inst].op, Op::StartWorkers { .. }))
     }
 
-    /// Refuses `mbarrier`s that several blocks share, where the hardware signals only an own one.
+    /// Refuses `mbarrier`s that several blocks share: the hardware only signals that of the own
+    /// block.
     fn refuse_pairs(&self, inst: Inst, barriers: &Division, what: &str) -> Written {
         if barriers.copies() == 0 {
             return Ok(());
@@ -222,7 +224,8 @@ impl Writer<'_> {
         self.data_mut(inst).operands[index] = both;
     }
 
-    /// Writes an arrival at the `mbarrier` that a group of blocks shares: that of the lowest rank.
+    /// Writes an arrival at the `mbarrier` that a group of blocks shares: that of the block with
+    /// the lowest rank.
     fn arrive_at_lead(&mut self, inst: Inst, mut arrival: Arrival) -> Written {
         let copies = self.part_of_tiles(inst, &mut arrival.tiles)?.copies();
         let lead = self.of_rank(OfRank::Masked((self.blocks - 1) & !copies));
@@ -233,7 +236,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes arrivals at the `mbarrier`s of all blocks whose ranks agree in the bits of a mask.
+    /// Writes arrivals at the `mbarrier`s of all blocks whose ranks agree in the bits of `kept`.
     fn arrive_from(&mut self, inst: Inst, mut arrival: Arrival, kept: u32) -> Written {
         let all = self.blocks - 1;
         if self.part_of_tiles(inst, &mut arrival.tiles)?.copies() != 0 {
@@ -257,7 +260,7 @@ impl Writer<'_> {
         let function = DeviceFn::RemoteArrive { tiles, arrivals, bytes };
         let rank = self.scalars[&OfRank::Rank];
         let operands = self.data(inst).operands.clone();
-        // The blocks that arrive lack the bits of `others`, so `|` selects each block of the group.
+        // The arriving block lacks the bits of `others`, so `|` selects each block of the group.
         let mut targets: SmallVec<[u32; 8]> = (0..self.blocks).filter(|bits| bits & !others == 0).collect();
         let last = targets.pop().expect("0 has no bits");
         self.go_before(inst);
@@ -276,7 +279,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the mask of the blocks whose ranks differ from the own one only in the bits
+    /// Returns the mask of the blocks whose ranks differ from the own rank only in the bits of
     /// `copies`.
     fn multicast_mask(&mut self, inst: Inst, copies: u32) -> Value {
         let group =
@@ -292,7 +295,7 @@ impl Writer<'_> {
         self.cursor.scalar(ElementwiseFn::Shl, &[group, lead], Dtype::I32)
     }
 
-    /// Adds the offset of the part of a block to the coordinates of a tensor copy.
+    /// Adds the offset of a block's part to the coordinates of a tensor copy.
     fn shift_coordinates(&mut self, inst: Inst, function: &DeviceFn, division: &Division) -> Written {
         let count = self.data(inst).operands.len();
         let rank = crate::assign::boxes::rank_of_tensor(function, count);
@@ -316,7 +319,7 @@ impl Writer<'_> {
         self.data_mut(inst).operands[index] = sum;
     }
 
-    /// Checks that a block has all elements that its part of a dot needs. `transposed` says whether
+    /// Checks that a block has all elements for its part of a dot. `transposed` says whether
     /// A and B are transposed in memory.
     fn check_dot(&mut self, inst: Inst, b: &Division, transposed: [bool; 2]) -> Written {
         let operands = self.data(inst).operands.clone();

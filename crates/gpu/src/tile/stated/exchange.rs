@@ -1,5 +1,6 @@
-//! Reduces parts that different blocks of a cluster hold: each block reduces its part, stores the
-//! result to its shared memory, loads the results of all blocks, and reduces these.
+//! Reduces tiles whose parts are in different blocks of a cluster. Each block reduces its part and
+//! stores the result to its shared memory. Then it loads the results of all blocks and reduces
+//! them.
 //!
 //! ```text
 //! %s = reduce %x {axis = 0}    ──>    %p = reduce %part {axis = 0}
@@ -9,8 +10,8 @@
 //!                                     device "cluster_arrive" ; device "cluster_wait"
 //!                                     %s = reduce %all {axis = 0}
 //! ```
-//! The second barrier keeps a block from the next use of its memory, and from its end, while others
-//! read it.
+//! After the second barrier, no other block reads a block's memory any more. So the block may reuse
+//! its memory, or end.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use tilewright_layout::{Bases, Division, Sizes};
 
 use super::{Writer, Written, held_by_all};
 
-/// A result of the reduction of a part, which goes to shared memory.
+/// The result of the reduction of a part, which each block stores to shared memory.
 struct Partial {
     /// The type of the result in each block.
     ty: Type,
@@ -162,8 +163,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the layout of the tiles of several blocks, whose number has `bits` bits: each thread
-/// holds its elements of all tiles.
+/// Returns the layout of the tiles of `2^bits` blocks: each thread holds its elements of all tiles.
 fn gathered(layout: &StatedLayout, bits: u32) -> StatedLayout {
     let StatedLayout::Linear { bases, shape, .. } = layout else {
         unreachable!("the caller makes a linear layout")

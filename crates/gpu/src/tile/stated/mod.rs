@@ -5,11 +5,11 @@
 //! %i = arange 0..512 : [512]                               %i = arange 0..256 + rank * 256 : [256]
 //! %x = load %p + %i : [512]                                %x = load %p + %i : [256]
 //! ```
-//! The layout of a value says which part of it each block holds ([`Division`]). The pass gives each
-//! value the extents and the layout of a part, and adds the offset of the part to indices and
-//! coordinates. A tile without a stated layout, such as a constant, is written once for each
-//! division that its uses need. Of blocks that hold the same part, only the one with the lowest
-//! rank writes to global memory.
+//! The layout of a value states the part that each block holds ([`Division`]). The pass gives each
+//! value the extents and the layout of a part. It adds the offset of the part to indices and
+//! coordinates. It writes a tile without a stated layout, such as a constant, once for each
+//! division that its uses need. If several blocks hold the same part, only the block with the
+//! lowest rank writes to global memory.
 //!
 //! | file | contents |
 //! |---|---|
@@ -41,7 +41,7 @@ type Written<T = ()> = Result<T, Box<Diagnostic>>;
 /// The grid of the result has `blocks` blocks along the first axis for each program.
 ///
 /// # Errors
-/// If an op needs elements that another block holds, and no exchange is implemented for it.
+/// If an op needs elements that another block holds, and no exchange exists for the op.
 pub fn divide(function: &mut Function, blocks: u32) -> Written {
     let mut writer = Writer::new(function, blocks)?;
     let entry = writer.cursor.function.entry;
@@ -66,11 +66,12 @@ struct Writer<'f> {
     made: FxHashMap<(Value, Division), Value>,
     /// The division of the tiles of each allocation and view of shared memory.
     memories: FxHashMap<Value, Division>,
-    /// Scalars that depend on the rank, by what they are.
+    /// The scalars that depend on the rank.
     scalars: FxHashMap<OfRank, Value>,
-    /// The number of instructions at the start of the entry that compute such scalars.
+    /// The number of instructions at the start of the entry that compute scalars that depend on the
+    /// rank.
     prologue: usize,
-    /// The values that replace others in the result.
+    /// The values that replace others at the end of the pass.
     replaced: FxHashMap<Value, Value>,
     is_in_worker: bool,
 }
@@ -82,13 +83,14 @@ enum OfRank {
     Program,
     /// The rank of the block in its cluster.
     Rank,
-    /// The rank without the bits that are not in this mask.
+    /// The rank, masked to the bits in this mask.
     Masked(u32),
     /// True if the rank has no bit in this mask.
     Lacks(u32),
     /// 1 if the rank has a bit in this mask, else 0.
     IsOther(u32),
-    /// The offset of a part along an axis: the elements that each bit of the rank contributes.
+    /// The offset of a part along an axis. The sizes are the elements that each bit of the rank
+    /// contributes.
     Offset(Sizes),
 }
 
@@ -139,7 +141,7 @@ impl<'f> Writer<'f> {
         Box::new(at(self.cursor.function, inst, code, message))
     }
 
-    /// Returns the error of an op whose operands are divided in a way that it does not support.
+    /// Returns the error of an op that does not support the division of its operands.
     fn unsupported(&self, inst: Inst, what: &str) -> Box<Diagnostic> {
         let message = format!("{what} would need elements of other blocks of the cluster");
         let hint = "give the tile a layout whose cga_layout does not split this axis";
@@ -182,7 +184,7 @@ impl<'f> Writer<'f> {
         self.scalars.extend([(OfRank::Program, program), (OfRank::Rank, rank)]);
     }
 
-    /// Returns a scalar that depends on the rank; writes it at the start of the entry, once.
+    /// Returns a scalar that depends on the rank. Writes it at the start of the entry, once.
     fn of_rank(&mut self, wanted: OfRank) -> Value {
         if let Some(value) = self.scalars.get(&wanted) {
             return *value;
@@ -213,7 +215,7 @@ impl<'f> Writer<'f> {
                 for (bit, each) in elements.iter().enumerate().filter(|(_, each)| **each != 0) {
                     let mask = self.cursor.int(Dtype::I32, 1 << bit);
                     let bits = self.cursor.scalar(ElementwiseFn::And, &[rank, mask], Dtype::I32);
-                    // The basis is a power of two or a sum of some.
+                    // The basis is a power of two or a sum of powers of two.
                     let (factor, divisor) =
                         if each % (1 << bit) == 0 { (each >> bit, 1) } else { (*each, 1 << bit) };
                     let mut term = bits;
@@ -240,20 +242,20 @@ impl<'f> Writer<'f> {
         made
     }
 
-    /// Returns the offset of the part of a block along an axis; `None` if it is 0 in all blocks.
+    /// Returns the offset of a block's part along an axis; `None` if it is 0 in all blocks.
     fn offset(&mut self, division: &Division, axis: usize) -> Option<Value> {
         let elements: Sizes = division.bases.iter().map(|basis| basis[axis]).collect();
         let is_zero = elements.iter().all(|each| *each == 0);
         (!is_zero).then(|| self.of_rank(OfRank::Offset(elements)))
     }
 
-    /// Returns the division of a tile: the stated one, or that of a tile that each block holds.
+    /// Returns the division of a tile. Without a stated division, each block holds the whole tile.
     fn division(&self, value: Value) -> Division {
         let whole = || Division::whole(&self.cursor.function.ty(value).shape, self.blocks);
         self.divisions.get(&value).cloned().unwrap_or_else(whole)
     }
 
-    /// Returns the type of the part of a value.
+    /// Returns the type of a block's part of a value.
     fn part(&self, value: Value) -> Type {
         let ty = self.cursor.function.ty(value);
         let Some(division) = self.divisions.get(&value) else { return ty.clone() };
@@ -261,7 +263,7 @@ impl<'f> Writer<'f> {
         ty.with_shape(division.part.iter().copied().collect()).with_layout(layout)
     }
 
-    /// Gives the values of the program the types of their parts.
+    /// Gives the divided values the types of their parts.
     fn set_types(&mut self) {
         for value in self.divisions.keys().copied().collect::<Vec<_>>() {
             let ty = self.part(value);
@@ -269,7 +271,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Makes the operands of an instruction parts of a division.
+    /// Replaces the operands of an instruction by their parts in a division.
     fn take(&mut self, inst: Inst, division: &Division) -> Written {
         for index in 0..self.data(inst).operands.len() {
             let operand = self.data(inst).operands[index];
@@ -279,7 +281,7 @@ impl<'f> Writer<'f> {
         Ok(())
     }
 
-    /// Returns the part of an operand; scalars are the same in all blocks.
+    /// Returns the part of an operand. Scalars are the same in all blocks.
     fn taken(&mut self, inst: Inst, operand: Value, division: &Division) -> Written<Value> {
         let ty = self.cursor.function.ty(operand).clone();
         if ty.is_scalar() {
@@ -357,7 +359,8 @@ impl<'f> Writer<'f> {
     fn go_after(&mut self, block: Block, inst: Inst) {
         self.cursor.go_after(block, inst);
         self.cursor.use_location_of(inst);
-        // The parts that the new instruction uses may have been written after the same instruction.
+        // Skip instructions that the pass wrote after `inst` earlier: the new instruction may use
+        // their results.
         let made = |writer: &Self, inst: Inst| writer.parents.block(inst).is_none();
         let insts = &self.cursor.function.blocks[block].insts;
         let mut index = self.cursor.position().index;
@@ -378,7 +381,7 @@ impl<'f> Writer<'f> {
             OpFamily::Reduction | OpFamily::Scan | OpFamily::Movement => self.combine(inst, &op)?,
             OpFamily::Memory => self.device(block, inst)?,
             OpFamily::Dot => return Err(self.unsupported(inst, "`tl.dot`")),
-            // The parts of checked tiles are checked by the blocks that hold them.
+            // Each block checks the parts of checked tiles that it holds.
             OpFamily::Check
             | OpFamily::Promise
             | OpFamily::Barrier
@@ -411,7 +414,8 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Writes an access to global memory. Of blocks with the same part, one changes memory.
+    /// Writes an access to global memory. If several blocks have the same part, one of them changes
+    /// memory.
     fn access(&mut self, inst: Inst, op: &Op) -> Written {
         let operands = self.data(inst).operands.clone();
         let tile = operands.iter().copied().find(|value| self.divisions.contains_key(value));
@@ -465,13 +469,14 @@ impl<'f> Writer<'f> {
         }
         let Some(shape_op) = op.as_shape() else {
             if let Op::Hint { kind, values } = op {
-                // A part begins at a multiple of its extent, so hints hold for the runs inside it.
+                // A part begins at a multiple of its extent, so hints hold for runs inside the
+                // part.
                 let part = division.part.iter().map(|extent| i64::from(*extent));
                 let values = values.iter().zip(part).map(|(value, part)| power_of_two_in(*value).min(part));
                 self.data_mut(inst).op = Op::Hint { kind: *kind, values: values.collect() };
             }
             if let Op::Arange { .. } | Op::Splat { .. } = op {
-                // A range that has a layout itself: its part gets the layout.
+                // A range or a splat with a layout of its own: the part gets the layout.
                 let layout = self.cursor.function.ty(result).layout.clone().expect("it is divided");
                 let plain = self.cursor.function.ty(result).with_layout(None);
                 self.go_before(inst);
@@ -496,7 +501,7 @@ impl<'f> Writer<'f> {
                 (transposed(&division, &axes), op.clone())
             }
             ShapeOp::Reshape { .. } => {
-                // The layout of the result follows from that of the operand, so both have the same
+                // The layout of the result follows from that of the operand. So both have the same
                 // elements in each block, and parts are in row-major order.
                 (self.division(self.data(inst).operands[0]), Op::Reshape { shape })
             }
@@ -552,7 +557,7 @@ impl<'f> Writer<'f> {
         self.take(inst, &division)
     }
 
-    /// Puts an instruction into a branch that the blocks whose rank has no bit in a mask take.
+    /// Puts an instruction into a branch. Blocks whose rank has no bit in `mask` execute it.
     fn only_in(&mut self, block: Block, inst: Inst, mask: u32) {
         let condition = self.of_rank(OfRank::Lacks(mask));
         let regions: SmallVec<[Block; 2]> =
@@ -574,7 +579,7 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// Returns the division of the operand of a broadcast to a divided tile.
+/// Returns the division of the operand of a broadcast, given that of the result.
 fn broadcast(division: &Division, from: &Shape) -> Division {
     let mut found = division.clone();
     for (axis, extent) in from.iter().enumerate() {
