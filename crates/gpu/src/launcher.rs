@@ -8,7 +8,7 @@ pub struct Launcher<'a> {
     /// True if the launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the
     /// arguments, and passes the maps after the arguments.
     pub makes_tensor_maps: bool,
-    /// Accesses whose tensor maps the launcher cannot make.
+    /// The accesses to global memory whose tensor maps the launcher cannot make.
     pub without: &'a [TensorAccess],
     /// True if the launcher launches the number of warps in the header. This number may exceed the
     /// requested number.

@@ -1,7 +1,8 @@
 //! Finds the accumulators that stay in flight between the `wgmma`s of a program (Gluon).
 //!
-//! In the source, a wait that leaves groups pending (`warpgroup_mma_wait(1, deps=[acc])`) returns a
-//! tile, but the dot that writes the tile may still be in flight. There are two cases:
+//! A wait may leave groups pending, such as `warpgroup_mma_wait(1, deps=[acc])`. In the source,
+//! this wait returns a tile, but the dot that writes the tile may still be in flight. There are two
+//! cases:
 //!
 //! - Only further dots, waits and loops use the result. Then the result stays an accumulator in
 //!   flight, and so does each loop-carried value that it becomes. If such a loop-carried value
@@ -14,8 +15,8 @@ use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, Use, 
 
 use crate::tile::legality::at;
 
-/// Changes the types of accumulators that stay in flight. Inserts `WgmmaInit` before dots and loops
-/// that take such an accumulator but get a tile.
+/// Changes the types of accumulators that stay in flight. A dot or a loop may need such an
+/// accumulator but get a tile; inserts a `WgmmaInit` before it.
 ///
 /// # Errors
 /// If a use needs the tile of an accumulator that is in flight.
@@ -39,8 +40,8 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// Adds the accumulators in flight that follow from those found so far. Returns whether it
-    /// added any.
+    /// Adds the accumulators in flight that follow from those already found. Returns whether it
+    /// added an accumulator.
     fn extend(&mut self, function: &Function) -> bool {
         let mut new = Vec::new();
         function.walk(function.entry, &mut |inst| {
@@ -89,8 +90,8 @@ impl InFlight {
         Ok(())
     }
 
-    /// Puts tiles of a block in flight: those that dots add to, and those that a loop or branch
-    /// carries where it also carries accumulators in flight.
+    /// Puts tiles of a block in flight: those that dots add to, and those that loops or branches
+    /// carry together with accumulators in flight.
     fn start(&self, function: &mut Function, block: Block) {
         for inst in function.blocks[block].insts.clone() {
             for region in function.insts[inst].regions.clone() {

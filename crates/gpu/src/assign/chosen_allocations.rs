@@ -1,9 +1,9 @@
 //! Joins allocations of shared memory among which a program chooses at run time (Gluon), such as
-//! two buffers that a loop swaps. The allocations become slots of one allocation, and each value
-//! that named one of them becomes the index of its first slot.
+//! two buffers that a loop swaps. The allocations become slots of one allocation. Each value that
+//! named one of the allocations becomes the index of its first slot.
 //!
-//! Allocations for different tiles stay apart, as do allocations in different blocks and those with
-//! views; `stated.rs` refuses such programs.
+//! The pass does not join allocations for different tiles, in different blocks, or with views;
+//! `stated.rs` refuses such programs.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ pub fn join_chosen(function: &mut Function) {
     }
 }
 
-/// Returns the groups with allocations that can be joined.
+/// Returns the groups whose allocations can be joined.
 fn groups(function: &Function) -> Vec<ChoiceGroup> {
     let mut carried = Vec::new();
     let mut allocations = Vec::new();
@@ -65,7 +65,7 @@ fn groups(function: &Function) -> Vec<ChoiceGroup> {
     found
 }
 
-/// Returns whether the allocations of a group are in one block, for equal tiles.
+/// Returns whether the allocations of a group are in one block, for equal tiles, and without views.
 fn is_possible(function: &Function, group: &ChoiceGroup, first: Inst) -> bool {
     let tiles_of = |inst: Inst| match &function.insts[inst].op {
         Op::Device { function: DeviceFn::Allocate { tiles } } => {
@@ -74,7 +74,7 @@ fn is_possible(function: &Function, group: &ChoiceGroup, first: Inst) -> bool {
         // tidy: wildcard because other instructions allocate nothing
         _ => None,
     };
-    // Only allocations and the values that loops and branches carry are in the group.
+    // The group has only allocations, and values that loops and branches carry.
     let are_known = group.values.iter().all(|value| {
         function.defining_inst(*value).is_none_or(|inst| {
             tiles_of(inst).is_some()

@@ -1,5 +1,5 @@
-//! Computes, for accesses to global memory, the contiguous axis, the width of one access, and the
-//! cost of an access in a layout.
+//! Computes the contiguous axis and the width of accesses to global memory, and the cost of an
+//! access in a layout.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The fewest bytes that a `cp.async` copies. A load that moves fewer bytes cannot become an
+/// The minimum number of bytes that a `cp.async` copies. A load of fewer bytes cannot become an
 /// asynchronous copy to a ring.
 const MIN_COPY_BYTES: u32 = 4;
 
@@ -33,16 +33,16 @@ pub struct AccessShape {
     has_wide_offsets: bool,
     /// The size of an element in bytes.
     pub bytes: u32,
-    /// The minimum number of elements of a thread: those of the smallest asynchronous copy
-    /// ([`MIN_COPY_BYTES`]) if the access may become one, else 1. If a tile has fewer elements for
-    /// each thread, some threads hold copies of elements. This costs no instructions: each thread
-    /// executes one load in either case.
+    /// The minimum number of elements of a thread. If the access may become an asynchronous copy,
+    /// these are the elements of the smallest copy ([`MIN_COPY_BYTES`]), else 1. If a tile has
+    /// fewer elements for each thread, some threads hold copies of elements. This costs no
+    /// instructions: each thread executes one load in either case.
     min_elements: u32,
     tuning: &'static Tuning,
 }
 
 impl AccessShape {
-    /// Analyzes an access to a tile in global memory; returns `None` for other instructions.
+    /// Analyzes an access to a tile in global memory. Returns `None` for other instructions.
     pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
         let (pointer_index, mask_index) = match &data.op {
@@ -99,14 +99,18 @@ impl AccessShape {
     ///
     /// A thread has a vector of the access width along the fastest axis, or a narrower vector if
     /// threads would otherwise be idle. Lanes, then warps, are consecutive along the fastest axis,
-    /// then along the next. Warps are distributed along the axis `reduced` last, so that each warp
-    /// has all elements along it if possible.
+    /// then along the next axes. Warps are distributed along the axis `reduced` last, so that each
+    /// warp has all elements along this axis if possible.
     ///
-    /// Lanes cover only one sector along the fastest axis if a thread has many elements whose
-    /// offsets take two registers each, if an access moves fewer than 4 bytes, and if memory is
-    /// contiguous for at least a sector. The thread then has further elements along this axis,
-    /// whose offsets differ by constants; elements of other rows would need separate offsets. The
-    /// other axes must have enough elements for the remaining lanes and warps.
+    /// Lanes cover only one sector along the fastest axis if all of these conditions hold:
+    ///
+    /// - A thread has many elements, and the offset of each takes two registers.
+    /// - An access moves fewer than 4 bytes.
+    /// - Memory is contiguous for at least a sector.
+    /// - The other axes have enough elements for the remaining lanes and warps.
+    ///
+    /// A thread then has further elements along the fastest axis, whose offsets differ by
+    /// constants. Elements of other rows would need separate offsets.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);
@@ -140,21 +144,21 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// Returns the variant of [`layout`](Self::layout) without the copies of elements that only
+    /// Returns the layout of [`layout`](Self::layout) without the copies of elements that only
     /// asynchronous loads need. Returns `None` if the layout has no such copies.
     pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
         let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.min_elements;
         has_copies.then(|| Self { min_elements: 1, ..self.clone() }.layout(shape, num_warps, None))
     }
 
-    /// Returns the axis of the vector accesses of a thread and their width in elements, for
-    /// pointers in a layout.
+    /// Returns the axis of a thread's vector accesses and their width in elements, for pointers in
+    /// a layout.
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);
         (axis as u32, vector.width())
     }
 
-    /// Returns the width of an access, and the reason that it is no wider.
+    /// Returns a remark with the width of an access, and the reason why it is not wider.
     pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> RemarkReason {
         let (axis, vector) = self.vector(layout);
         let width = vector.width();
@@ -200,8 +204,8 @@ impl AccessShape {
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
 
-    /// Estimates the cost of the access for a warp: its instructions and the sectors that they
-    /// touch.
+    /// Estimates the cost of the access for a warp: the instructions, and the sectors that they
+    /// access.
     pub fn cost(&self, layout: &Layout) -> u32 {
         let (axis, vector) = self.vector(layout);
         let shift = layout.output().shift(axis);
@@ -227,7 +231,7 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// Returns the most bytes that one atomic instruction of a thread moves, or 0 if it moves one
+/// Returns the maximum bytes that one atomic instruction of a thread moves, or 0 if it moves one
 /// element. Only additions of floats have vector instructions.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
@@ -248,7 +252,7 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     }
 }
 
-/// Returns the bits of the register index that do not change the value of an element: elements
+/// Returns a mask of the register-index bits that do not change the value of an element. Elements
 /// whose register indices differ only in these bits are in one run of equal elements.
 pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
     let tile = layout.output();

@@ -1,6 +1,5 @@
 //! Estimates the costs of reductions, scans, butterfly exchanges and merges in layouts, and of
-//! conversions between layouts. Caches the costs, because layout selection queries each cost many
-//! times.
+//! conversions between layouts. Caches the costs, because layout selection queries each cost often.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -45,8 +44,8 @@ impl LayoutCosts {
         self.layouts.get(id)
     }
 
-    /// Estimates the cost of a reduction along an axis for a warp: its shuffles, and the exchange
-    /// between warps through shared memory.
+    /// Estimates the cost of a reduction along an axis for a warp. The cost has the shuffles, and
+    /// the exchange between warps through shared memory.
     pub fn reduction_cost(&mut self, layout: LayoutId, axis: u32) -> u32 {
         if let Some(cost) = self.reductions.get(&(layout, axis)) {
             return *cost;
@@ -60,15 +59,15 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a scan for a warp. `scan` is the axis and the number of instructions
+    /// Estimates the cost of a scan for a warp. `scan` has the axis, and the number of instructions
     /// that combine two elements.
     ///
     /// A run is the consecutive elements along the axis that a thread holds. A thread combines the
     /// elements of each run. For each bit of the coordinate above the run, the thread combines the
     /// results of its runs twice. Finally, the thread combines each element with the prefix of its
     /// run. Lanes exchange the results of runs by shuffles. Warps exchange partial results through
-    /// shared memory, in one trip if each line along the axis has up to `MAX_PARTIAL_RESULTS`
-    /// partial results, else in two trips.
+    /// shared memory. This takes one trip if each line along the axis has up to
+    /// `MAX_PARTIAL_RESULTS` partial results, otherwise two trips.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
@@ -100,11 +99,10 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a butterfly exchange for a warp: nothing within a thread, shuffles
-    /// between lanes, or two trips through shared memory between warps.
+    /// Estimates the cost of a butterfly exchange for a warp. The exchange is free within a thread,
+    /// takes shuffles between lanes, and two trips through shared memory between warps.
     ///
-    /// `butterfly` is the axis and the mask of the bits in which the coordinates of two partners
-    /// differ.
+    /// `butterfly` has the axis, and a mask of the coordinate bits in which two partners differ.
     pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
         if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
             return *cost;
@@ -123,9 +121,9 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a part of a bitonic merge for a warp: the comparisons and shuffles of
-    /// each bit, and two trips through shared memory for the bits between warps. `merge` is the
-    /// axis, and the highest and the lowest bit of the coordinate that the part compares.
+    /// Estimates the cost for a warp of a part of a bitonic merge. Each bit takes comparisons and
+    /// shuffles; the bits between warps take two trips through shared memory. `merge` has the axis,
+    /// and the highest and the lowest bit of the coordinate that the part compares.
     pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
         if let Some(cost) = self.merges.get(&(layout, merge)) {
             return *cost;
@@ -170,7 +168,7 @@ impl LayoutCosts {
 }
 
 /// Estimates the cost of dividing the elements of a thread among the lanes that hold copies of
-/// them: each lane selects its words.
+/// them. Each lane selects its words.
 pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
     1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }

@@ -1,11 +1,10 @@
-//! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
-//! and `"bf16x6"`.
+//! Decomposes fp32 dots into several tensor core dots, for an `input_precision` of `"tf32x3"`,
+//! `"bf16x3"` or `"bf16x6"`.
 //!
 //! The pass replaces each operand with a sum of parts that a tensor core multiplies exactly. For
 //! tf32, there are two parts: the tf32 nearest to the operand, and the tf32 nearest to the
 //! remainder. For bf16, the pass computes two or three parts in the same way. Dots of small parts
-//! have a separate accumulator, so that rounding to the precision of a large accumulator does not
-//! lose them.
+//! have a separate accumulator. In a large accumulator, rounding would lose them.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
@@ -13,12 +12,12 @@
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
 //!
-//! The remainder of an infinity is NaN, so the pass replaces each infinite or NaN element of the
-//! accumulator of small parts with 0: the dot of the large parts determines the result. A finite
+//! The remainder of an infinity is NaN. So the pass replaces each infinite or NaN element of the
+//! small parts' accumulator with 0. The dot of the large parts then determines the result. A finite
 //! element that would round up to infinity is truncated instead.
 //!
-//! If the target has no instruction for the parts, FMAs compute the dot in fp32, and the operands
-//! stay whole.
+//! If the target has no instruction for the parts, FMAs compute the dot in fp32. The pass then does
+//! not decompose the operands.
 
 use smallvec::smallvec;
 use tilewright_ir::{
@@ -39,7 +38,7 @@ const TF32_LIMIT: u32 = 0x7f7f_f000;
 /// The bits of the smallest fp32 that rounds up to an infinite bf16.
 const BF16_LIMIT: u32 = 0x7f7f_8000;
 
-/// Decomposes the dots of a kernel that request it; returns whether it changed one.
+/// Decomposes the dots of a kernel that request it. Returns whether it changed a dot.
 pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -71,7 +70,7 @@ pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32
         DotDecomposition { cursor: Cursor::before(function, block, inst) }.decompose(inst, part, count);
         found = true;
     }
-    // `optimize` deduplicates the parts of an operand of several dots, and hoists them out of
+    // `optimize` deduplicates the parts of an operand that several dots use, and hoists them out of
     // loops.
     found
 }
@@ -94,9 +93,9 @@ impl DotDecomposition<'_> {
         });
         let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // Accumulate the smallest dots first: the greater the sum of the indices of the two parts,
-        // the smaller the dot. Dots whose sum is `count` or more are omitted, as they are too small
-        // to matter.
+        // Accumulate the smallest dots first. The greater the sum of the indices of the two parts,
+        // the smaller the dot. Dots whose sum is `count` or more are omitted: they are too small to
+        // matter.
         for order in (1..count).rev() {
             for index in 0..=order {
                 small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());
@@ -156,7 +155,8 @@ impl DotDecomposition<'_> {
         parts
     }
 
-    /// Returns a mask of the elements whose absolute value is below a limit; it is false for NaN.
+    /// Returns a mask of the elements whose absolute value is below a limit. The mask is false for
+    /// NaN.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);
@@ -177,7 +177,7 @@ impl DotDecomposition<'_> {
         self.cursor.value(Op::Cast { element: Element::Value(dtype), rounding }, &[x], ty)
     }
 
-    /// Returns a tile of a constant with the shape of another tile.
+    /// Returns a tile with the shape of another tile, whose elements are one constant.
     fn splat(&mut self, literal: Option<Literal>, like: &Type) -> Value {
         let literal = literal.expect("fp32 has literals");
         let ty = like.with_dtype(literal.dtype);

@@ -1,8 +1,8 @@
-//! Equivalence classes of values with the same layout: pointwise ops, branches and loops keep the
+//! Equivalence classes of values with the same layout. Pointwise ops, branches and loops keep the
 //! layout of their operands, so their operands and results are in one class.
 //!
-//! Shape ops and reductions are edges between classes; an operand of a dot is an edge from its class
-//! to a fixed layout. If the layouts at the two ends of an edge differ, the edge needs a
+//! Shape ops and reductions are edges between classes. An operand of a dot is an edge from its
+//! class to a fixed layout. If the layouts at the two ends of an edge differ, the edge needs a
 //! `convert_layout`; [`super::selection`] counts its cost. Values that each use recomputes
 //! ([`super::rematerialization`]) are in no class.
 
@@ -24,19 +24,18 @@ pub struct Class {
     pub shape: Shape,
     /// The loads, stores and atomic operations on tiles.
     pub accesses: Vec<Accesses>,
-    /// The accumulators of dots: layout and element width in bits, with the relative execution
-    /// count.
+    /// The accumulators of dots: layout, element width in bits, and relative execution count.
     pub accumulators: Vec<((LayoutId, u32), u64)>,
-    /// The reductions: axis, with the count.
+    /// The reductions: axis, and relative execution count.
     pub reductions: Vec<(u32, u64)>,
-    /// The scans: axis and the number of instructions that combine two elements, with the count.
+    /// The scans: axis, the number of instructions that combine two elements, and execution count.
     pub scans: Vec<([u32; 2], u64)>,
-    /// The bitonic merges: axis, highest and lowest bit, with the count.
+    /// The bitonic merges: axis, highest and lowest bit, and execution count.
     pub merges: Vec<([u32; 3], u64)>,
-    /// The butterfly exchanges: axis and the bits of the coordinate in which partners differ, with
-    /// the count.
+    /// The butterfly exchanges: axis, the coordinate bits in which partners differ, and execution
+    /// count.
     pub butterflies: Vec<([u32; 2], u64)>,
-    /// The sum of the counts of pointwise ops.
+    /// The sum of the execution counts of pointwise ops.
     pub arithmetic: u64,
     /// The indices of the edges that start or end at this class.
     pub edges: Vec<usize>,
@@ -44,13 +43,13 @@ pub struct Class {
     pub feeds_batched_dot: bool,
 }
 
-/// Equal accesses of a class, which are costed together.
+/// Equal accesses of a class, which have one estimated cost.
 pub struct Accesses {
     /// The instructions.
     pub insts: Vec<Inst>,
     /// The contiguity, alignment and masks of the accesses.
     pub shape: AccessShape,
-    /// True if all operands but the stored value are rematerializable, so that the accesses can
+    /// True if all operands except the stored value are rematerializable. Then the accesses can
     /// have another layout than the class.
     pub are_free: bool,
     /// True if the accesses are stores.
@@ -63,7 +62,7 @@ pub struct Accesses {
 pub struct Edge {
     /// The class of the value.
     pub from: usize,
-    /// The use.
+    /// The op, and the class or layout that it needs.
     pub to: EdgeEnd,
     /// The width of an element in bits.
     pub element_bits: u32,
@@ -123,7 +122,8 @@ impl Classes {
         classes
     }
 
-    /// Makes the classes of a program that states its layouts, from the class of each value.
+    /// Makes the classes of a program that states its layouts. `of_value` has the class of each
+    /// value.
     pub fn stated(of_value: SecondaryMap<Value, Option<u32>>) -> Self {
         Self { list: Vec::new(), edges: Vec::new(), of_value, of_inst: SecondaryMap::new() }
     }
@@ -157,7 +157,7 @@ impl Classes {
     }
 }
 
-/// Union-find over values and over the instructions that have a layout of their own.
+/// Union-find over values, and over the instructions that have a layout of their own.
 struct ClassUnion<'a> {
     function: &'a Function,
     rematerializable: &'a Rematerializable,
@@ -180,7 +180,7 @@ impl<'a> ClassUnion<'a> {
         node
     }
 
-    /// Joins values with each other and with the node `first`. Skips the rematerialized values.
+    /// Joins values with each other and with the node `first`. Skips rematerialized values.
     fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
         for value in values {
             if self.rematerializable.contains(value) {
@@ -198,7 +198,7 @@ impl<'a> ClassUnion<'a> {
         }
     }
 
-    /// Adds the node of an instruction on tiles of this shape, and returns it.
+    /// Adds the node of an instruction on tiles of this shape. Returns the node.
     fn node(&mut self, inst: Inst, shape: &Shape) -> usize {
         let node = self.function.values.len() + inst.index();
         self.shapes[node] = Some(shape.clone());
@@ -217,7 +217,7 @@ impl<'a> ClassUnion<'a> {
                     }
                 }
                 OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
-                    // A check or print of only a text has no operand.
+                    // A check or a print of a text has no operand.
                     let shape = data.operands.first().map(|&operand| &function.ty(operand).shape);
                     if let Some(shape) = shape.filter(|shape| !shape.is_empty()) {
                         let node = self.node(*inst, shape);
@@ -268,7 +268,7 @@ struct ClassCollector<'a> {
     infos: &'a Infos,
     target: GpuTarget,
     classes: &'a mut Classes,
-    /// The relative execution counts of the definitions of the values that were visited so far.
+    /// For each visited value, the relative execution count of its definition.
     weights: SecondaryMap<Value, Option<u32>>,
 }
 
@@ -327,7 +327,8 @@ impl ClassCollector<'_> {
             }
             OpFamily::Dot => {
                 let Some(plan) = self.dots.of(inst) else { return };
-                // FMAs read their operands from shared memory, so a class may have any layout.
+                // FMAs read their operands from shared memory, so the class of an operand may have
+                // any layout.
                 if plan.instruction != DotInstruction::Fma {
                     let layouts = plan.operands.into_iter().zip(plan.fits);
                     for (operand, (layout, fits)) in data.operands.iter().zip(layouts) {
@@ -374,9 +375,9 @@ impl ClassCollector<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The selection counts the cost of converting the value of a store. Accesses may have
-        // another layout than the class only if all other operands are rematerializable, so that
-        // converting them costs nothing.
+        // The selection counts the cost of converting the stored value. Accesses may have another
+        // layout than the class only if all other operands are rematerializable, because these need
+        // no conversion.
         let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands
@@ -401,7 +402,7 @@ impl ClassCollector<'_> {
     fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
-            // A value that is defined outside of the loop is converted outside of it.
+            // A value that is defined outside of the loop is converted outside of the loop.
             let weight = self.weights[value].map_or(weight, |defined| weight.min(defined));
             self.push(Edge { from, to, element_bits, weight });
         }

@@ -1,5 +1,5 @@
-//! Selects for each `dot` its tensor core instruction, or FMAs, and the layouts of its operands and
-//! accumulator.
+//! Selects the instruction of each `dot`, a tensor core instruction or FMAs, and the layouts of its
+//! operands and accumulator.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
@@ -40,8 +40,7 @@ pub enum DotInstruction {
 }
 
 impl DotInstruction {
-    /// Returns whether warps are divided along the batch, so that different warps compute different
-    /// dots of the batch.
+    /// Returns whether different warps compute different dots of the batch.
     pub fn is_batched_over_warps(self) -> bool {
         matches!(self, Self::MmaSync { warps: [count, ..], .. } if count > 1)
     }
@@ -52,14 +51,13 @@ impl DotInstruction {
 pub struct DotPlan {
     /// The instruction.
     pub instruction: DotInstruction,
-    /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory,
-    /// to which any layout can be stored.
+    /// The layouts of A and B in registers. `None` for an operand that the dot reads from shared
+    /// memory; the stores to this memory may have any layout.
     pub operands: [Option<LayoutId>; 2],
-    /// For A and B each: false if the operand has to move from registers to shared memory, so that
-    /// each instruction of the dot loads its part of the operand from there. An operand has to move
-    /// if three conditions hold: it has a layout in registers, the registers can hold the
-    /// accumulator but not also the operand, and the operand takes at most half of the shared
-    /// memory.
+    /// For A and B each: false if the operand has to move from registers to shared memory. Each
+    /// instruction of the dot then loads its part from there. An operand has to move if three
+    /// conditions hold. It has a layout in registers. The registers can hold the accumulator, but
+    /// not also the operand. The operand takes at most half of the shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
@@ -129,12 +127,12 @@ impl DotPlans {
     }
 }
 
-/// Converts operands of types without an instruction to a type that has one, and 16-bit
+/// Converts operands of types without an instruction to a type with an instruction. Converts 16-bit
 /// accumulators to fp32 if tensor cores do not accumulate in 16 bits.
 ///
-/// If there is no such type, converts the operands and a floating-point accumulator to fp32, or to
-/// fp64 if the accumulator is fp64: FMAs compute the dot. Leaves dots with integer accumulators
-/// unchanged.
+/// If no such type exists, FMAs compute the dot. The pass then converts the operands and a
+/// floating-point accumulator to fp32, or to fp64 if the accumulator is fp64. Leaves dots with
+/// integer accumulators unchanged.
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
         let types = DotTypes::of(function, inst);
@@ -163,7 +161,8 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
         function.insts[inst].operands = operands;
         let mut new_dot = None;
         if supported[2] != types.dtypes[2] {
-            // The instruction becomes a conversion of a new dot, so that uses of its result stay.
+            // The instruction becomes a conversion of a new dot, so the uses of its result stay
+            // valid.
             let ty = function.ty(result).with_dtype(supported[2]);
             let dot = function.create_inst(
                 data.op.clone(),
@@ -184,8 +183,8 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
     }
 }
 
-/// Returns whether tensor cores compute a dot with operands and accumulator of these types. fp32
-/// counts as tf32.
+/// Returns whether tensor cores compute a dot with operands and accumulator of these types. Here,
+/// fp32 is tf32.
 pub fn has_instruction(
     function: &Function,
     inst: Inst,
@@ -197,8 +196,8 @@ pub fn has_instruction(
     types.wgmma(target, num_warps).is_ok() || types.tensor_core(DotShape::of(&types), target).is_some()
 }
 
-/// Returns whether `wgmma` can compute a dot, and also the dot of its swapped operands, which is
-/// the transpose of its result.
+/// Returns whether `wgmma` can compute both a dot and its transpose, which has the operands
+/// swapped.
 pub fn has_wgmma_in_both_orders(function: &Function, inst: Inst, target: GpuTarget, num_warps: u32) -> bool {
     let types = DotTypes::of(function, inst);
     if types.wgmma(target, num_warps).is_err() {
@@ -208,7 +207,7 @@ pub fn has_wgmma_in_both_orders(function: &Function, inst: Inst, target: GpuTarg
     wgmma_selection::instruction([b, a, accumulator], types.precision, [n, m, k], target, num_warps).is_ok()
 }
 
-/// Returns the `mma.sync` of a dot of two matrices of fp16 or bf16 that accumulates in fp32.
+/// Returns the `mma.sync` of a dot of two fp16 or bf16 matrices that accumulates in fp32.
 pub fn half_precision_mma_sync(function: &Function, inst: Inst, target: GpuTarget) -> Option<Mma> {
     let types = DotTypes::of(function, inst);
     let is_half = |dtype: &Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16);
@@ -233,10 +232,10 @@ pub fn collect_dots(function: &Function) -> Vec<(Block, Inst)> {
     found
 }
 
-/// Finds the chained dots. Two dots are chained if an operand of one is computed elementwise from
-/// the result of the other. A dot is chained, too, if a chained dot accumulates on its result.
+/// Finds the chained dots. Two dots are chained if an operand of the second is computed elementwise
+/// from the result of the first. A dot is also chained if a chained dot accumulates on its result.
 ///
-/// If all warps of these dots are along M, each warp computes its own operands of the next dot.
+/// If all warps of chained dots are along M, each warp computes its own operands of the next dot.
 fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
     let mut found = EntitySet::new();
     for dot in dots {
@@ -246,15 +245,16 @@ fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
             found.extend(operand_dots);
         }
     }
-    // If one dot accumulates on the result of another dot, both should have the same layout of the
-    // accumulator.
+    // If one dot accumulates on the result of another dot, the accumulators of both should have the
+    // same layout.
     for dot in dots.iter().rev().filter(|dot| found.contains(**dot)).copied().collect::<Vec<_>>() {
         found.extend(find_source_dots(function, &function.insts[dot].operands[2..]));
     }
     found
 }
 
-/// Finds the dots from whose results values are computed without moving elements to other threads.
+/// Finds the dots from whose results the values are computed, without moving elements to other
+/// threads.
 fn find_source_dots(function: &Function, values: &[Value]) -> Vec<Inst> {
     let mut seen: EntitySet<Value> = EntitySet::new();
     let mut stack: Vec<Value> = values.to_vec();
@@ -310,7 +310,7 @@ impl DotTypes {
         Self { operands, dtypes, precision }
     }
 
-    /// Returns the types of the operands and the accumulator in which the dot is computed.
+    /// Returns the types of the operands and the accumulator with which the GPU computes the dot.
     fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         let has_instruction = |types: &Self| {
@@ -335,13 +335,14 @@ impl DotTypes {
         Self { operands, dtypes, precision: self.precision }
     }
 
-    /// Returns the subject of a remark: `dot of fp16[128, 64] x fp16[64, 128] -> fp32`.
+    /// Returns the subject of a remark, such as `dot of fp16[128, 64] x fp16[64, 128] -> fp32`.
     fn subject(&self) -> String {
         let [a, b, _] = &self.operands;
         format!("dot of {a} x {b} -> {}", self.dtypes[2])
     }
 
-    /// Returns the selected instruction, and the reason that no better one was selected.
+    /// Returns a remark with the selected instruction, and the reason why no better one was
+    /// selected.
     fn because(&self, instruction: DotInstruction, target: GpuTarget, num_warps: u32) -> RemarkReason {
         let DotShape { m, n, k } = DotShape::of(self);
         let name = |mma: Mma| format!("m{}n{}k{}", mma.m, mma.n, mma.k);
@@ -375,8 +376,8 @@ impl DotTypes {
         }
     }
 
-    /// Returns the `wgmma` for these types and the warps along M and N, or the reason that there is
-    /// none.
+    /// Returns the `wgmma` for these types and the warps along M and N. The error is the reason why
+    /// no instruction exists.
     fn wgmma(&self, target: GpuTarget, num_warps: u32) -> Result<(Mma, [u32; 2]), &'static str> {
         if self.operands[0].rank() != 2 {
             return Err("wgmma multiplies single matrices, and the operands are batches");
@@ -385,8 +386,8 @@ impl DotTypes {
         wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)
     }
 
-    /// Returns the `mma.sync` for these types, if the target has one and no tile is smaller than
-    /// that of the instruction.
+    /// Returns the `mma.sync` for these types. Returns `None` if the target has none, or if a tile
+    /// is smaller than that of the instruction.
     fn tensor_core(&self, shape: DotShape, target: GpuTarget) -> Option<Mma> {
         use Dtype as D;
         let has = |feature| target.features.has(feature);
@@ -418,8 +419,8 @@ impl DotTypes {
 /// Returns the numbers of warps along the batch, along M and along N with which a warp loads the
 /// fewest elements.
 ///
-/// A division in which warps compute the same elements is used only if no division avoids this. The
-/// warps of a chained dot are along M first.
+/// Warps compute the same elements only if no division avoids this. The warps of a chained dot are
+/// along M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);
     if is_chained {
@@ -469,8 +470,8 @@ fn in_fragments(
     ([0, 1].map(layout), mma.layout(Fragment::Accumulator, shapes[2], warps))
 }
 
-/// Returns the layout of an accumulator of FMAs: a thread has a square of up to 4 by 4 elements, so
-/// that each operand element that it loads serves several FMAs.
+/// Returns the layout of an accumulator of FMAs. A thread has a square of up to 4 by 4 elements, so
+/// each operand element that it loads serves several FMAs.
 fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
     let rank = shape.len();
     let (m, n) = (shape[rank - 2], shape[rank - 1]);

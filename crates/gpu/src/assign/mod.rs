@@ -55,7 +55,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 pub use stated::translate as translate_stated;
 
 /// Assigns a layout to every value of a kernel without calls. If the launcher makes tensor maps,
-/// marks the loads and stores that tensor copies may execute.
+/// also marks the loads and stores that tensor copies may execute.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,

@@ -1,6 +1,6 @@
 //! Layout propagation from uses to definitions: collects the layouts that the uses of each value
-//! demand. The walk starts at the ops with a selected layout, and goes back to the values that are
-//! rematerialized for these ops.
+//! demand. The walk starts at the ops with a selected layout. From each op, it goes back to the
+//! values that are rematerialized for the op.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -20,8 +20,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 /// The layouts in which values are demanded and instructions are executed.
 pub struct Demands {
-    /// The layouts that the uses of a value demand. The first layout of a value that is not
-    /// rematerialized is that of its definition.
+    /// The layouts that the uses of a value demand. For a value that is not rematerialized, the
+    /// first layout is that of its definition.
     pub of_value: SecondaryMap<Value, SmallVec<[LayoutId; 2]>>,
     /// The selected layouts of classes and accesses.
     choice: LayoutChoice,
@@ -65,8 +65,7 @@ impl Demands {
     }
 
     /// Returns the layout in which an instruction is executed. Returns `None` if neither the
-    /// instruction nor its first result has a selected layout, for example because it is
-    /// rematerialized.
+    /// instruction nor its first result has a selected layout, as for a rematerialized instruction.
     pub fn executed_in(&self, context: &AssignContext<'_>, inst: Inst) -> Option<LayoutId> {
         if let Some(class) = class_of_tensor_store(context, inst) {
             return Some(self.choice.of_class[class]);
@@ -83,8 +82,8 @@ impl Demands {
 
     /// Returns the layout in which an instruction demands its operand.
     ///
-    /// `result` is the layout of the result of an instruction that is rematerialized or keeps the
-    /// layout of its operands.
+    /// `result` is the layout of the instruction's result, if the instruction is rematerialized or
+    /// keeps the layout of its operands.
     pub fn of_operand(
         &self,
         context: &AssignContext<'_>,
@@ -136,8 +135,8 @@ impl Demands {
         }
     }
 
-    /// Returns the layout in which an operand is stored to shared memory: the layout of its
-    /// definition, or the default layout if it is rematerialized.
+    /// Returns the layout in which an operand is stored to shared memory. This is the layout of its
+    /// definition, or the default layout if the operand is rematerialized.
     fn any_layout(
         &self,
         context: &AssignContext<'_>,
@@ -158,7 +157,7 @@ impl Demands {
     }
 }
 
-/// Returns the class of the stored value of a store whose tensor map the kernel makes.
+/// Returns the class of the value that a store writes, if the kernel makes the store's tensor map.
 ///
 /// The tensor copy stores the value in the layout of its class. Threads store only tiles that the
 /// copy cannot store. Another layout for these stores would keep addresses live in registers that
@@ -239,8 +238,8 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands the operands of an instruction, unless it is rematerialized for its users or
-    /// removed.
+    /// Demands the operands of an instruction. Skips instructions that are rematerialized for their
+    /// users, or removed.
     fn straight(&mut self, inst: Inst) {
         let (function, context) = (self.context.function, self.context);
         let data = &function.insts[inst];
@@ -272,7 +271,7 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands a value in a layout, and the operands of a rematerialized value.
+    /// Demands a value in a layout. For a rematerialized value, also demands its operands.
     fn demand(&mut self, value: Value, layout: LayoutId) {
         let function = self.context.function;
         if function.ty(value).is_scalar() || self.demands.of_value[value].contains(&layout) {

@@ -2,12 +2,12 @@
 //! indices, masks and pointers.
 //!
 //! Such a value has no fixed layout. It is computed in each layout that its uses demand, so it
-//! never needs a conversion. Loops do not prevent this: a tile of pointers that a loop advances is
-//! carried once for each layout.
+//! never needs a conversion. Loops may carry such values: a loop carries a tile of pointers once
+//! for each layout.
 //!
-//! In kernels with dots, vectors of integers that are loaded outside of loops, such as the indices
-//! of gathered rows, are rematerialized, too. Each thread loads the indices that it needs, and the
-//! tile of pointers that is computed from them needs no fixed layout either.
+//! In kernels with dots, the pass also rematerializes vectors of integers that are loaded outside
+//! of loops, such as the indices of gathered rows. Each thread loads the indices that it needs. So
+//! the tile of pointers that is computed from the indices needs no fixed layout either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
@@ -16,9 +16,9 @@ use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that are rematerialized.
 pub struct Rematerializable {
-    /// An estimate of the number of ops that compute a rematerialized value; `None` if the value is
-    /// not rematerialized. An op whose result has several uses counts once for each use, and a tile
-    /// that a loop carries counts as one op. A scalar counts 0, because every thread has it.
+    /// An estimate of the number of ops that compute a rematerialized value; `None` for other
+    /// values. An op whose result has several uses counts once for each use. A tile that a loop
+    /// carries counts as one op. A scalar counts 0, because every thread has it.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
@@ -38,8 +38,8 @@ impl Rematerializable {
         Self { ops: search.ops }
     }
 
-    /// Finds the rematerialized values of a function that states layouts: scalars, and tiles
-    /// without a stated layout that pure source, pointwise or shape ops compute.
+    /// Finds the rematerialized values of a function that states its layouts. These are scalars,
+    /// and tiles without a stated layout that pure source, pointwise or shape ops compute.
     pub fn stated(function: &Function) -> Self {
         let mut ops = SecondaryMap::new();
         for (value, data) in &function.values {
@@ -65,8 +65,8 @@ struct RematerializationSearch<'f> {
     function: &'f Function,
     tuning: &'f Tuning,
     ops: SecondaryMap<Value, Option<u32>>,
-    /// Results of loops that cannot be rematerialized. The search assumes that other results can,
-    /// until a yielded value shows that they cannot.
+    /// Results of loops that cannot be rematerialized. The search assumes that all other results
+    /// can be rematerialized, until it finds a yielded value that cannot.
     converted: EntitySet<Value>,
     changed: bool,
     has_dots: bool,
@@ -132,8 +132,8 @@ impl RematerializationSearch<'_> {
         }
     }
 
-    /// Returns whether an instruction loads a vector of integers with at least 32 bits, is outside
-    /// of all loops, and is in a kernel with dots. Volatile loads do not count.
+    /// Returns whether an instruction loads a vector of indices in a kernel with dots. The elements
+    /// must be integers of at least 32 bits. The load must not be volatile, or in a loop.
     fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);

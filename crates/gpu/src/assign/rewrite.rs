@@ -3,9 +3,10 @@
 //! A rematerialized value is computed once for each layout. Other values are computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is placed in the block of its value, just before the first use, or before the
-//! loop or branch that contains this use. Thus all loads are issued before the first wait for one
-//! of them, and no loop converts a value that is defined before the loop.
+//! A `convert_layout` is placed in the block of its value, just before the first use. If the first
+//! use is in a loop or a branch, the conversion is before the loop or branch. So all loads are
+//! issued before the first wait for one of them. Also, no loop converts a value that is defined
+//! before the loop.
 
 mod clusters;
 mod device;
@@ -77,12 +78,12 @@ struct Rewrite<'a, 'f> {
     header: Header,
     /// The layout id of the module for each layout id of [`LayoutCosts`].
     ids: FxHashMap<LayoutId, LayoutId>,
-    /// The new value of an old value in a layout; scalars have no layout.
+    /// The new value for each old value and layout; scalars have no layout.
     versions: FxHashMap<(Value, Option<LayoutId>), Value>,
-    /// The block of a new value.
+    /// The block that defines each new value.
     homes: SecondaryMap<Value, Option<Block>>,
-    /// The converted operands of FMA dots, by the new value before the conversion and the layout
-    /// after it.
+    /// The converted operands of FMA dots. The key is the new value before the conversion, and the
+    /// layout after the conversion.
     staged: FxHashMap<(Value, LayoutId), Value>,
     /// The parameters that are tensor maps.
     tensor_maps: Vec<Value>,
@@ -233,7 +234,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Waits for an asynchronous dot right after it starts. A later pass schedules ops between the
+    /// Waits for an asynchronous dot right after its start. A later pass schedules ops between the
     /// dot and the wait.
     fn wait_for_dot(&mut self, dot: Inst, block: Block) -> Inst {
         let (pending, location) = (self.new.insts[dot].results[0], self.new.insts[dot].location);
@@ -258,7 +259,7 @@ impl Rewrite<'_, '_> {
         new
     }
 
-    /// Appends the copy of an old instruction with its results in these layouts.
+    /// Appends a copy of an old instruction. Its results have these layouts.
     fn push(
         &mut self,
         old: Inst,
@@ -276,7 +277,7 @@ impl Rewrite<'_, '_> {
         copy
     }
 
-    /// Returns the op of the dialect for an instruction, with its decisions, such as the access
+    /// Returns the dialect's op for an instruction. The op includes decisions, such as the access
     /// width. `first` is the new first operand, `result` the layout of the result.
     fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
         let AssignContext { function, addresses, certain, dots, target, .. } = *self.context;
@@ -327,7 +328,7 @@ impl Rewrite<'_, '_> {
                 match dots.of(old).expect("every dot has a plan").instruction {
                     DotInstruction::MmaSync { mma, warps } => GpuOp::MmaSync {
                         instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
-                        // The warps along the batch are left out if there is only one.
+                        // The number of warps along the batch is omitted if it is 1.
                         warps: warps[usize::from(warps[0] == 1)..]
                             .iter()
                             .map(|count| i64::from(*count))
@@ -354,10 +355,10 @@ impl Rewrite<'_, '_> {
         Op::Gpu(op)
     }
 
-    /// Returns the bits of the register index that do not change the address of a load.
+    /// Returns a mask of the register-index bits that do not change the address of a load.
     ///
-    /// Integers in the pointers and the mask are assumed not to overflow, as for vector accesses;
-    /// integers in the `other` operand may.
+    /// As for vector accesses, integers in the pointers and the mask are assumed not to overflow.
+    /// Integers in the operand `other` may overflow.
     fn equal_loads(&self, load: Inst, layout: Option<LayoutId>) -> u32 {
         let AssignContext { function, addresses, certain, .. } = *self.context;
         let Some(layout) = layout else { return 0 };
@@ -389,7 +390,7 @@ impl Rewrite<'_, '_> {
     fn copy_loop(&mut self, inst: Inst, block: Block) {
         let function = self.context.function;
         let data = &function.insts[inst];
-        // A carried value is carried once for each layout.
+        // Each value is carried once for each layout.
         let carried: Vec<(Carried, Option<LayoutId>)> = function
             .carried(inst)
             .flat_map(|carried| {

@@ -1,11 +1,16 @@
 //! Layout selection: selects one layout for each equivalence class.
 //!
 //! The classes form a graph (`equivalence`). An edge is an op or operand at which two layouts may
-//! differ, so that a conversion is needed. The candidates of a class are the coalesced layouts of
-//! its accesses, the accumulator layouts of its dots, layouts for its reductions and scans, and the
-//! layouts for which an edge needs no conversion. The selection takes the candidate with the lowest
-//! estimated cost of the ops of the class and of the conversions on its edges. As this cost depends
-//! on the layouts of the neighbors, the selection is iterated.
+//! differ, so that a conversion is needed. The candidates of a class are:
+//!
+//! - the coalesced layouts of its accesses
+//! - the accumulator layouts of its dots
+//! - layouts for its reductions and scans
+//! - the layouts for which an edge needs no conversion
+//!
+//! The selection takes the candidate with the lowest estimated cost. The cost includes the ops of
+//! the class and the conversions on its edges. This cost depends on the layouts of the neighbors,
+//! so the selection is iterated.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -32,17 +37,17 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// If a class with edges but without candidates gets the default layout, the greedy selection runs
-/// again, and such classes wait for the layout of a neighbor. Returns the cheaper of the two
-/// results.
+/// In a first run, a class with edges but without candidates gets the default layout. If this
+/// happens, a second run lets such classes wait for the layout of a neighbor. Returns the cheaper
+/// of the two results.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
     layouts: &mut LayoutCosts,
     num_warps: u32,
 ) -> LayoutChoice {
-    // Select classes with accumulators first, as dots constrain them most; then classes by their
-    // distance to the operands of batched dots, with accesses first at equal distances.
+    // Select classes with accumulators first, because dots constrain them most. Then select classes
+    // by their distance to the operands of batched dots. At equal distances, accesses are first.
     let distances = distances_to_batched_dots(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
     order.sort_by_key(|class| {
@@ -73,8 +78,8 @@ pub fn select_layouts(
     selection.finish()
 }
 
-/// Returns the number of shape ops between each class and a dot whose batch is divided among warps,
-/// or `usize::MAX` if no such dot uses the class.
+/// Returns the number of shape ops between each class and a dot whose batch is divided among warps.
+/// Returns `usize::MAX` for a class that no such dot uses.
 fn distances_to_batched_dots(classes: &Classes) -> Vec<usize> {
     let start = |class: &Class| if class.feeds_batched_dot { 0 } else { usize::MAX };
     let mut distances: Vec<usize> = classes.list.iter().map(start).collect();
@@ -97,9 +102,9 @@ struct LayoutSelection<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
-    /// True if a class without candidates waits for the layout of a neighbor.
+    /// True if classes without candidates wait for the layout of a neighbor.
     waits: bool,
-    /// True if a class with edges but without candidates got its default layout.
+    /// True if a class with edges but without candidates got the default layout.
     has_guessed: bool,
 }
 
@@ -117,7 +122,7 @@ impl LayoutSelection<'_> {
         }
     }
 
-    /// Selects the layout of a class; returns whether it changed.
+    /// Selects the layout of a class. Returns whether the layout changed.
     fn select(&mut self, class: usize) -> bool {
         if self.waits && self.chosen[class].is_some() {
             return false;
@@ -132,7 +137,7 @@ impl LayoutSelection<'_> {
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // A layout in which lanes divide the elements of a broadcast has fewer registers, so
+        // A layout in which lanes divide the elements of a broadcast has fewer registers. So
         // compare costs that include pointwise ops.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut lowest = cost + self.arithmetic(class, whole);
@@ -146,7 +151,8 @@ impl LayoutSelection<'_> {
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
-    /// Returns the candidate layouts of a class without duplicates, the selected one first.
+    /// Returns the candidate layouts of a class without duplicates. The selected layout is the
+    /// first.
     fn candidates(&mut self, class: usize) -> SmallVec<[LayoutId; 8]> {
         let data = &self.classes.list[class];
         let mut found: SmallVec<[LayoutId; 8]> = self.chosen[class].into_iter().collect();
@@ -190,8 +196,8 @@ impl LayoutSelection<'_> {
         self.layouts.add(access.shape.layout(shape, self.num_warps, None))
     }
 
-    /// Returns the layout of a class for which an edge costs nothing, if the layout of the neighbor
-    /// determines one.
+    /// Returns the layout of a class for which an edge costs nothing. Returns `None` if the layout
+    /// of the neighbor does not determine such a layout.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
             EdgeEnd::Operand(layout) => Some(layout),
@@ -211,30 +217,30 @@ impl LayoutSelection<'_> {
                 Some(self.layouts.add(layout))
             }
             // Several layouts have the same reduced layout, so the layout of the result determines
-            // none.
+            // none of them.
             EdgeEnd::Reduced(..) => None,
         }
     }
 
-    /// Returns the layouts of a class in which lanes divide the elements of a broadcast: several
-    /// lanes hold the same elements of the operand, and each of these lanes gets a different part
-    /// of the result.
+    /// Returns the layouts of a class in which lanes divide the elements of a broadcast. Several
+    /// lanes hold the same elements of the operand; each of them gets a different part of the
+    /// result.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// Returns the cost of the pointwise ops of a class in a layout. It is proportional to the
-    /// registers of a thread, which include copies of elements.
+    /// Returns the cost of the pointwise ops of a class in a layout. This cost is proportional to
+    /// the registers of a thread, including copies of elements.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns the layout in which lanes divide the elements of a class, and for which an edge
-    /// costs nothing. Returns `None` unless the edge is a broadcast to the class whose operand has
-    /// the same elements in several lanes.
+    /// Returns the layout for which an edge costs nothing and in which lanes divide the elements of
+    /// a class. Returns `None` unless the edge is a broadcast to the class, and several lanes hold
+    /// the same elements of its operand.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
@@ -277,7 +283,7 @@ impl LayoutSelection<'_> {
         cost
     }
 
-    /// Returns the cost of a class in a layout without its edges.
+    /// Returns the cost of a class in a layout, without its edges.
     fn own_cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let data = &classes.list[class];
@@ -325,9 +331,8 @@ impl LayoutSelection<'_> {
 
     /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
     ///
-    /// The layout is that of the class, or the own layout of the accesses after a conversion. For a
-    /// store, lanes that hold copies of the same elements may also divide these elements among
-    /// themselves.
+    /// The layout is that of the class, or the accesses' own layout after a conversion. For a
+    /// store, lanes that hold copies of the same elements may also divide these elements.
     fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
@@ -342,7 +347,7 @@ impl LayoutSelection<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // Divide only if each thread then stores one element: otherwise other warps may hold
+        // Divide only if each thread then stores one element. In other cases, other warps may hold
         // copies, too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);

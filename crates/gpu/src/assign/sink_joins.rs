@@ -1,6 +1,6 @@
-//! Sinks an elementwise op or cast on both operands of a `tl.join` below the join. For example,
-//! 4-bit integers, two in a byte, are converted to the operand type of a dot after `tl.join`, where
-//! both integers of a byte share a register.
+//! Sinks an elementwise op or cast on both operands of a `tl.join` below the join. For example, the
+//! kernel joins 4-bit integers, two in a byte, and converts them to the operand type of a dot. If
+//! the conversion comes after the join, both integers of a byte share a register.
 //!
 //! ```text
 //! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
@@ -34,11 +34,11 @@ pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
 struct Joined {
     select: Inst,
     axis: u32,
-    /// The instruction that computes the first tile.
+    /// The instruction that computes the first of the two tiles.
     function: Inst,
     /// The index of the only operand in which the instructions of the two tiles differ.
     operand: usize,
-    /// The operand with this index, of the first and of the second instruction.
+    /// This operand of the first and of the second instruction.
     sides: [Value; 2],
 }
 

@@ -1,5 +1,5 @@
-//! Splits K across warps, in dots with few rows whose operand B the kernel computes from a load:
-//! for example, if B has dequantized weights of 8 or 4 bits.
+//! Splits K across warps, in dots with few rows whose operand B the kernel computes from a load.
+//! For example, B may have dequantized weights of 8 or 4 bits.
 //!
 //! Each warp computes only its own rows of B, in registers and not through shared memory. Warps
 //! with different parts of K load different parts of A. The instructions of an iteration accumulate
@@ -12,14 +12,14 @@
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
 //! In the sketch, `parts` splits K into a new axis, and `columns` permutes the columns of the
-//! accumulator. In the dot, the distance of two consecutive columns of a lane is 8 times the number
-//! of warps along N (`groups`). The pass permutes the columns of B in the loop, and permutes the
-//! columns of the accumulator back after the loop. With this permutation, the columns of a lane are
-//! consecutive in a row of B, so that the lane loads them as words.
+//! accumulator. In the dot, two consecutive columns of a lane are `groups` columns apart: 8 times
+//! the number of warps along N. So the pass permutes the columns of B in the loop, and permutes the
+//! columns of the accumulator back after the loop. The columns of a lane are then consecutive in a
+//! row of B, and the lane loads them as words.
 //!
-//! If the launcher adds warps and makes tensor maps, a loop with short iterations also gets a
+//! The launcher may add warps and make tensor maps. Then a loop with short iterations also gets a
 //! partition of warps for its copies (`passes/partition_warps.rs`), although the program does not
-//! request one.
+//! request it.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -39,7 +39,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// The number of lanes of a warp along N.
 const GROUPS: u32 = 8;
 
-/// Splits K across warps in each dot for which this is faster; returns whether there is such a dot.
+/// Splits K across warps in each dot for which this is faster. Returns whether it changed a dot.
 pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -67,7 +67,7 @@ pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launc
     found
 }
 
-/// Requests that the loop of a dot gets a partition of warps for its copies.
+/// Requests a partition of warps for the copies of a dot's loop.
 fn request_specialization(function: &mut Function, split: KSplit) {
     let KSplit { owner, computed, .. } = split;
     let Op::For { options } = &mut function.insts[owner].op else { return };
@@ -86,8 +86,8 @@ fn request_specialization(function: &mut Function, split: KSplit) {
 struct KSplit {
     /// The number of parts of K.
     parts: u32,
-    /// The number of lanes along N in all warps. Neighbors in a row of B become columns of the dot
-    /// whose indices differ by this number.
+    /// The number of lanes along N in all warps. Elements that are neighbors in a row of B become
+    /// columns of the dot whose indices differ by this number.
     groups: u32,
     /// The number of elements of B that a thread computes in an iteration.
     computed: u32,
@@ -118,8 +118,8 @@ impl KSplit {
     }
 }
 
-/// Returns the loop that carries an accumulator, if three conditions hold: the accumulator starts
-/// at zero, only the dot uses it, and the only use of the dot's result is the yield of the loop.
+/// Returns the loop that carries an accumulator, if three conditions hold. The accumulator starts
+/// at zero. Only the dot uses the accumulator. Only the yield of the loop uses the dot's result.
 fn accumulating_loop(function: &Function, block: Block, dot: Inst, accumulator: Value) -> Option<Inst> {
     let Definition::Parameter(home, _) = function.values[accumulator].definition else { return None };
     let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
@@ -137,9 +137,10 @@ fn is_zero(function: &Function, value: Value) -> bool {
 }
 
 /// Returns whether an operand is computed elementwise from loads of this block. The largest load
-/// must be contiguous along the last axis, and must have integers or fewer bytes than the operand.
+/// must be contiguous along the last axis. It must load integers, or fewer bytes than the operand
+/// has.
 ///
-/// Other operands go through shared memory. They move no more bytes there than they load, so this
+/// Other operands go through shared memory, where they move no more bytes than they load. This
 /// costs fewer registers and instructions than an accumulator in each warp.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
@@ -202,7 +203,7 @@ impl KSplitting<'_> {
         self.widen_carried(owner, accumulator, &wide, groups);
     }
 
-    /// Makes a loop carry one accumulator for each part of K, and adds these accumulators after the
+    /// Makes a loop carry one accumulator for each part of K. Adds these accumulators after the
     /// loop.
     fn widen_carried(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
         let carried = self.cursor.function.carried_by(owner, parameter);

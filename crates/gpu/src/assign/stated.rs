@@ -1,6 +1,6 @@
-//! Translates a program that states its layouts (Gluon): each value gets the layout of its type,
-//! and the compiler selects none. Tiles without a stated layout, such as constants, are computed in
-//! the layouts that their uses demand, or else in the default layout.
+//! Translates a program that states its layouts (Gluon). Each value gets the layout of its type;
+//! the compiler selects no layout. Tiles without a stated layout, such as constants, are computed
+//! in the layouts that their uses demand, or in the default layout.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
@@ -28,8 +28,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
 ///
 /// # Errors
-/// If the kernel chooses the shared memory of an access at run time, states a tensor copy that
-/// cannot be made, or uses an accumulator in flight.
+/// If the kernel chooses the shared memory of an access at run time, or uses an accumulator in
+/// flight. Also if it states a tensor copy or workers that cannot exist.
 pub fn translate(
     module: &ir::Module,
     target: GpuTarget,
@@ -72,10 +72,10 @@ pub fn translate(
     Ok(program)
 }
 
-/// Refuses accesses to shared memory whose allocation the kernel chooses at run time, and accesses
-/// to the memory of `mbarrier`s by other functions than those of `mbarrier`s.
+/// Refuses accesses to shared memory whose allocation the kernel chooses at run time. Also refuses
+/// accesses to the memory of `mbarrier`s by functions that are not for `mbarrier`s.
 fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
-    // A view has the memory of its operand, which is checked as well.
+    // A view shares the memory of its operand, which is checked as well.
     let is_allocation = |value: Value| {
         let inst = function.defining_inst(value);
         inst.is_some_and(|inst| {

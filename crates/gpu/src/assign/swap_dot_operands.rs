@@ -1,9 +1,9 @@
-//! Swaps the operands of tf32 dots with row-major B, so that the dot computes the transpose of the
+//! Swaps the operands of tf32 dots with row-major B. The dot then computes the transpose of the
 //! result.
 //!
-//! `wgmma` reads B from shared memory, where elements that do not have 16 bits must be contiguous
-//! along K. It can also read A from registers, where each tf32 takes one word. Threads can load
-//! these words from memory in any order:
+//! `wgmma` reads B from shared memory. There, elements that do not have 16 bits must be contiguous
+//! along K. `wgmma` can also read A from registers, where each tf32 takes one word. Threads can
+//! load these words from memory in any order:
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = trans %zero {
@@ -11,8 +11,8 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = trans %e
 //! ```
-//! A transpose of a value in registers only renames coordinates. The epilogue moves the result to
-//! other threads in any case.
+//! A transpose of a value in registers only renames coordinates. In any case, the epilogue moves
+//! the result to other threads.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -29,8 +29,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 
-/// Swaps the operands of each dot that is faster if it computes the transpose of its result.
-/// Returns whether there is such a dot.
+/// Swaps the operands of each dot that is faster as the transpose of its result. Returns whether it
+/// changed a dot.
 pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -50,10 +50,11 @@ pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32)
     found
 }
 
-/// Returns whether a dot should read A from registers, though A is loaded and not computed.
+/// Returns whether a dot should read A from registers, although a load and not a computation
+/// defines A.
 ///
-/// This holds for tf32 dots if a load in the block of the dot reads A, A is column-major in global
-/// memory, and A fits into the registers reserved for it.
+/// This requires a tf32 dot, and a load of A in the block of the dot. A must be column-major in
+/// global memory, and must fit into the registers reserved for it.
 pub fn is_loaded_by_columns(
     function: &Function,
     block: Block,
@@ -76,13 +77,13 @@ fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
 /// The source of the accumulator of a dot.
 #[derive(Clone, Copy)]
 enum AccumulatorSource {
-    /// The loop that carries the accumulator, and the parameter of the loop that holds it.
+    /// The loop that carries the accumulator, and the loop's parameter for it.
     Carried(Inst, Value),
     /// A constant.
     Constant,
 }
 
-/// Returns the source of the accumulator, if the dot is faster with its operands swapped.
+/// Returns the source of the accumulator, if the dot is faster with swapped operands; else `None`.
 fn is_faster_swapped(
     function: &Function,
     block: Block,
@@ -116,8 +117,8 @@ fn is_faster_swapped(
     }
 }
 
-/// Returns the axis along which an operand is contiguous in global memory, if the block of the dot
-/// loads it.
+/// Returns the axis along which an operand is contiguous in global memory. Returns `None` if the
+/// block of the dot does not load the operand.
 fn loaded_axis(function: &Function, block: Block, value: Value) -> Option<usize> {
     let inst = function.defining_inst(value)?;
     let data = &function.insts[inst];
@@ -186,7 +187,7 @@ impl OperandSwap<'_> {
         self.transpose_result(block, owner, carried.result);
     }
 
-    /// Changes a result to its transpose, and gives its users a `trans` of the new result.
+    /// Changes a result to its transpose. Its users get a `trans` of the new result.
     fn transpose_result(&mut self, block: Block, inst: Inst, result: Value) {
         let ty = self.function.ty(result).clone();
         self.function.values[result].ty = transposed(&ty);
@@ -211,7 +212,7 @@ impl OperandSwap<'_> {
         self.function.create_inst(op, smallvec![value], smallvec![], [ty], self.location)
     }
 
-    /// Inserts instructions `offset` positions after the position of an instruction.
+    /// Inserts instructions `offset` positions after an instruction's position.
     fn insert(&mut self, block: Block, inst: Inst, new: &[Inst], offset: usize) {
         let insts = &mut self.function.blocks[block].insts;
         let position = insts.iter().position(|other| *other == inst);

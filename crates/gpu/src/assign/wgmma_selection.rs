@@ -1,24 +1,24 @@
-//! Selects the `wgmma` instruction of a dot, the division of the tile among warps, and whether the
-//! instruction reads A from registers or from shared memory.
+//! Selects the `wgmma` instruction of a dot and the division of the tile among warps. Decides
+//! whether the instruction reads A from registers or from shared memory.
 
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
 
 use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
-/// Rows of an instruction.
+/// The rows of an instruction.
 const ROWS: u32 = 64;
-/// The fewest columns of an instruction.
+/// The minimum number of columns of an instruction.
 const MIN_COLUMNS: u32 = 8;
 /// The maximum number of columns of an instruction.
 const MAX_COLUMNS: u32 = 256;
-/// Bits of an operand of an instruction along K.
+/// The bits of a row of A along K in an instruction.
 const DEPTH_BITS: u32 = 256;
 
 /// Returns the instruction for types of A, B and the accumulator, and the warps along M and N.
 ///
 /// # Errors
-/// The reason that there is no instruction.
+/// If no instruction computes the dot; the error is the reason.
 pub fn instruction(
     dtypes: [Dtype; 3],
     precision: InputPrecision,
@@ -37,8 +37,8 @@ pub fn instruction(
     if m < ROWS || n < MIN_COLUMNS || k < depth {
         return Err("the tile is smaller than a wgmma instruction: 64 rows, 8 columns, 32 bytes of k");
     }
-    // Divide M first: then each warpgroup reads its own part of A, and the result of a dot is in
-    // the threads that use it as the operand of the next dot.
+    // Divide M first. Then each warpgroup reads its own part of A. The result of a dot is then in
+    // the threads that need the operand of the next dot.
     let groups = num_warps / WARPGROUP_WARPS;
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;
@@ -49,7 +49,7 @@ pub fn instruction(
     Ok((Mma::new(ROWS, columns.min(MAX_COLUMNS), depth, bits), [WARPGROUP_WARPS * along_m, along_n]))
 }
 
-/// Returns the bits of an operand, if there is an instruction for these types.
+/// Returns the bits of an operand, or `None` if no instruction has these types.
 fn operand_bits([a, b, accumulator]: [Dtype; 3], precision: InputPrecision) -> Option<u32> {
     use Dtype as D;
     let is_fp8 = |dtype| matches!(dtype, D::F8E5 | D::F8E4NV);

@@ -1,10 +1,10 @@
 //! Makes partitions of the workers that a program starts itself (Gluon, `warp_specialize`).
 //!
 //! In tile IR, `start_workers` starts each worker in warps of its own, and the code of the kernel
-//! goes on. In the GPU dialect, all code of the kernel becomes the first partition of the op
-//! `warp_specialize`. Only the shared memory that workers use, the initialization of its
-//! `mbarrier`s and the scalars that workers use are before the op, in all warps. All partitions
-//! wait for each other at the place of `start_workers`, and at that of `join_workers`.
+//! continues. In the GPU dialect, all code of the kernel becomes the first partition of the op
+//! `warp_specialize`. A few instructions remain before the op, in all warps. They allocate the
+//! shared memory of workers, initialize its `mbarrier`s, and compute scalars for workers. All
+//! partitions wait for each other at `start_workers` and at `join_workers`.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
@@ -20,13 +20,13 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, MAX_WARPS, Module, Op};
 
-/// The granularity and the limits of the registers of a thread, for `setmaxnreg`.
+/// The granularity, the minimum and the maximum of a thread's registers for `setmaxnreg`.
 const REGISTER_STEP: u32 = 8;
 const MIN_REGISTERS: u32 = 24;
 const MAX_REGISTERS: u32 = 256;
 
-/// The maximum number of partitions: each one has a named barrier (see [`partition_barrier`]), and the next
-/// one is for all of them.
+/// The maximum number of partitions. Each partition has a named barrier (see
+/// [`partition_barrier`]), and one more barrier is for all partitions.
 const MAX_PARTITIONS: usize = tilewright_gpu_ir::MAX_PARTITIONS - 1;
 
 /// The partitions of a kernel, in the order of the warps.
@@ -38,7 +38,7 @@ pub struct PartitionPlan {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Partition {
     warps: u32,
-    /// The registers of a thread; 0 for no change.
+    /// The registers of a thread; 0 to keep the number.
     registers: u32,
     contents: Contents,
 }
@@ -56,9 +56,10 @@ enum Contents {
 impl PartitionPlan {
     /// Plans the partitions for `own` warps of the kernel and these workers.
     ///
-    /// Workers are in descending order of their warps, so that each begins at a warpgroup or shares
-    /// one with others. If workers request registers, unused warps complete the last warpgroup of
-    /// the kernel and the last one, and the kernel gets the registers that the workers leave.
+    /// Workers are in descending order of their warps. So each worker begins at a warpgroup, or
+    /// shares a warpgroup with others. If workers request registers, unused warps complete the
+    /// kernel's last warpgroup and the program's last warpgroup. The kernel then gets the registers
+    /// that the workers leave.
     ///
     /// # Errors
     /// Returns the reason why the workers cannot have these registers.
@@ -97,7 +98,7 @@ impl PartitionPlan {
         Ok(plan)
     }
 
-    /// Gives the partitions of each warpgroup one number of registers, and the kernel what remains.
+    /// Gives all partitions of a warpgroup the same number of registers, and the kernel the rest.
     fn share_registers(&mut self) -> Result<(), String> {
         let mut first = 0;
         let mut of_group = vec![0; (self.warps() / WARPGROUP_WARPS) as usize];
@@ -134,7 +135,7 @@ impl PartitionPlan {
         self.partitions.iter().map(|partition| partition.warps).sum()
     }
 
-    /// Returns the op by which all partitions with code wait for each other.
+    /// Returns the barrier op at which all partitions with code wait for each other.
     pub fn barrier_of_all(&self) -> Op {
         let with_code = self.partitions.iter().filter(|partition| partition.contents != Contents::Padding);
         let warps: u32 = with_code.map(|partition| partition.warps).sum();
@@ -146,9 +147,9 @@ impl PartitionPlan {
 /// The workers of a kernel.
 #[derive(Default)]
 pub struct Workers {
-    /// The number of warps of each value that a worker computes; 0 for other values.
+    /// For each value that a worker computes, the worker's number of warps; 0 for other values.
     pub warps: SecondaryMap<Value, u32>,
-    /// The number of warps of each instruction of a worker; 0 for other instructions.
+    /// For each instruction of a worker, the worker's number of warps; 0 for other instructions.
     pub warps_at: SecondaryMap<Inst, u32>,
     /// The partitions; `None` for a kernel without workers.
     pub plan: Option<PartitionPlan>,
@@ -157,7 +158,8 @@ pub struct Workers {
 /// Finds the workers of a kernel.
 ///
 /// # Errors
-/// If the kernel starts workers more than once or within a loop or a branch, or has too many warps.
+/// If the kernel starts workers more than once, within a loop or within a branch, or has too many
+/// warps or partitions. Also if the workers cannot have the requested registers.
 pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Workers, Box<Diagnostic>> {
     let mut starts = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -228,7 +230,7 @@ impl Workers {
     }
 }
 
-/// Makes the code of a kernel the first partition of a `warp_specialize`, which replaces the
+/// Makes the code of a kernel the first partition of a `warp_specialize`. This op replaces the
 /// `start_workers` of the program.
 ///
 /// # Errors
@@ -243,7 +245,7 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
     let mut outside = Outside::new(function, start);
     outside.add_captured(function, start)?;
     let (mut before, kernel) = outside.divide(function, start);
-    // All threads of the cluster take part in its barriers, so these are outside of partitions.
+    // All threads of the cluster participate in its barriers, so these are outside of partitions.
     let is_barrier = |inst: &Inst| {
         matches!(function.insts[*inst].op, Op::Gpu(GpuOp::ClusterArrive {} | GpuOp::ClusterWait {}))
     };
@@ -320,9 +322,9 @@ impl Outside {
         for (value, user) in uses {
             self.add_value(function, value, user)?;
         }
-        // The `mbarrier`s are initialized before the partitions that use them.
-        // An instruction such as a loop may initialize further ones, whose other initializations
-        // then move, too.
+        // The `mbarrier`s are initialized before the partitions that use them. An instruction such
+        // as a loop may initialize further `mbarrier`s. Then their other initializations must move,
+        // too.
         loop {
             let moved = self.before.iter().copied().find(|inst| {
                 !self.found.contains(*inst)
@@ -340,8 +342,8 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns whether an instruction, or one within it, is such an op on an `mbarrier` that all
-    /// warps allocate.
+    /// Returns whether an instruction, or an instruction in its regions, is such an op on an
+    /// `mbarrier` that all warps allocate.
     fn manages(&self, function: &Function, inst: Inst, is_op: impl Fn(&Op) -> bool) -> bool {
         let mut found = false;
         each_within(function, inst, &mut |inner| {
@@ -359,7 +361,7 @@ impl Outside {
         }
     }
 
-    /// Adds an instruction, and those whose results it uses.
+    /// Adds an instruction, and the instructions whose results it uses.
     fn add(&mut self, function: &Function, inst: Inst, user: Inst) -> Result<(), Box<Diagnostic>> {
         if !self.found.insert(inst) {
             return Ok(());
@@ -400,7 +402,7 @@ impl Outside {
     }
 
     /// Returns whether an instruction before this one writes global memory, or may wait for another
-    /// program that writes it.
+    /// program's write.
     fn may_change_memory_before(&self, function: &Function, inst: Inst) -> bool {
         let mut found = false;
         for other in self.before.iter().take_while(|other| **other != inst) {
@@ -416,7 +418,7 @@ impl Outside {
         found
     }
 
-    /// Divides the entry block into the instructions for all warps and those of the kernel's own
+    /// Divides the entry block into the instructions for all warps, and those for the kernel's own
     /// warps.
     fn divide(&self, function: &mut Function, start: Inst) -> (Vec<Inst>, Vec<Inst>) {
         let insts = function.blocks[function.entry].insts.clone();
@@ -425,7 +427,8 @@ impl Outside {
         let mut previous_is_init = false;
         for inst in insts {
             let data = &function.insts[inst];
-            // The fence and the barrier after an initialization follow it.
+            // Drop the fence and the barrier after an initialization; one of each follows all
+            // initializations.
             let is_sync = matches!(data.op, Op::Gpu(GpuOp::FenceProxy { .. }) | Op::Tile(ir::Op::Barrier {}));
             if previous_is_init && is_sync {
                 continue;
@@ -433,7 +436,7 @@ impl Outside {
             previous_is_init =
                 self.found.contains(inst) && matches!(data.op, Op::Gpu(GpuOp::MbarrierInit { .. }));
             has_init |= previous_is_init;
-            // Memory that workers use lives to the end.
+            // The memory that workers use stays allocated to the end of the kernel.
             let is_end = matches!(data.op, Op::Gpu(GpuOp::Dealloc {}))
                 && function.defining_inst(data.operands[0]).is_some_and(|root| self.found.contains(root));
             if is_end || inst == start {
@@ -451,7 +454,7 @@ impl Outside {
     }
 }
 
-/// Calls `each` with an instruction, and with those in its regions.
+/// Calls `each` with an instruction, and with the instructions in its regions.
 fn each_within(function: &Function, inst: Inst, each: &mut impl FnMut(Inst)) {
     each(inst);
     for region in &function.insts[inst].regions {

@@ -1,11 +1,11 @@
 //! Allocates shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges. Ranges
 //! are assigned first fit, the largest buffer first.
 //!
-//! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
-//! too, because reusing the range would cost a barrier. This rule holds for all buffers if the
-//! kernel then needs at most `cheap_shared_bytes`, or no more bytes than without the rule.
-//! Otherwise the rule holds only for buffers in loops, if the kernel then satisfies this condition,
-//! and else for no buffer.
+//! A buffer may be written while accesses to another buffer are in flight. If the two shared a
+//! range, the write would cost a barrier. So by a rule, such buffers get disjoint ranges, too. The
+//! rule holds for all buffers if the kernel then needs at most `cheap_shared_bytes`, or no more
+//! bytes than without the rule. Otherwise it holds only for buffers in loops, under the same
+//! condition. If this fails too, it holds for no buffer.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use tilewright_gpu_ir::alignment::{Alignments, MBARRIER_BYTES};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 
-/// The smallest alignment of a buffer in bytes: that of the widest access.
+/// The minimum alignment of a buffer in bytes: that of the widest access.
 ///
 /// Every buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its
 /// users may need a larger alignment ([`Alignments`]).
@@ -35,7 +35,7 @@ const MAX_LISTED_TILES: usize = 8;
 /// Gives all buffers of a kernel their offsets in shared memory.
 ///
 /// # Errors
-/// The kernel needs more shared memory than the target has.
+/// If the kernel needs more shared memory than the target has.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let analysis = SlotAnalysis::new(module.kernel(), false);
     let buffers = Buffers::new(&module.header.layouts, &analysis);
@@ -73,7 +73,7 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     Ok(())
 }
 
-/// Returns the fewest bytes of shared memory that hold the buffers of a kernel.
+/// Returns the minimum bytes of shared memory that hold the buffers of a kernel.
 pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
@@ -88,8 +88,8 @@ pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
 }
 
-/// Returns an upper bound of the bytes of the mbarriers of rings that are not lowered yet: a full
-/// and an empty mbarrier for each slot.
+/// Returns an upper bound of the bytes of the `mbarrier`s of rings that are not lowered yet. Each
+/// slot may get a full and an empty `mbarrier`.
 fn mbarrier_bytes(function: &Function) -> u64 {
     let mut bytes = 0;
     function.walk(function.entry, &mut |inst| {
@@ -114,7 +114,7 @@ fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     }
 }
 
-/// Returns the memory that an instruction allocates, and its range in bytes; `None` if the
+/// Returns the memory that an instruction allocates, and its range in bytes. Returns `None` if the
 /// instruction allocates nothing or has no offset yet.
 pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
     let data = &function.insts[inst];
@@ -188,7 +188,7 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     inst
 }
 
-/// The buffers of a function, and the pairs of them that are live at the same time.
+/// The buffers of a function, and the pairs of buffers that are live at the same time.
 struct Buffers {
     /// The buffers with their bytes, the largest first.
     list: Vec<(Inst, u32)>,
@@ -246,8 +246,8 @@ impl Buffers {
         sets.max_by_key(|set| set.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>()).unwrap_or_default()
     }
 
-    /// Assigns ranges first fit, the largest buffer first. The pairs in `apart` get disjoint
-    /// ranges.
+    /// Assigns ranges first fit, the largest buffer first. The two buffers of each pair in `apart`
+    /// get disjoint ranges.
     fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placement {
         let mut neighbours: SecondaryMap<Inst, Vec<Inst>> = SecondaryMap::new();
         for (a, b) in apart {
@@ -277,7 +277,7 @@ impl Buffers {
     }
 }
 
-/// Returns the pairs of buffers of different partitions: partitions run concurrently.
+/// Returns the pairs of buffers of different partitions, because partitions run concurrently.
 fn in_other_partitions(analysis: &SlotAnalysis<'_>, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
     let is_specialized = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
     if !analysis.function.insts.values().any(is_specialized) {
@@ -298,7 +298,7 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// Returns the pairs of buffers in which one may be stored to while accesses to the other are in
+/// Returns the pairs of buffers for which one may be stored to while accesses to the other are in
 /// flight.
 fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
@@ -384,8 +384,8 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel if it has
-    /// none.
+    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel without
+    /// one.
     fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)

@@ -1,10 +1,9 @@
-//! Inserts a barrier of the block before each access to memory that conflicts with an access of
-//! another warp that may still be in flight. Two accesses conflict if they may touch the same bytes
-//! and one of them is a store.
+//! Inserts barriers of the block. An access to memory gets a barrier before it if it conflicts with
+//! an access of another warp that may still be in flight. Two accesses conflict if they may access
+//! the same bytes and one of them is a store.
 //!
-//! Barriers also order a releasing atomic operation after all earlier accesses of all threads of
-//! the block to global memory, and an acquiring atomic operation before all later accesses of these
-//! threads.
+//! Barriers also order atomic operations. A releasing operation follows all earlier accesses of the
+//! block's threads to global memory. An acquiring operation precedes all their later accesses.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -25,7 +24,7 @@ use tilewright_gpu_ir::{Function, GpuOp, InstData, MAX_PARTITIONS, Module, Op};
 pub const BARRIER_OF_ALL: u32 = 13;
 
 /// Returns the id of the named barrier at which the threads of a partition wait for each other. The
-/// ids count down from 15, since programs use low ids, and omit [`BARRIER_OF_ALL`].
+/// ids count down from 15, because programs use low ids, and skip [`BARRIER_OF_ALL`].
 ///
 /// # Panics
 /// If the index of the partition is not below [`MAX_PARTITIONS`].
@@ -35,7 +34,7 @@ pub fn partition_barrier(partition: usize) -> u32 {
     if id > BARRIER_OF_ALL { id } else { id - 1 }
 }
 
-/// Returns the op by which the threads of a partition wait for each other before an instruction.
+/// Returns the op with which the threads of a partition wait for each other before an instruction.
 fn barrier_before(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
     let (specialization, partition) = analysis.partition(inst)?;
     let barrier = partition_barrier(partition);
@@ -52,8 +51,8 @@ fn threads_of(analysis: &SlotAnalysis<'_>, specialization: Inst, partition: usiz
     }
 }
 
-/// Inserts barriers where threads have to wait for each other. Shared memory must be allocated
-/// before.
+/// Inserts barriers where threads have to wait for each other. Shared memory must already be
+/// allocated.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
     let is_specialization = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
@@ -102,8 +101,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
-        // A named barrier includes all threads of the partition if it waits for at least as many
-        // threads as the partition has.
+        // A named barrier that waits for at least as many threads as the partition has includes all
+        // threads of the partition.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)
@@ -112,8 +111,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         let partition = analysis.partition(inst);
-        // Mbarriers order accesses to the rings of the compiler, which another partition fills or
-        // reads. A program that states its copies may use any memory in one partition only.
+        // Mbarriers order accesses to the compiler's rings, which another partition fills or reads.
+        // A program that states its copies may use any memory in one partition only.
         let is_own = |slot: Slot| {
             let memory = analysis.alloc(slot.root).unwrap_or(slot.root);
             partition.is_none()
@@ -132,8 +131,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             | (MemoryLocation::Global(_), MemoryLocation::Shared(_))
             | (MemoryLocation::Acquired, _) => false,
         });
-        // One thread releases the accesses of all threads, so these must have completed. Copies
-        // that any thread starts must follow the acquire, which one thread executes.
+        // One thread releases the accesses of all threads, so these must have completed. One thread
+        // executes the acquire, and copies that any thread starts must follow it.
         needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
         needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&MemoryLocation::Acquired);
         if needed[inst] {

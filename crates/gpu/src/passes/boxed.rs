@@ -1,6 +1,6 @@
-//! Describes the boxes of tensors that tensor copies move between global and shared memory, and
-//! returns the tensor map of a box. [`crate::assign::boxes`] finds the boxes, and marks the
-//! accesses to them with the op `tensor_box`.
+//! Describes the boxes of tensors that tensor copies move between global and shared memory. Returns
+//! the tensor map of a box. [`crate::assign::boxes`] finds the boxes, and marks the accesses to
+//! them with the op `tensor_box`.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -19,7 +19,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapBox
 /// A box of a tensor that tensor copies move to or from a buffer in shared memory.
 #[derive(Clone)]
 pub(super) struct Boxed {
-    /// The mark of the box: the `tensor_box` that returns pointers to it, with its coordinates.
+    /// The mark of the box: the `tensor_box` with its coordinates, which returns pointers to the
+    /// box.
     pub mark: Inst,
     /// For each axis of the buffer, the axis of the pointers that the mark returns.
     pub axes: SmallVec<[usize; 5]>,
@@ -32,7 +33,7 @@ pub(super) struct Boxed {
 }
 
 impl Boxed {
-    /// Returns the box of a load if tensor copies can fill slots of a ring with its result, or with
+    /// Returns the box of a load, if tensor copies can fill slots of a ring with the loaded tile or
     /// a transpose of it.
     pub fn of_load(
         header: &Header,
@@ -55,7 +56,7 @@ impl Boxed {
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
-    /// Returns the tensor map of the box, and the id of the map that it is derived from.
+    /// Returns the tensor map of the box, and the id of the map from which it is derived.
     ///
     /// The axes of the buffer come after the other axes of the map. Returns `None` if no tensor
     /// copy can move the box.
@@ -87,7 +88,7 @@ impl Boxed {
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 
-    /// Returns whether the boxes of another load have the same map and order of axes.
+    /// Returns whether the boxes of another load have the same map and the same order of axes.
     pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
         self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
     }
@@ -98,8 +99,8 @@ impl Boxed {
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Returns the coordinates of a `tensor_box`: first those of axes that the tile does not have,
-    /// then one for each axis of the buffer, in order.
+    /// Returns the coordinates of a `tensor_box`. First come those of axes that the tile does not
+    /// have, then one for each axis of the buffer, in order.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -122,7 +123,7 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
 }
 
 /// Returns the tensor map for a box: a parameter, or a map that the kernel makes. Adds a map if no
-/// map fits.
+/// existing map fits.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
     let (wanted, id) = boxed.plan(header, function)?;
@@ -151,8 +152,8 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     Some(value)
 }
 
-/// Follows a value back through `transpose` ops. Returns the tile that they permute and, for each
-/// axis of the value, the axis of that tile.
+/// Follows a value back through `transpose` ops. Returns the tile that they permute. For each axis
+/// of the value, also returns the axis of that tile.
 pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
@@ -169,8 +170,7 @@ fn is_tile(function: &Function, value: Value) -> bool {
     function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
 }
 
-/// Returns the index of the coordinate that can disable a copy: the first coordinate that is a
-/// scalar.
+/// Returns the index of the coordinate that can disable a copy: the first scalar coordinate.
 pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
     coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
 }
@@ -188,8 +188,8 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
-/// Creates instructions that replace a coordinate with a coordinate outside of any tensor if a
-/// condition is false.
+/// Creates instructions that disable a copy if a condition is false: they replace a coordinate with
+/// a coordinate outside of any tensor.
 ///
 /// The result of the second instruction is the coordinate.
 pub(super) fn mask_coordinate(

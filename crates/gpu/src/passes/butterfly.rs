@@ -1,8 +1,9 @@
-//! Lowers butterfly exchanges and bitonic merges that cross warps, and histograms, which are
-//! counted in shared memory. [`super::conversions`] calls these functions.
+//! Lowers butterfly exchanges and bitonic merges that cross warps, and histograms, whose counters
+//! are in shared memory. [`super::conversions`] calls these functions.
 //!
-//! A conversion swaps the exchanged bits of the coordinate, which the warps hold, with bits that
-//! registers or lanes hold. So the exchange stays inside of a warp.
+//! An exchange pairs elements whose coordinates differ in a bit. If warps hold this bit, a
+//! conversion swaps it with a bit that registers or lanes hold. So the exchange stays inside of a
+//! warp.
 //!
 //! ```text
 //! %y = bitonic %x {high = 9, low = 0}    %a = convert_layout %x ; %b = bitonic %a {high = 9, low = 8}
@@ -66,11 +67,11 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// Returns a layout in which warps hold none of `bits`, if possible: each of these bits that warps
-/// hold in `layout` is swapped with a bit that registers or lanes hold.
+/// Returns a layout in which warps hold none of `bits`, if possible. The function swaps each of
+/// these bits that warps hold in `layout` with a bit that registers or lanes hold.
 ///
 /// Bits of registers are swapped before bits of lanes, bits of the same axis before others, and low
-/// bits before high ones.
+/// bits before high bits.
 fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
     let tile = layout.output();
     let column = |bit: &u32| 1_u32 << (tile.shift(axis) + bit);
@@ -94,7 +95,7 @@ fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
 }
 
 impl Pass<'_> {
-    /// Lowers an exchange along an axis; bits that cross warps are exchanged in another layout.
+    /// Lowers an exchange along an axis. Another layout serves the bits that cross warps.
     pub(super) fn exchange(&mut self, inst: Inst, op: &ir::Op, block: Block) {
         let data = self.cursor.function.insts[inst].clone();
         let (operand, result) = (data.operands[0], data.results[0]);

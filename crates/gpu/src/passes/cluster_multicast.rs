@@ -12,24 +12,24 @@
 //! ```
 //! If programs are not divided, a cluster is a pair: its two blocks run neighboring programs. Each
 //! block of a pair compares the coordinates of its boxes and its trip counts with those of the
-//! other block: it computes the same integers again from `program_id ^ 1`. These integers are known
-//! before the first copy, and both blocks come to the same result. If all integers are equal, each
-//! block copies half of a tile to both blocks (`multicast_loads`), and the L2 cache delivers each
-//! half once.
+//! other block. It recomputes these integers of the other block from `program_id ^ 1`. They are
+//! known before the first copy, and both blocks get the same result. If all integers are equal,
+//! each block copies half of a tile to both blocks (`multicast_loads`), and the L2 cache delivers
+//! each half once.
 //!
-//! The last parameter of a kernel for pairs is the number of programs along the first axis if the
-//! launch has clusters of two blocks, else 0, which disables sharing. Blocks past the last program
+//! The last parameter of a kernel for pairs is the number of programs along the first axis. It is 0
+//! if the launch has no clusters of two blocks; this disables sharing. Blocks past the last program
 //! exit at once.
 //!
-//! Sharing is faster if the L2 cache limits the kernel, as it does if rows begin in the middle of a
-//! sector: each such row is read with an extra sector. Only the launch knows most strides. So the
-//! pass does not change an undivided kernel whose strides are all known to be whole sectors. Nor
-//! does it change an undivided kernel whose rings do not all share the same full and empty
-//! `mbarrier`s.
+//! Sharing is faster if the L2 cache limits the kernel. This is the case if rows begin in the
+//! middle of a sector, because each such row is read with an extra sector. Only the launch knows
+//! most strides. So the pass does not change an undivided kernel whose strides are all known to be
+//! whole sectors. Nor does it change an undivided kernel whose rings do not all share the same full
+//! and empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares
-//! nothing: if the coordinates of a tile do not depend on the rank, each block copies its part of
+//! nothing. If the coordinates of a tile do not depend on the rank, each block copies its part of
 //! the tile to all blocks.
 
 use std::cell::RefCell;
@@ -51,7 +51,7 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{Feature, SECTOR_BYTES};
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 
-/// The largest divisor of arguments that a specialization records.
+/// The maximum divisor of arguments that a specialization records.
 const MAX_KNOWN_DIVISOR: u32 = 16;
 
 /// Multicasts tensor copies to the blocks of a cluster that need the same box.
@@ -60,7 +60,7 @@ pub fn share_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     // If programs may wait for each other, two programs that copy for each other could deadlock.
-    // The blocks of one divided program wait for the same event, so they cannot.
+    // The blocks of one divided program cannot, because they wait for the same event.
     if may_wait && header.cluster == 1 {
         return;
     }
@@ -121,19 +121,19 @@ fn has_multicast_loads(function: &Function) -> bool {
     found
 }
 
-/// The integers that have to be the same in both blocks.
+/// The integers that must be the same in both blocks.
 #[derive(Clone, Default)]
 struct Same {
     values: BTreeSet<Value>,
-    /// The values that were traced so far.
+    /// The values that are already traced.
     seen: FxHashSet<Value>,
 }
 
 /// The buffers that blocks can share, and the range of instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// The index in the entry block of the first copy to a shared buffer, or of the op around this
-    /// copy.
+    /// The index in the entry block of the first copy to a shared buffer, or of the op that
+    /// contains this copy.
     first: usize,
     /// The index in the entry block after which no block arrives at the barriers of another block.
     last: usize,
@@ -224,7 +224,8 @@ enum Parts {
     Of { map: usize, axis: usize },
 }
 
-/// Returns the division of a tile into parts; `None` if the tile cannot be divided or is too small.
+/// Returns the division of a tile into parts. Returns `None` if the tile cannot be divided or is
+/// too small.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
     let tuning = header.target.tuning;
@@ -315,7 +316,7 @@ impl Barriers {
                 // tidy: wildcard because no other op uses an `mbarrier`
                 op => {
                     // Programs that branch on values of other programs may not reach the same
-                    // copies. The blocks of one program do.
+                    // copies. The blocks of one program do reach them.
                     is_plain &= is_divided || !observes_others(op);
                     return;
                 }
@@ -353,8 +354,8 @@ impl Barriers {
         (is_plain && are_two && is_group).then_some(Self { groups, loads, filling, uses, bounds })
     }
 
-    /// Returns the full and empty barriers of the slots that loads fill; `None` if the loads have
-    /// different full barriers.
+    /// Returns the full and empty barriers of the slots that loads fill. Returns `None` if the
+    /// loads have different full barriers.
     fn group(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
         let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
         let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
@@ -371,7 +372,7 @@ fn barriers_of(function: &Function, inst: Inst) -> Value {
 
 /// Returns the full and empty barriers of the slot that a load fills.
 ///
-/// The wait for the empty barrier is in the block of the `slot`, before that op.
+/// The wait for the empty barrier is in the block of the `slot` op, before this op.
 fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
     let function = analysis.function;
     let data = &function.insts[load];
@@ -386,7 +387,7 @@ fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) ->
     Some((data.operands[2], waits.last()?))
 }
 
-/// Returns whether results or trip counts of an instruction may depend on concurrent programs.
+/// Returns whether the results or the trip counts of an op may depend on concurrent programs.
 fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }
@@ -462,8 +463,9 @@ struct Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Collects the integers of the entry block that must be equal in both blocks of a pair so that
-    /// a value is equal in equal iterations. Returns `None` if the value may differ anyway.
+    /// Collects integers of the entry block for a value. If both blocks of a pair have equal
+    /// integers, the value is equal in equal iterations. Returns `None` if the value may differ in
+    /// any case.
     ///
     /// In a divided program, collects nothing, and returns `None` if the value depends on the rank.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
@@ -490,7 +492,7 @@ impl Trace<'_> {
                 return Some(());
             }
             // If only one operand of an addition or a multiplication depends on the program id,
-            // comparing that operand is enough, and one comparison may serve several values.
+            // comparing this operand is enough. One comparison may then serve several values.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -508,7 +510,8 @@ impl Trace<'_> {
         operands.iter().try_for_each(|operand| self.same(*operand, found))
     }
 
-    /// Returns the operands of an integer instruction if its results depend only on these operands.
+    /// Returns the operands of an integer instruction, if its results depend only on these
+    /// operands.
     fn operands(&self, inst: Inst) -> Option<&[Value]> {
         let function = self.analysis.function;
         let data = &function.insts[inst];
@@ -527,8 +530,8 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Returns whether an instruction of the entry depends on the program id along axis 0, which
-    /// differs between the blocks of a pair; `None` if unknown.
+    /// Returns whether an instruction of the entry depends on the program id along axis 0. This id
+    /// differs between the blocks of a pair. Returns `None` if the answer is unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;
@@ -576,7 +579,7 @@ impl Writer<'_> {
         let inserted = self.cursor.position().index - index;
         self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
         self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
-        // Wait before the last instruction, the return.
+        // Wait before the last instruction, which is the return.
         let end = self.cursor.function.blocks[block].insts.len() - 1;
         self.cursor.go_to(Position { block, index: end });
         self.cursor.emit(GpuOp::ClusterWait {}, &[], []);

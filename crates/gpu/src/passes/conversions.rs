@@ -1,5 +1,4 @@
-//! Lowers the ops that move elements between warps: they become copies through shared memory. These
-//! ops are:
+//! Lowers the ops that move elements between warps to copies through shared memory. These ops are:
 //!
 //! - conversions of layouts;
 //! - reductions, scans (`scans.rs`), butterfly exchanges and bitonic merges over several warps, and
@@ -55,9 +54,7 @@ const WORD_BITS: u32 = 32;
 
 /// Lowers the ops of a kernel that move elements between warps.
 ///
-/// # Errors
-/// Such an op is in a partition of the warps: the barrier between its store and its load would be a
-/// barrier of the whole block.
+/// # Errors If such an op is in a partition of the warps. The barrier between its store and its load would be a barrier of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -92,7 +89,7 @@ enum Lowering {
     /// No lowering is needed: no element leaves its warp.
     WithinWarps,
     /// The value goes through a buffer with this layout to registers. The flag is true if
-    /// `ldmatrix` loads it.
+    /// `ldmatrix` loads the value.
     Through(Layout, bool),
     /// The value goes to a buffer with this layout, which dots read.
     To(Layout),
@@ -158,8 +155,8 @@ impl Pass<'_> {
         self.end_lifetimes(block, &buffers);
     }
 
-    /// Stores a value to shared memory at its definition if ops gather elements from it, once for
-    /// all these ops. Returns the buffer.
+    /// Stores a value to shared memory at its definition, once, if ops gather elements from it.
+    /// Returns the buffer.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
@@ -178,8 +175,8 @@ impl Pass<'_> {
     }
 
     /// Records an instruction whose lowering needs shared memory and a barrier of the block, if the
-    /// instruction is in a partition of the warps. Partitions that the compiler makes leave such
-    /// instructions out. In those that a program states, named barriers are inserted.
+    /// instruction is in a partition of the warps. Partitions that the compiler makes have no such
+    /// instructions. In partitions that a program states, a later pass inserts named barriers.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.partition_warps != 0 && !self.header.explicit && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
@@ -218,7 +215,7 @@ impl Pass<'_> {
         buffer
     }
 
-    /// Lowers a conversion; returns the buffer, if dots read it.
+    /// Lowers a conversion. Returns the buffer if dots read it.
     fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
         let data = &self.cursor.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
@@ -307,7 +304,7 @@ impl Pass<'_> {
                 return Lowering::Through(boxed(axis), false);
             }
             // If the tile was loaded along this axis, and operands of `mma_sync` are computed from
-            // it, the buffer has the layout of a box, from which threads load whole words.
+            // it, the buffer has the layout of a box. Threads load whole words from such a buffer.
             if let Some(axis) =
                 contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {
@@ -333,7 +330,7 @@ impl Pass<'_> {
     }
 
     /// Returns the layout of a buffer from which `ldmatrix` loads an operand without bank
-    /// conflicts; `None` if `ldmatrix` cannot load the operand.
+    /// conflicts. Returns `None` if `ldmatrix` cannot load the operand.
     fn matrix_memory(
         &self,
         source: &Layout,
@@ -346,9 +343,9 @@ impl Pass<'_> {
         }
         let shape = source.output().shape();
         let rank = shape.len();
-        // Rows are along the axis that is contiguous in global memory. If there is none, they are
-        // along the axis with the widest vectors of the source; of several such axes, along the
-        // last.
+        // Rows are along the axis that is contiguous in global memory. Without such an axis, they
+        // are along the axis with the widest vectors of the source, or the last of several such
+        // axes.
         let axis = contiguous.or_else(|| (0..rank).max_by_key(|axis| source.vector_along(*axis).width()))?;
         let order: Vec<usize> =
             [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();
@@ -399,10 +396,10 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line: converts
+    /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line. Converts
     /// the operands to a layout in which each warp has whole lines, if there are enough lines, and
-    /// reduces them there. The number of partial results may exceed this limit if the reduction
-    /// must keep the order of elements.
+    /// reduces them there. Only a reduction that must keep the order of elements may still exceed
+    /// the limit.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.warps());
         let to = self.header.layouts.add(lines.clone());
@@ -437,8 +434,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Stores values to shared memory, and loads them as values of other types; one barrier serves
-    /// all of them. `memory` returns the layout of a buffer for the width of an element in bits.
+    /// Stores values to shared memory, and loads them as values of other types. One barrier serves
+    /// all values. `memory` returns the layout of a buffer, given the element width in bits.
     pub(super) fn through_memory(
         &mut self,
         values: &[Value],
@@ -481,7 +478,7 @@ impl Pass<'_> {
         self.convert(inst, block);
     }
 
-    /// Lowers an atomic operation: of the threads that hold copies of an element, one thread
+    /// Lowers an atomic operation. If several threads hold copies of an element, one of them
     /// executes the operation and passes the result to the others.
     fn atomic(&mut self, inst: Inst) {
         let data = &mut self.cursor.function.insts[inst];
@@ -544,7 +541,7 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Ends the lifetimes of buffers of this block after their last use.
+    /// Ends the lifetime of each buffer of this block after its last use.
     fn end_lifetimes(&mut self, block: Block, buffers: &[Value]) {
         if buffers.is_empty() {
             return;
@@ -595,7 +592,7 @@ struct OperandRoles {
     parents: Parents,
     /// The values from which operands of `mma_sync` are computed element by element.
     mma_inputs: EntitySet<Value>,
-    /// Values that stay in registers, whatever uses them.
+    /// Values that stay in registers, whatever their uses.
     in_registers: EntitySet<Value>,
 }
 
@@ -612,13 +609,14 @@ impl OperandRoles {
         Self { uses, parents, mma_inputs, in_registers: EntitySet::new() }
     }
 
-    /// Returns whether a value is used, and only as A or B of dots that load operands themselves.
+    /// Returns whether a value has uses, all of them as A or B of dots that load operands
+    /// themselves.
     fn is_dot_operand(&self, function: &Function, value: Value) -> bool {
         let is_operand = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. } | GpuOp::MmaSync { .. }));
         self.has_only(value, |one| one.operand < 2 && is_operand(&function.insts[one.inst].op))
     }
 
-    /// Returns whether a value is used, and only as A of `wgmma`.
+    /// Returns whether a value has uses, all of them as A of `wgmma`.
     fn is_wgmma_a(&self, function: &Function, value: Value) -> bool {
         let is_wgmma = |op: &Op| matches!(op, Op::Gpu(GpuOp::Wgmma { .. }));
         self.has_only(value, |one| one.operand == 0 && is_wgmma(&function.insts[one.inst].op))
@@ -629,13 +627,13 @@ impl OperandRoles {
         !uses.is_empty() && !self.in_registers.contains(value) && uses.iter().all(holds)
     }
 
-    /// Returns whether a value is A or B of a dot that is computed by FMAs.
+    /// Returns whether a value is A or B of a dot that FMAs compute.
     fn is_fma_operand(&self, function: &Function, value: Value) -> bool {
         let is_fma = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. }));
         self.uses.of(value).iter().any(|one| one.operand < 2 && is_fma(&function.insts[one.inst].op))
     }
 
-    /// Returns whether an op gathers elements of a value, at indices that another operand holds.
+    /// Returns whether an op gathers elements of a value, at indices in another operand.
     fn is_moved(&self, function: &Function, value: Value) -> bool {
         let is_movement = |op: &Op| op.info().family == OpFamily::Movement;
         self.uses.of(value).iter().any(|one| one.operand == 0 && is_movement(&function.insts[one.inst].op))

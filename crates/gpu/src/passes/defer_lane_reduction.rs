@@ -1,5 +1,5 @@
-//! Defers the reduction across lanes of a sum that a loop carries: each lane adds up its own
-//! elements, and one reduction after the loop adds the sums of the lanes.
+//! Defers the reduction across lanes of a sum that a loop carries. In the loop, each lane adds up
+//! its own elements. After the loop, one reduction adds the sums of the lanes.
 //!
 //! ```text
 //! for … carry %t {                    for … carry %u {
@@ -10,8 +10,8 @@
 //! ```
 //! No iteration waits for shuffles. Only the order of the additions changes. The factor has to be
 //! between 0 and 1: in a lane whose sum is still 0, 0 times an infinity would be NaN. The initial
-//! value is divided evenly among the lanes; their number is a power of two, so the division is
-//! exact.
+//! value is divided evenly among the lanes. This division is exact, because the number of lanes is
+//! a power of two.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -33,12 +33,12 @@ struct CarriedSum {
     index: usize,
     /// The reduction of the iteration.
     reduction: Inst,
-    /// The multiplication of the previous sum, and its factor, if there is one.
+    /// The multiplication of the previous sum and its factor; `None` if the sum is not scaled.
     scaling: Option<(Inst, Value)>,
     /// The addition of the reduction and the previous sum.
     addition: Inst,
-    /// The extents into which the reduced axis is split: the registers that hold its high bits, the
-    /// lanes, and the registers that hold its low bits.
+    /// The extents into which the reduced axis is split: the registers with its high bits, the
+    /// lanes, and the registers with its low bits.
     runs: [u32; 3],
 }
 
@@ -70,7 +70,7 @@ pub fn defer_lane_reduction(module: &mut Module) {
     }
 }
 
-/// Returns the carried value of a loop at an index as a sum, if its reduction can be deferred.
+/// Returns the carried value at an index as a sum, if its reduction can be deferred.
 fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, index: usize) -> Option<CarriedSum> {
     let body = function.insts[owner].regions[0];
     let carried = function.blocks[body].parameters[index + 1];
@@ -123,8 +123,8 @@ fn is_sum(function: &Function, reduction: Inst) -> bool {
         && adds(&insts[0])
 }
 
-/// Returns the split of the axis of a reduction, if lanes hold consecutive bits of its index, and
-/// registers hold all others.
+/// Returns the split of the axis of a reduction. Lanes must hold consecutive bits of the index
+/// along the axis, and registers all other bits.
 fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3]> {
     let data = &function.insts[reduction];
     let Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) = data.op else { return None };
@@ -234,7 +234,8 @@ impl SumRewriter<'_> {
         let first = self.spread(shared, axis, (shape, layout), &mut new);
         self.function.insts[found.owner].operands[found.index + 3] = first;
         new.push(found.owner);
-        // The new reduction defines the old result of the loop, so that its uses stay.
+        // The new reduction defines the old result of the loop, so the uses of this result stay
+        // valid.
         let result = self.function.insts[found.owner].results[found.index];
         let definition = self.function.values[result].definition;
         let own = self.function.values.push(ValueData { ty, definition, name: None });

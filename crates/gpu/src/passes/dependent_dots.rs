@@ -43,8 +43,8 @@ pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operan
     false
 }
 
-/// Returns the value that the body of a loop yields for a parameter; none for the counter of a
-/// `for_loop`, its first parameter.
+/// Returns the value that the body of a loop yields for a parameter. Returns `None` for the first
+/// parameter of a `for_loop`, its counter.
 fn yielded_for(function: &Function, body: Block, index: usize) -> Option<Value> {
     let yielded = function.yielded(body);
     let counters = function.blocks[body].parameters.len().checked_sub(yielded.len())?;

@@ -1,11 +1,11 @@
 //! Assigns boxes to the tensor maps that the kernel makes, and orders stores of threads before
 //! tensor copies that may read the stored memory.
 //!
-//! A map has the box and the swizzle of the buffers that its copies fill; buffers that differ in
-//! these get different maps. Maps without copies are removed. Pointers that a kernel loads may
-//! point to memory that it stores to. A fence and a barrier follow each such store, so that later
-//! copies read the stored values. They also follow a store through a pointer argument if a later
-//! copy reads the memory of this argument by a map of the launch.
+//! A map has the box and the swizzle of the buffers that its copies fill. Buffers that differ in
+//! box or swizzle get different maps. Maps without copies are removed. Pointers that a kernel loads
+//! may point to memory that the kernel stores to. A fence and a barrier follow each such store, so
+//! that later copies read the stored values. They also follow a store through a pointer argument,
+//! if a later copy reads this argument's memory by a map of the launch.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// Returns a map with the `wanted` plan for the tensor of another map.
 ///
-/// Uses an existing map with this plan, if there is one. Otherwise uses the other map itself, if it
-/// has no box yet and the plan has the same order of axes. Otherwise, adds a map.
+/// Uses an existing map with this plan, if it exists. Otherwise uses the other map itself, if it
+/// has no box yet and the plan has the same order of axes. Otherwise adds a map.
 pub(super) fn map_for(
     header: &mut Header,
     function: &mut Function,
@@ -58,7 +58,7 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps without copies. Also removes the staging buffers of `make_tensor_map` that no
+/// Removes the maps without copies. Also removes staging buffers of `make_tensor_map` that no
 /// remaining map uses.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
@@ -156,7 +156,7 @@ struct Access {
 }
 
 impl Access {
-    /// Returns whether the access may be executed after another one.
+    /// Returns whether the access may be executed after another access.
     fn may_follow(&self, other: &Self) -> bool {
         self.index > other.index || self.loops.iter().any(|owner| other.loops.contains(owner))
     }
@@ -171,7 +171,7 @@ struct Accesses {
     maps: Vec<Value>,
     /// The copies by maps of the launch, with the argument that each reads.
     copies: Vec<(Value, Access)>,
-    /// The number of instructions that were visited.
+    /// The number of visited instructions.
     count: usize,
 }
 

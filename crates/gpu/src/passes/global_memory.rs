@@ -1,8 +1,8 @@
 //! Finds accesses to global memory that must keep their order although different threads execute
 //! them.
 //!
-//! Pointers of different arguments are assumed to point to different memory, as in CUDA programs. A
-//! store in a loop does not wait for the same store of the previous iteration: this assumes that
+//! As in CUDA programs, pointers of different arguments are assumed to point to different memory. A
+//! store in a loop does not wait for the same store of the previous iteration. This assumes that
 //! two iterations never store to the same address from different positions of the tile.
 
 use std::cell::OnceCell;
@@ -41,7 +41,7 @@ pub struct GlobalAccesses<'a> {
     function: &'a Function,
     header: &'a Header,
     bases: SecondaryMap<Value, Base>,
-    /// The values of the entry block, which are computed once.
+    /// The values of the entry block, which the kernel computes once.
     outside_loops: EntitySet<Value>,
     iterations: OnceCell<Iterations>,
 }
@@ -94,11 +94,11 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
-    /// Returns whether an access may conflict with an earlier access by another thread, so that it
+    /// Returns whether an access may conflict with an earlier access by another thread, and so
     /// needs a barrier.
     ///
-    /// If `is_stale`, the earlier access may be of an earlier iteration, in which its pointers may
-    /// have had other values.
+    /// If `is_stale`, the earlier access may belong to an earlier iteration, in which its pointers
+    /// may have had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
         let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
         let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));
@@ -127,8 +127,8 @@ impl<'a> GlobalAccesses<'a> {
     }
 }
 
-/// Returns whether an op writes global memory. Of the threads that hold copies of an element, only
-/// the first one writes it.
+/// Returns whether an op writes global memory. If several threads hold copies of an element, only
+/// the first of them writes it.
 fn is_store(op: &Op) -> bool {
     op.info().memory == MemoryAccess::WritesGlobal
 }
@@ -170,8 +170,8 @@ impl BaseAnalysis<'_> {
         values.into_iter().fold(Base::Unseen, |base, value| base.join(self.bases[value]))
     }
 
-    /// Gives resulting pointers the base of the pointer operands. Pointers that are cast from
-    /// integers may point to any memory.
+    /// Gives pointer results the base of the pointer operands. Pointers that are cast from integers
+    /// may point to any memory.
     fn straight(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];

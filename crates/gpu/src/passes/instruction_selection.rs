@@ -1,9 +1,9 @@
 //! Selects warp-wide instructions: `redux.sync` for reductions, and `ldmatrix` for two kinds of
-//! tiles in shared memory: operands of dots, and tiles that a thread would load by narrower
-//! accesses without `ldmatrix`.
+//! tiles in shared memory. These are operands of dots, and tiles that a thread would otherwise load
+//! by narrower accesses.
 //!
-//! Runs after the pass that lowers conversions, which decides which tiles are in shared memory and
-//! which reductions stay inside of a warp.
+//! Runs after the pass that lowers conversions. That pass decides which tiles are in shared memory
+//! and which reductions stay inside of a warp.
 
 use tilewright_ir::Inst;
 

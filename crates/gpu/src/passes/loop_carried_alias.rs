@@ -2,10 +2,10 @@
 //! not overlap.
 //!
 //! If each iteration moves a tile of pointers past all addresses of the tile, the tiles of two
-//! iterations have no address in common. The offset of an element is a sum of iteration counts and
-//! of coordinates in the tile, each times a constant factor, and of terms that are the same
-//! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number:
-//! each factor exceeds the greatest sum of all terms with smaller factors.
+//! iterations have no address in common. The offset of an element is a sum. Its terms are iteration
+//! counts and coordinates in the tile, each times a constant factor, and terms that are the same
+//! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number.
+//! For this, each factor must exceed the greatest sum of all terms with smaller factors.
 //!
 //! Two tiles of pointers may differ by a constant, as the two halves of rows do. They have no
 //! address in common if no two offsets in one tile differ by that constant.
@@ -18,7 +18,7 @@ use tilewright_ir::{Block, Inst, OpFamily, Operation, Value, constant_int};
 
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// The greatest distance between two offsets: forms represent offsets modulo 2 to the power of 32.
+/// The maximum distance between two offsets: forms represent offsets modulo 2 to the power of 32.
 const MAX_DISTANCE: i128 = i32::MAX as i128;
 
 /// The maximum number of differences of coordinates that the search tries for a constant.
@@ -39,7 +39,7 @@ struct LinearAddress {
 pub struct Iterations {
     /// The loops around each access.
     around: FxHashMap<Inst, SmallVec<[Inst; 2]>>,
-    /// The addresses of pointers that accesses use.
+    /// The address of each pointer that accesses use.
     addresses: FxHashMap<Value, LinearAddress>,
 }
 
@@ -75,7 +75,7 @@ impl Iterations {
         }
     }
 
-    /// Returns whether two accesses through one pointer touch no common address in different
+    /// Returns whether two accesses through one pointer have no common address in different
     /// iterations of the loops around them.
     pub fn are_disjoint(&self, function: &Function, pointer: Value, accesses: [Inst; 2]) -> bool {
         let Some(address) = self.addresses.get(&pointer) else { return false };
@@ -89,7 +89,7 @@ impl Iterations {
         if !accesses.iter().all(has_all) {
             return false;
         }
-        // The factor of each digit, and its greatest value, if it has one.
+        // The factor of each digit, and its maximum, if it has one.
         let mut digits: SmallVec<[(i128, Option<i128>); 4]> = smallvec![];
         for (&factor, &extent) in address.axes.iter().zip(tile.shape.iter()) {
             if factor != 0 && extent > 1 {
@@ -117,7 +117,8 @@ impl Iterations {
         true
     }
 
-    /// Returns whether two tiles of pointers, both computed in one iteration, share no address.
+    /// Returns whether two tiles of pointers share no address. Both must be computed in one
+    /// iteration.
     pub fn are_apart(&self, function: &Function, a: Value, b: Value) -> bool {
         let [Some(one), Some(other)] = [a, b].map(|pointer| self.addresses.get(&pointer)) else {
             return false;
@@ -141,11 +142,11 @@ impl Iterations {
     }
 }
 
-/// Returns the absolute value of the step of a loop, and the index of its last iteration if
-/// both bounds are constants.
+/// Returns the absolute value of the step of a loop. If both bounds are constants, also returns the
+/// index of its last iteration.
 ///
-/// If the upper bound is not a constant, the loop counts up from a constant of 0 or more, so that
-/// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for all
+/// If the upper bound is not a constant, the loop counts up from a constant of 0 or more. Then an
+/// index plus a number below the step is less than 2 to the power of 32. Returns `None` for all
 /// other loops.
 fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
     let operands = &function.insts[inst].operands;
@@ -160,8 +161,8 @@ fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
     Some((step.abs(), distance.map(|distance| (distance - 1).max(0) / step.abs())))
 }
 
-/// Returns the address of a pointer, if the factors of its coordinates and iteration counts are
-/// constants, and its base and all other terms are defined outside of loops.
+/// Returns the address of a pointer. The factors of its coordinates and iteration counts must be
+/// constants. Its base and all other terms must be defined outside of loops.
 fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> Option<LinearAddress> {
     let function = evolution.function;
     let rank = function.ty(pointer).as_registers()?.rank();
@@ -187,9 +188,9 @@ fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> O
 }
 
 /// Returns whether differences of digits, each times its factor, may add up to `number`. `digits`
-/// has the factor and the greatest value of each digit, in the order of the factors. The absolute
-/// value of a difference of two values of a digit is at most the greatest value. Returns true if
-/// the search takes too long.
+/// has the factor and the maximum of each digit, in the order of the factors. The absolute value of
+/// a difference of two values of a digit is at most the maximum. Returns true if the search takes
+/// too long.
 fn is_difference(number: i128, digits: &[(i128, i128)], trials: &mut usize) -> bool {
     let Some((&(factor, last), smaller)) = digits.split_last() else { return number == 0 };
     let rest: i128 = smaller.iter().map(|(factor, last)| factor * last).sum();

@@ -11,7 +11,7 @@ use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Oper
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// The number at which the count of dots that started after a given dot saturates.
+/// The maximum of the count of dots that started after a given dot.
 const MAX_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
@@ -22,7 +22,7 @@ pub enum MemoryLocation {
     Shared(Slot),
     /// The global memory that this load or store accesses.
     Global(Inst),
-    /// The acquire that one thread executes for all threads of the block. Later accesses of all
+    /// An acquire that one thread executes for all threads of the block. Later accesses of all
     /// threads to global memory must be ordered after it.
     Acquired,
 }
@@ -79,8 +79,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // When the op ends, its partitions have started all effects of their regions, in any order.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
-        // One thread invalidates the mbarriers: no other thread may still wait for them, and later
-        // accesses to their memory follow.
+        // One thread invalidates the `mbarrier`s. No other thread may still wait for them, and
+        // later accesses to their memory must follow.
         Op::Gpu(GpuOp::Dealloc {}) if matches!(function.ty(data.operands[0]), Type::Mbarrier { .. }) => {
             return smallvec![Effect::Write(shared(0))];
         }
@@ -103,11 +103,11 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     }
 }
 
-/// Returns how an atomic operation orders the accesses of the thread block to global memory; `None`
-/// for other ops.
+/// Returns how an atomic operation orders the accesses of the thread block to global memory.
+/// Returns `None` for other ops.
 ///
 /// One thread executes the operation for each element. After an acquire, the other threads must
-/// wait for this thread; before a release, this thread must wait for the other threads.
+/// wait for this thread. Before a release, this thread must wait for the other threads.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }
@@ -150,7 +150,7 @@ pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocati
 }
 
 /// Returns the effects of the asynchronous copies for which an instruction waits. Each thread waits
-/// for only its own copies, and a barrier before the instruction does not complete them, so other
+/// only for its own copies. A barrier before the instruction does not complete them, so other
 /// threads need a barrier after it.
 pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
@@ -180,13 +180,13 @@ pub struct Open {
     /// The memory that unfinished asynchronous dots may read, even after barriers. The number
     /// counts the dots that started after the last dot that reads this memory.
     dots: BTreeMap<MemoryLocation, u32>,
-    /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
+    /// The memory that warps read before they arrived at `mbarrier`s, with these `mbarrier`s.
     ///
-    /// A wait for any of these mbarriers completes the reads. The set has only the mbarriers that
-    /// are common to all paths, and may be empty.
+    /// A wait for any of these `mbarrier`s completes the reads. The set has only the `mbarrier`s
+    /// that are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
-    /// The memory that threads wrote since their last proxy fence without slots, and that the
-    /// asynchronous proxy reads. A fence covers only the writes of its own thread, so at the fence,
+    /// Memory that the asynchronous proxy reads, and that threads wrote since their last proxy
+    /// fence without slots. A fence covers only the writes of its own thread. So after the fence,
     /// these writes count as stores in flight again, until a barrier.
     unfenced: BTreeSet<MemoryLocation>,
 }
@@ -201,11 +201,11 @@ impl Open {
         self.released.clear();
     }
 
-    /// At an arrival at an mbarrier, releases the reads that the arrival covers. At a wait for the
-    /// mbarrier, completes these reads.
+    /// At an arrival at an `mbarrier`, releases the reads that the arrival covers. At a wait for
+    /// the `mbarrier`, completes these reads.
     ///
-    /// An arrival at mbarrier `i` covers slot `i` of each buffer that has as many slots as there
-    /// are mbarriers.
+    /// An arrival at `mbarrier` `i` covers slot `i` of each buffer that has as many slots as there
+    /// are `mbarrier`s.
     pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {
@@ -220,7 +220,7 @@ impl Open {
                     MemoryLocation::Global(_) | MemoryLocation::Acquired => false,
                 };
                 // The arrival also covers reads that earlier arrivals have released to other
-                // mbarriers.
+                // `mbarrier`s.
                 for (_, barriers) in self.released.iter_mut().filter(|(place, _)| is_its(place)) {
                     barriers.insert(barrier);
                 }
@@ -240,9 +240,9 @@ impl Open {
 
     /// Returns whether effects need a barrier before them.
     ///
-    /// They do if one of them conflicts with an access that may be in flight. If the effects
-    /// include a barrier, only the effects before it count. `meet` returns whether two accesses may
-    /// touch the same memory.
+    /// They need a barrier if one of them conflicts with an access that may be in flight. If the
+    /// effects include a barrier, only the effects before it count. `meet` returns whether two
+    /// accesses may access the same memory.
     pub fn needs_barrier(
         &self,
         effects: &[Effect],
@@ -286,8 +286,8 @@ impl Open {
     /// Adds the effects of asynchronous dots, of their waits and of fences. `read` is the result of
     /// [`read_asynchronously`].
     ///
-    /// A dot reads its operands until it is finished: barriers before its wait do not cover these
-    /// reads. Nor does a barrier between a store and its fence make the store visible to the
+    /// A dot reads its operands until it is finished, so barriers before its wait do not cover
+    /// these reads. A barrier between a store and its fence does not make the store visible to the
     /// asynchronous proxy.
     pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<MemoryLocation>) {
         match op {
@@ -317,7 +317,7 @@ impl Open {
         }
     }
 
-    /// Ends all dots of the warp except for the last `pending` ones. Other warps may still execute
+    /// Ends all dots of the warp except the last `pending` dots. Other warps may still execute
     /// their dots, so the reads stay in flight until a barrier.
     fn end_dots(&mut self, pending: u32) {
         let is_done = |later: u32| later >= pending;
@@ -341,8 +341,7 @@ impl Open {
         self.unfenced.extend(&other.unfenced);
     }
 
-    /// Replaces the index of each slot by the index that the slot has after an edge of control
-    /// flow.
+    /// Replaces the index of each slot by its index after an edge of control flow.
     fn rename(&mut self, analysis: &SlotAnalysis<'_>, edge: &Edge) {
         let rename = |place| match place {
             MemoryLocation::Shared(slot) => MemoryLocation::Shared(analysis.rename(slot, edge)),
@@ -372,9 +371,9 @@ impl Open {
 
 /// Walks a function in the order of execution, until the open accesses reach a fixed point.
 ///
-/// Each walk visits the whole function, instead of repeating each loop until its own fixed point,
-/// so nested loops do not multiply the visits. `step` may be called several times for an
-/// instruction; its last call gets all accesses that may be open there.
+/// Each walk visits the whole function. It does not repeat each loop until the loop's own fixed
+/// point, so nested loops do not multiply the visits. `step` may be called several times for an
+/// instruction. Its last call gets all accesses that may be open there.
 pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
     let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {

@@ -58,8 +58,8 @@ pub const PASSES: &[Pass] = &[
     Pass::new("barriers", barriers::insert_barriers),
 ];
 
-/// The passes, in order, over a program that states its layouts, copies and `mbarrier`s (Gluon). They
-/// still insert the barriers between the threads of the block.
+/// The passes over a program that states its layouts, copies and `mbarrier`s (Gluon), in order.
+/// They still insert the barriers between the threads of the block.
 pub const EXPLICIT_PASSES: &[Pass] = &[
     Pass::fallible("conversions", conversions::lower_conversions),
     Pass::new("instruction_selection", instruction_selection::select_instructions),

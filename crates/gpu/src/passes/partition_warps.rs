@@ -1,6 +1,6 @@
 //! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
 //! partition computes. An option of a loop requests the partitions. The program sets this option by
-//! `tl.range(warp_specialize=True)`; the pass that splits K of a dot across warps may set it, too.
+//! `tl.range(warp_specialize=True)`. The pass that splits K of a dot across warps may also set it.
 //!
 //! ```text
 //! for %tile {                     %r = alloc : ring<3, …>
@@ -17,22 +17,22 @@
 //!                                 dealloc %r
 //! ```
 //! The pass first rewrites each loop to fill a slot in the same iteration that takes it
-//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code: the producer
-//! keeps the ops that fill slots ([`pipelining::is_fill`]) and the ops that only these need; the
-//! consumer keeps all other ops. The producer runs ahead by the slots of the rings, also across
-//! inner loops: it copies for the next tile of a persistent kernel while the consumer computes and
-//! stores the previous one.
+//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code. The producer
+//! keeps the ops that fill slots ([`pipelining::is_fill`]) and the ops that only these need. The
+//! consumer keeps all other ops. The producer runs ahead by the slots of the rings, even across
+//! inner loops. It copies for the next tile of a persistent kernel while the consumer computes and
+//! stores the previous tile.
 //!
-//! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is not a tensor copy, or depends on other loads of the loop, the producer has as many warps as
-//! the consumer, because the layouts distribute the addresses over that many warps. Each thread
-//! starts its `cp.async` copies, which arrive at the mbarrier of the slot when they are complete,
-//! and does not wait for them. In this case, the addresses may depend on loads, and both partitions
+//! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. The
+//! producer has as many warps as the consumer if a load is not a tensor copy, or depends on other
+//! loads. The layouts distribute the addresses over that many warps. Each thread starts its
+//! `cp.async` copies and does not wait for them. The copies arrive at the `mbarrier` of the slot
+//! when they are complete. In this case, the addresses may depend on loads, and both partitions
 //! execute these loads. At stores to memory that the producer may load, the partitions synchronize
 //! ([`order`]).
 //!
-//! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
-//! as an instruction can name, the producer has whole warpgroups, which release registers to the
+//! **Registers** ([`Partitions`]). The register file may not give each thread as many registers as
+//! an instruction can name. Then the producer has whole warpgroups, which release registers to the
 //! consumer.
 //!
 //! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
@@ -62,7 +62,8 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
 
-/// Registers are allocated to a thread, and moved between partitions, in multiples of this number.
+/// The hardware allocates the registers of a thread, and moves them between partitions, in
+/// multiples of this number.
 const REGISTER_STEP: u32 = 8;
 
 /// The warps of the two partitions, and the registers of their threads.
@@ -70,15 +71,15 @@ const REGISTER_STEP: u32 = 8;
 struct Partitions {
     consumer: u32,
     producer: u32,
-    /// The registers of a thread of the consumer, and of the producer; 0 if the thread has as many
-    /// as at the launch.
+    /// The registers of a thread of the consumer, and of the producer. 0 keeps the number at the
+    /// launch.
     registers: [u32; 2],
 }
 
 impl Partitions {
-    /// Divides the registers of a multiprocessor between the consumer and the producer. If not
-    /// every thread can have as many registers as an instruction can name, the producer leaves
-    /// registers to the consumer.
+    /// Divides the registers of a multiprocessor between the consumer and the producer. If a thread
+    /// cannot have as many registers as an instruction can name, the producer leaves registers to
+    /// the consumer.
     fn of(header: &Header, by_threads: bool, accumulator: u32) -> Result<Self, &'static str> {
         let (consumer, tuning) = (header.num_warps, header.target.tuning);
         let at_launch = |warps: u32| REGISTER_FILE / (warps * LANES) / REGISTER_STEP * REGISTER_STEP;
@@ -312,8 +313,8 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
     check_producer(module.kernel(), producer, by_threads)
 }
 
-/// Returns whether each partition may execute a load itself. The load must not be volatile: another
-/// program may write the memory of a volatile load between the two executions.
+/// Returns whether each partition may execute a load itself. The load must not be volatile, because
+/// another program may write its memory between the two executions.
 fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
@@ -382,8 +383,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     }
 }
 
-/// Checks that the producer has copies and uses no value of the consumer, and that it uses no tile
-/// if one thread copies.
+/// Checks that the producer has copies and uses no value of the consumer. If one thread copies, the
+/// producer must also use no tile.
 fn check_producer(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
     let mut known: FxHashSet<Value> = function.blocks[function.entry].parameters.iter().copied().collect();
     for inst in &function.blocks[function.entry].insts {

@@ -1,5 +1,6 @@
-//! Removes unused computations: addresses and masks of loads that a pipelined loop has turned into
-//! copies, with their loop-carried values; transposes of tiles that dots read in both orders.
+//! Removes unused computations. Pipelining turns loads into copies, and leaves the addresses and
+//! masks of the loads unused, with their loop-carried values. If dots read a tile in both orders,
+//! the transposes of the tile are unused.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
@@ -61,8 +62,8 @@ fn is_volatile(op: &Op) -> bool {
 
 /// The live values.
 ///
-/// The operand, the parameters, the yielded value and the result of a loop-carried value are all
-/// live, or none of them is.
+/// A loop-carried value has an operand, parameters, a yielded value and a result. Either all of
+/// them are live, or none of them is.
 struct Liveness<'f> {
     function: &'f Function,
     /// The instruction that has each block as a region.
@@ -78,7 +79,7 @@ impl Liveness<'_> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let info = data.op.info();
-            // The regions of reductions and scans are live only if their results are.
+            // The regions of reductions and scans are live only if their results are live.
             if !matches!(info.effect, Effect::Pure | Effect::Read) {
                 for region in &data.regions {
                     self.roots(*region, Some(*inst));

@@ -1,6 +1,5 @@
 //! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory
-//! than its target has. `mma.sync` can read both operands from registers, and `wgmma` can read A
-//! from registers.
+//! than its target has. `mma.sync` can read both operands from registers, `wgmma` only A.
 //!
 //! ```text
 //! %b = alloc ; local_store %b, %x                %b = alloc ; local_store %b, %x ; %r = local_load %b ; dealloc %b
@@ -8,9 +7,9 @@
 //! dealloc %b
 //! ```
 //! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
-//! memory. This costs registers. If one operand is enough for the kernel to fit, the pass moves
-//! one: of the operands that are enough, the one with the fewest registers. Otherwise it moves
-//! several, the largest first. If the kernel still does not fit, the pass changes nothing, and the
+//! memory. This costs registers. If moving one operand makes the kernel fit, the pass moves only
+//! one. Among such operands, it moves the one with the fewest registers. Otherwise it moves several
+//! operands, the largest first. If the kernel still does not fit, the pass changes nothing, and the
 //! allocation of shared memory returns an error.
 
 use smallvec::smallvec;
@@ -55,7 +54,7 @@ pub fn take_from_registers(module: &mut Module) {
     }
 }
 
-/// Moves operands to registers if the kernel then fits into shared memory; returns whether it does.
+/// Moves operands to registers if the kernel then fits into shared memory. Returns whether it does.
 fn moved_to_fit<'a>(
     header: &mut Header,
     function: &mut Function,

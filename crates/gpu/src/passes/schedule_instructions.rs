@@ -9,21 +9,21 @@
 //! ```
 //! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the
 //! result of the dot. In a thread block of several warpgroups, dots issue as soon as their operands
-//! are ready, so that the tensor cores work while the threads compute. Reads of vectors from slots
-//! issue early. Slots that an IR block takes together are released at the end of the IR block. All
-//! other ops keep the order of the text.
+//! are ready. So the tensor cores work while the threads compute. Reads of vectors from slots issue
+//! early. If an IR block takes several slots together, their releases are at its end. All other ops
+//! keep the order of the text.
 //!
 //! Dots and waits may pass each other. They may also pass ops that are pure, read memory or release
 //! a slot. A read of a vector may pass dots, waits, ops that fill or release slots, and pure ops
 //! that compute no tile.
 //!
-//! **Registers.** If a dot reads A from registers, let T be the tile that A is converted from. If
-//! A, T and the accumulator together do not fit into the registers of a thread, the dot issues
+//! **Registers.** If a dot reads A from registers, let T be the tile that A is converted from. A, T
+//! and the accumulator together may not fit into the registers of a thread. Then the dot issues
 //! after the other readers of T. Otherwise the assembler would interleave these readers with the
 //! dot, and keep both A and T in registers.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
-//! the same iteration of the pipelined loop, and this pass orders them.
+//! the same iteration of the pipelined loop. This pass orders these ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
@@ -39,11 +39,11 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, T
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the thread block synchronize its warpgroups: without early dots, all warpgroups
+    // Barriers of the thread block synchronize its warpgroups. Without early dots, all warpgroups
     // would compute at the same time, and the tensor cores would idle. In a thread block of one
     // warpgroup, early dots would keep accumulators in registers for longer. A multiprocessor would
-    // then have registers for fewer other thread blocks, which could use the tensor cores while the
-    // threads of this one compute.
+    // then have registers for fewer thread blocks. These other blocks could use the tensor cores
+    // while the threads of one block compute.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
@@ -61,8 +61,8 @@ pub fn schedule_instructions(module: &mut Module) {
     }
 }
 
-/// Returns, for each dot among consecutive ops, the set of this dot and of all ops that it depends
-/// on, also indirectly.
+/// For each dot among consecutive ops, returns the set of this dot and of all ops that it depends
+/// on, directly or indirectly.
 pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashSet<Inst>> {
     let scheduler = Scheduler::new(function, insts, true);
     let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
@@ -87,7 +87,7 @@ struct Scheduler<'a> {
     function: &'a Function,
     insts: &'a [Inst],
     priorities: Vec<Priority>,
-    /// For each op, the indices of the earlier ops that it depends on; empty if all ops keep their
+    /// For each op, the indices of the earlier ops that it depends on. Empty if all ops keep their
     /// order.
     needs: Vec<Vec<usize>>,
     issues_early: bool,
@@ -123,7 +123,7 @@ impl<'a> Scheduler<'a> {
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
-                // Wait for the dots that read the slot: this also frees the registers that the dots
+                // Wait for the dots that read the slot. This also frees the registers that the dots
                 // read.
                 Priority::Last if !self.issues_early => self.issue_needs(index),
                 Priority::Late | Priority::Last => {}
@@ -148,7 +148,7 @@ impl<'a> Scheduler<'a> {
         self.order
     }
 
-    /// Issues an op after all that it depends on.
+    /// Issues an op after all ops that it depends on.
     fn issue(&mut self, index: usize) {
         if !std::mem::replace(&mut self.is_issued[index], true) {
             self.issue_needs(index);
@@ -187,11 +187,11 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Returns the slots that an IR block takes together, and therefore releases at its end.
+/// Returns the slots that an IR block takes together, and so releases at its end.
 ///
-/// Rings whose slots are taken and released together share barriers ([`super::rings`]). These slots
-/// belong to rings that are allocated outside of the block. Returns no slots if a dot is between
-/// the takes, or if the block waits for no dot after the first release.
+/// Rings whose slots are taken and released together share barriers ([`super::rings`]). These rings
+/// are allocated outside of the block. Returns no slots if a dot is between the takes, or if the
+/// block waits for no dot after the first release.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let takes = |inst: &Inst| {
@@ -209,7 +209,7 @@ fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     if first.is_some() && last_wait > first && are_taken_together { slots } else { Vec::new() }
 }
 
-/// Returns, for each op of a block, the indices of the earlier ops that it must follow in any
+/// For each op of a block, returns the indices of the earlier ops that it must follow in any
 /// schedule.
 fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
     let mut definitions = FxHashMap::default();
@@ -232,7 +232,7 @@ fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
     needs.collect()
 }
 
-/// The properties of an op that decide which ops it must not pass.
+/// The properties of an op that decide which ops it may pass.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of an op")]
 struct MemoryOrder {
@@ -243,8 +243,8 @@ struct MemoryOrder {
     is_vector_read: bool,
     /// True if dots and waits may pass the op.
     is_free: bool,
-    /// True if reads of vectors may pass the op: it is a dot or a wait, fills or releases a slot,
-    /// or is pure and computes no tile.
+    /// True if reads of vectors may pass the op. The op is a dot or a wait, fills or releases a
+    /// slot, or is pure and computes no tile.
     is_passed_by_vector_reads: bool,
 }
 
@@ -254,8 +254,8 @@ impl MemoryOrder {
         let is_async = is_wait || is_dot(function, inst);
         let data = &function.insts[inst];
         let effect = data.op.info().effect;
-        // Reads of vectors stay after the computation of a tile, so that a thread does not hold the
-        // vector in registers during it.
+        // Reads of vectors stay after the computation of a tile. So a thread does not hold the
+        // vector in registers during the computation.
         let is_tile = |result: &Value| is_computed(function, *result);
         let is_scalar = effect == Effect::Pure && !data.results.iter().any(is_tile);
         Self {
@@ -268,8 +268,8 @@ impl MemoryOrder {
         }
     }
 
-    /// Returns whether the op must issue after the op `before`, which is earlier in the text, even
-    /// if it uses no result of that op.
+    /// Returns whether the op must issue after the op `before`, which is earlier in the text,
+    /// although it may use no result of `before`.
     fn must_follow(self, before: Self) -> bool {
         if self.is_release {
             return before.is_wait;
@@ -302,9 +302,8 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 }
 
 /// Adds an operand to each wait: the last tile that the threads compute between the previous dot
-/// and the wait, if there is such a tile. Without this operand, the assembler would move the wait
-/// up to the dot. A wait that already has such an operand, from the schedule of its loop, is not
-/// changed.
+/// and the wait. Without this operand, the assembler would move the wait up to the dot. Does not
+/// change a wait without such a tile, or one that the schedule of its loop already gave an operand.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {
@@ -327,7 +326,7 @@ fn is_computed(function: &Function, value: Value) -> bool {
 }
 
 /// Clears the number of dots that may be in flight after each wait. The pass that lowers rings
-/// computes it for the new order.
+/// computes the number for the new order.
 fn count_later(function: &mut Function, insts: &[Inst]) {
     for inst in insts {
         if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {
@@ -336,8 +335,8 @@ fn count_later(function: &mut Function, insts: &[Inst]) {
     }
 }
 
-/// Lets dots issue after the other readers of the tile that A is converted from, if registers are
-/// scarce.
+/// If registers are scarce, lets dots issue after the other readers of the tile that A is converted
+/// from.
 fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst]) {
     for (index, dot) in insts.iter().enumerate() {
         let Some(reader) = reader_before(header, function, &insts[..index], *dot) else { continue };
@@ -354,7 +353,7 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
 }
 
 /// Let T be the tile that A of a dot is converted from. Returns the result of the last op before
-/// the dot that reads T, if the dot has to issue after this op.
+/// the dot that reads T. Returns `None` if the dot does not have to issue after this op.
 fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
     let data = &function.insts[dot];
     let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {

@@ -1,5 +1,5 @@
-//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory, if the tile
-//! goes to a buffer in a layout that the tensor memory accelerator can write.
+//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory. The tile
+//! must go to a buffer in a layout that the tensor memory accelerator can write.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %i, %j                    %e = acquire %r
@@ -16,9 +16,9 @@
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
 //! If the condition is false, the box is outside of the tensor, and the copy fills the slot with
-//! zeros. After the loop, the pass inserts ops that take and release the slots that the loop filled
-//! but did not take. The box and the swizzle of a tensor map are those of the buffers; maps without
-//! copies are not passed to the kernel. After this pass, no `tensor_box` is left.
+//! zeros. A loop may fill slots that it does not take. After the loop, the pass inserts ops that
+//! take and release these slots. A tensor map has the box and the swizzle of its buffers. The
+//! launch passes no maps without copies to the kernel. After this pass, no `tensor_box` is left.
 
 mod ring_lifetimes;
 mod row_loads;
@@ -58,7 +58,8 @@ pub fn use_tensor_copies(module: &mut Module) {
     function.walk(function.entry, &mut |inst| can_gather_rows |= is_of_rows(function, inst));
     erase_marks(function);
     if can_gather_rows {
-        // Remove the unused masks and addresses of gathered rows: they go through shared memory.
+        // Rows that go through shared memory leave their masks and addresses unused, so remove
+        // these.
         prune::prune(function);
     }
     remove_unused_maps(header, function);
@@ -144,7 +145,8 @@ impl Pass<'_> {
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// Returns whether a tile, and each tile that it is a transpose of, has exactly one use.
+    /// Returns whether a tile, and each tile from which only transposes compute it, has exactly one
+    /// use.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {
@@ -158,8 +160,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Replaces the copies of threads to the slots of rings by tensor copies: all copies to a ring
-    /// or none.
+    /// Replaces the copies of threads to the slots of rings by tensor copies. For each ring,
+    /// replaces all copies or none.
     fn rings(&mut self) {
         let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
         for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
@@ -194,8 +196,8 @@ impl Pass<'_> {
 
     /// Takes and releases the slots that a loop filled for iterations past its end.
     ///
-    /// Without these takes, no thread would wait for the tensor copies to these slots, so the
-    /// memory could not be reused until the end of the kernel.
+    /// Otherwise, no thread would wait for the tensor copies to these slots. Then the memory could
+    /// not be reused until the end of the kernel.
     fn drain_ring(&mut self, ring: Value) {
         let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
         let entry = self.function.entry;
@@ -215,8 +217,8 @@ impl Pass<'_> {
     }
 
     /// Returns how many more slots of a ring a block publishes than it takes. Returns `None` if the
-    /// two paths of a branch differ, or if an iteration of a loop does not take as many slots as it
-    /// publishes.
+    /// two paths of a branch differ. Also returns `None` if an iteration of a loop publishes and
+    /// takes different numbers of slots.
     fn left_in(&self, block: Block, ring: Value) -> Option<i64> {
         let function = &*self.function;
         let mut left = 0;
@@ -260,7 +262,7 @@ impl Pass<'_> {
         fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
-    /// Returns the scalar condition that a mask has in addition to the mask of the load.
+    /// Returns the scalar condition that a mask has in addition to the load's own mask.
     fn condition(&self, mask: Value) -> Option<Value> {
         let function = &*self.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -359,10 +361,10 @@ impl Pass<'_> {
         self.made.push((alloc, end));
     }
 
-    /// Returns the first instruction of the block that uses a slot, or has a region that does.
+    /// Returns the first instruction of the block that uses a slot, itself or in its regions.
     ///
-    /// The pass inserts the wait for the slot before this instruction, so that earlier
-    /// instructions, such as the copies before a loop, run during the copy.
+    /// The pass inserts the wait for the slot before this instruction. So earlier instructions,
+    /// such as the copies before a loop, run during the copy.
     fn first_use(&self, found: &FoundLoad, slot: Value) -> Inst {
         let function = &*self.function;
         let insts = &function.blocks[found.block].insts;
@@ -424,7 +426,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
 }
 
-/// Replaces the results of marks (`tensor_box`) with the pointers that they mark, and removes the
+/// Replaces the results of marks (`tensor_box`) with the pointers that they mark. Removes the
 /// marks.
 fn erase_marks(function: &mut Function) {
     let mut marks = SecondaryMap::new();
@@ -452,7 +454,7 @@ fn erase_marks(function: &mut Function) {
     }
 }
 
-/// Removes the parameters that are tensor maps without copies.
+/// Removes parameters that are tensor maps without copies.
 fn remove_unused_maps(header: &mut Header, function: &mut Function) {
     let parameters = function.blocks[function.entry].parameters.clone();
     let Some(first) = parameters.len().checked_sub(header.tensor_maps.len()) else { return };

@@ -1,4 +1,5 @@
-//! Looks up the tensor maps of a kernel: those that its launch passes, and those that it makes.
+//! Looks up the tensor maps of a kernel: those that the launch passes, and those that the kernel
+//! makes.
 
 use tilewright_ir::Value;
 
@@ -19,8 +20,8 @@ pub(super) fn map_plan<'h>(
     Some((MapId::Launch(index), &header.tensor_maps[index]))
 }
 
-/// Returns the index of a tensor map among the parameters that are tensor maps, or `None` if the
-/// value is not such a parameter.
+/// Returns the index of a tensor map among the parameters that are tensor maps. Returns `None` if
+/// the value is not such a parameter.
 pub(super) fn launch_map_index(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;

@@ -2,7 +2,7 @@
 //! store of the threads.
 //!
 //! Only the running kernel knows whether such a map can express a store. So each store becomes a
-//! branch between the two variants, and all threads take the same path:
+//! branch between the two variants. All threads take the same path:
 //!
 //! ```text
 //!                                          %fits = rows end with a chunk, loads and stores of the loop do not overlap
@@ -12,15 +12,18 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! A map cannot express a store in three cases. **Chunks:** the tensor memory accelerator writes
-//! whole chunks of 16 bytes, so it would write past a row that ends within a chunk. **Start of the
-//! tensor:** a copy of a box that begins before the tensor traps, whereas a masked store skips the
-//! elements outside. **Empty tensor:** it has no map.
+//! A map cannot express a store in three cases:
 //!
-//! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
-//! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores
-//! before the loop. If they do not overlap, only the next copy and the end of the loop wait for a
-//! copy. In any other loop, the thread waits for each copy at once.
+//! - **Chunks:** the tensor memory accelerator writes whole chunks of 16 bytes, so it would write
+//!   past a row that ends within a chunk.
+//! - **Start of the tensor:** a copy of a box that begins before the tensor traps, whereas a masked
+//!   store skips the elements outside.
+//! - **Empty tensor:** it has no map.
+//!
+//! **Order.** Pointers that a kernel loads may point to any memory. Some loops access global memory
+//! only by maps of the kernel. Before such a loop, the kernel compares the ranges of the loop's
+//! loads and stores. If the ranges do not overlap, only the next copy and the end of the loop wait
+//! for a copy. In any other loop, the thread waits for each copy at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,8 +49,8 @@ pub(super) struct Around {
     pub inst: Inst,
     /// The instruction that makes the map.
     made: Inst,
-    /// The instructions that make the maps of the loads of `inst`, if `inst` is a loop that
-    /// accesses global memory only by maps of the kernel, and if all extents of these maps are
+    /// The instructions that make the maps of the loads of `inst`. `None` unless `inst` is a loop
+    /// that accesses global memory only by maps of the kernel, and all extents of these maps are
     /// bounded.
     loaded: Option<Vec<Inst>>,
 }
@@ -62,7 +65,7 @@ impl Around {
         Some(Self { block, inst, made, loaded: None })
     }
 
-    /// Finds the maps of the loads of the loop, given all stores that become tensor copies.
+    /// Finds the maps of the loads of the loop. `stores` are all stores that become tensor copies.
     pub fn look_through(&mut self, header: &Header, function: &Function, stores: &[Inst]) {
         let is_loop = function.insts[self.inst].op.info().family == OpFamily::Loop;
         let loaded = is_loop.then(|| loaded_maps(function, self.inst, stores)).flatten();
@@ -118,7 +121,7 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 
-/// Returns the map of the `tensor_box` that marks pointers, before any transposes.
+/// Returns the map of the `tensor_box` that marks pointers. Looks through transposes.
 fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
     let (pointers, _) = transposed(function, pointers)?;
     let mark = function.defining_inst(pointers)?;
@@ -137,8 +140,8 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// Replaces a store with a branch: a copy of the box if the map can express it and the box begins
-/// inside of the tensor, else the store of the threads.
+/// Replaces a store with a branch. If the map can express the box and the box begins inside of the
+/// tensor, the branch copies the box. Otherwise, the threads store.
 ///
 /// Values that only the store needs are computed in its branch.
 pub(super) fn store_where_it_fits(
@@ -194,7 +197,7 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Removes from a list the pure instructions whose results only `users` need, and returns these
+/// Removes from a list the pure instructions whose results only `users` need. Returns these
 /// instructions in order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
@@ -257,7 +260,7 @@ impl Scalars<'_> {
         self.binary(ElementwiseFn::Mul, a, b, Dtype::I64)
     }
 
-    /// Writes a polynomial of the operands that a map is made from.
+    /// Writes a polynomial of the operands from which a map is made.
     fn polynomial(&mut self, polynomial: &LaunchInteger, parts: &[Value]) -> Value {
         let mut so_far = None;
         for product in &polynomial.0 {
@@ -278,9 +281,9 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the part of the condition for the tensor copy that is the same for all boxes: the
-    /// tensor is not empty, its rows end with a chunk and, if `runs_beside`, it does not overlap
-    /// the tensors that the loop loads. Returns `None` if this part is always true.
+    /// Writes the part of the condition for the tensor copy that is the same for all boxes. The
+    /// tensor is not empty, and its rows end with a chunk. If `runs_beside`, the tensor does not
+    /// overlap the tensors that the loop loads. Returns `None` if this part is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();

@@ -11,9 +11,9 @@
 //! ```
 //! One thread starts the copy. It waits for the copy only before its buffer is written again, an
 //! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
-//! next tile during the copy. Threads write the tile to the buffer directly from the layout that it
-//! has in registers, usually the layout of an accumulator. So the tile needs no conversion to a
-//! coalesced layout.
+//! next tile during the copy. Threads write the tile to the buffer directly from its layout in
+//! registers, usually the layout of an accumulator. So the tile needs no conversion to a coalesced
+//! layout.
 //!
 //! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
 //! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of
@@ -22,21 +22,21 @@
 //! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and
 //! they do not order other accesses. The number of bytes that a thread accesses at a time does not
 //! matter, because one copy combines a whole box with memory. If all tensor stores of a kernel
-//! combine by the same operation, they wait only for their buffers, not for each other to be
-//! complete.
+//! combine by the same operation, they only wait for their buffers. They do not wait for each other
+//! to be complete.
 //!
 //! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores may
 //! access the argument that they store to. The kernel must not have other atomic operations, or
-//! assembly with effects, which could tell other programs that the memory is written. Of two tensor
-//! stores, the later one waits for the other by a `tensor_store_wait` that is `complete`, unless
-//! both run in the same iteration and write different elements.
+//! assembly with effects, which could tell other programs that the memory is written. If two tensor
+//! stores run in the same iteration and write different elements, they need no order. Otherwise,
+//! the later one waits for the other by a `tensor_store_wait` that is `complete`.
 //!
 //! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
 //! [`super::tensor_store_fallback`].
 //!
-//! **If shared memory is too small** for a buffer that lives through the whole loop, the buffer
-//! lives only around the store, like the buffer of a conversion. The thread then waits for the copy
-//! at once.
+//! **Shared memory** may be too small for a buffer that lives through the whole loop. The buffer
+//! then lives only around the store, like the buffer of a conversion, and the thread waits for the
+//! copy at once.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -113,7 +113,7 @@ struct FoundStore {
     /// The instructions of the conversion.
     conversion: SmallVec<[Inst; 4]>,
     block: Block,
-    /// The instruction of the entry block that contains the store; `None` if the store itself is in
+    /// The instruction of the entry block that contains the store. `None` if the store itself is in
     /// the entry block.
     outermost: Option<Inst>,
     boxed: Boxed,
@@ -122,8 +122,8 @@ struct FoundStore {
     reduction: Option<AtomicKind>,
     /// True if the copy has to wait for earlier copies.
     waits: bool,
-    /// True if the copy waits until earlier copies have written the tensor, not only read their
-    /// buffers.
+    /// True if the copy waits until earlier copies have written the tensor. Otherwise, it only
+    /// waits until they have read their buffers.
     complete: bool,
     /// The scope of the tensor map, if the kernel makes it.
     around: Option<Around>,
@@ -134,7 +134,7 @@ struct StoreAnalysis<'m> {
     module: &'m Module,
     function: &'m Function,
     uses: Uses,
-    /// The stores with their blocks and the instructions of the entry that contain them.
+    /// The stores, with their blocks and the instructions of the entry that contain the stores.
     stores: Vec<(Inst, Block, Option<Inst>)>,
 }
 
@@ -180,7 +180,7 @@ fn find(module: &Module) -> Vec<FoundStore> {
     found
 }
 
-/// Decides which stores wait for others.
+/// Decides which stores wait for other stores.
 fn order(search: &StoreAnalysis<'_>, found: &mut [FoundStore]) {
     // Reductions by one kind of operation commute.
     let kind = found.first().and_then(|store| store.reduction);
@@ -188,7 +188,7 @@ fn order(search: &StoreAnalysis<'_>, found: &mut [FoundStore]) {
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        // A store by a map that the kernel makes has a run-time branch and waits only in its copy
+        // A store by a map that the kernel makes has a run-time branch, and waits only in its copy
         // variant. So a later store in the block cannot rely on this wait.
         let last = before.iter().rfind(|other| other.around.is_none());
         let is_first = last.is_none_or(|last| last.block != store.block);
@@ -228,8 +228,8 @@ impl StoreAnalysis<'_> {
         }
     }
 
-    /// Returns a store that a tensor copy can replace, or the reason why a tensor copy cannot
-    /// replace it. Returns `None` if the store has no box.
+    /// Returns a store that a tensor copy can replace. The error is the reason why a tensor copy
+    /// cannot replace it. Returns `None` if the store has no box.
     fn store(
         &self,
         inst: Inst,
@@ -289,7 +289,7 @@ impl StoreAnalysis<'_> {
         }))
     }
 
-    /// Returns whether a tensor copy may do an atomic operation.
+    /// Returns whether a tensor copy may execute an atomic operation.
     fn is_reduction(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let Op::Gpu(GpuOp::AtomicRmw { kind, sem, scope, .. }) = data.op else { return false };
@@ -301,8 +301,8 @@ impl StoreAnalysis<'_> {
     }
 
     /// Returns a value before its conversion to another layout, and the instructions of the
-    /// conversion. Returns the value itself and no instructions if it is not the result of a
-    /// conversion.
+    /// conversion. If the value is not the result of a conversion, returns the value itself and no
+    /// instructions.
     fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
         let function = self.function;
         let is_in_block = |inst: &Inst| function.blocks[block].insts.contains(inst);
@@ -342,8 +342,8 @@ impl StoreAnalysis<'_> {
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
-    /// Returns the reason why other instructions of the kernel prevent a store from being a tensor
-    /// copy.
+    /// Returns the reason why other instructions of the kernel prevent a store from becoming a
+    /// tensor copy.
     fn obstacle(
         &self,
         global: &GlobalAccesses<'_>,
@@ -418,8 +418,8 @@ impl StoreAnalysis<'_> {
     }
 }
 
-/// Returns the layout in shared memory of a tile that a tensor copy stores: the widest swizzle that
-/// fits. Returns `None` if none fits.
+/// Returns the layout in shared memory of a tile that a tensor copy stores, with the widest swizzle
+/// that fits. Returns `None` if no swizzle fits.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
@@ -437,9 +437,9 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// True if buffers outlive their stores: until the kernel ends, or, for a map that the kernel
-    /// makes, until the loop around the store ends. Without [`Around::runs_beside`], such a buffer
-    /// lives only around its store.
+    /// True if buffers outlive their stores: they live until the kernel ends. For a map that the
+    /// kernel makes, they live until the loop around the store ends. Without
+    /// [`Around::runs_beside`], such a buffer lives only around its store.
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,

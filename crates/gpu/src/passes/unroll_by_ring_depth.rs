@@ -9,19 +9,21 @@
 //!                                              }
 //!                                              for %i = %middle to %high by s { … }
 //! ```
-//! `take` returns the next full slot of a ring, `acquire` the next empty one. The pass runs before
+//! `take` returns the next full slot of a ring, `acquire` the next empty slot. The pass runs before
 //! the pass that lowers rings ([`super::rings`]). If an iteration advances each ring by a multiple
-//! of its slots, the lowering knows the slot of each `take` and `acquire`: the loop carries only
-//! the phases. No select computes the next slot. The registers of loop-carried values are copied at
-//! the end of an iteration, so once for all copies of the body.
+//! of its slots, the lowering knows the slot of each `take` and `acquire`. Then the loop carries
+//! only the phases, and no select computes the next slot. The registers of loop-carried values are
+//! copied at the end of an iteration, so once for all copies of the body.
 //!
-//! Unrolling is faster if the threads of a loop compute an operand of one dot from the result of
-//! another dot, and if the threads need more time to issue their instructions than the tensor cores
-//! need for the dots. The assembler interleaves the copies of the body, which takes registers, so
-//! fewer blocks may fit into a multiprocessor. If
-//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the pass therefore
-//! sets [`Header::min_blocks`], the number of blocks that should fit: as many as would fit with one
-//! copy of the body, by the estimate of [`cost_model::blocks_by_registers`].
+//! Unrolling is faster under two conditions. The threads of a loop compute an operand of one dot
+//! from the result of another dot. The threads need more time to issue their instructions than the
+//! tensor cores need for the dots.
+//!
+//! The assembler interleaves the copies of the body. This takes registers, so fewer blocks may fit
+//! into a multiprocessor. If [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is
+//! set, the pass sets [`Header::min_blocks`], the number of blocks that should fit. This is the
+//! number that would fit with one copy of the body, by the estimate of
+//! [`cost_model::blocks_by_registers`].
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -74,11 +76,11 @@ struct Plan {
     factor: u32,
     step: i64,
     dtype: Dtype,
-    /// The registers of a thread that the operands and accumulators of the dots of one copy take.
+    /// The registers of a thread for the operands and accumulators of the dots of one copy.
     tiles: u32,
 }
 
-/// The advance of one end of a ring: the end that acquires slots, or the end that takes them.
+/// The advance of one end of a ring: the end that acquires slots, or the end that takes slots.
 struct RingStep {
     /// The number of slots of the ring.
     slots: u32,
@@ -98,8 +100,8 @@ impl RingStep {
 }
 
 /// Returns the advance of each end of a ring in an iteration of a loop. Returns `None` if the slots
-/// of the first iteration are unknown, if a nested region acquires or takes a slot, or if no ring
-/// has several slots.
+/// of the first iteration are unknown, or no ring has several slots. Also returns `None` if a
+/// nested region acquires or takes a slot.
 fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
     let body = function.insts[inst].regions[0];
     let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
@@ -144,9 +146,9 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
     }
 }
 
-/// Returns whether the kernel certainly acquires and takes a constant number of slots of each ring
-/// before an instruction: no loop is around the instruction, and no loop or branch before it
-/// acquires or takes slots of these rings.
+/// Returns whether the kernel acquires and takes a constant number of slots of each ring before an
+/// instruction. No loop may be around the instruction. No loop or branch before the instruction may
+/// acquire or take slots of these rings.
 fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
     let mut around = inst;
     while let Some(block) = parents.block(around) {
@@ -245,9 +247,9 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
 }
 
 /// Returns whether threads compute the first operand of a dot of a body, in registers, from another
-/// dot of the body. An operand that is in shared memory, or loaded from it, does not count: after
-/// the threads have stored it, they wait for each other, so no thread begins the next iteration
-/// early.
+/// dot of the body. An operand that is in shared memory, or loaded from it, does not count. After
+/// the threads have stored such an operand, they wait for each other, so no thread begins the next
+/// iteration early.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];
@@ -270,9 +272,10 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
     unroll_loop(&mut cursor, (block, inst), &unrolling, remainder);
 }
 
-/// Returns the upper bound of the unrolled loop, whose step is `step`: `lower` plus the largest
-/// multiple of `step` that is at most `upper - lower`, or `lower` if the loop has no iterations.
-/// The difference may exceed the maximum of `dtype`, so the code divides it as an unsigned integer.
+/// Returns the upper bound of the unrolled loop, whose step is `step`. The bound is `lower` plus
+/// the largest multiple of `step` that is at most `upper - lower`, or `lower` if the loop has no
+/// iterations. The difference may exceed the maximum of `dtype`, so the code divides it as an
+/// unsigned integer.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
     let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {

@@ -1,13 +1,13 @@
 //! Stores operands of `wgmma` from registers to shared memory, in a layout that a matrix descriptor
 //! can express.
 //!
-//! An operand is stored before the first dot that reads it, once for all dots that read it or its
-//! transpose: a descriptor states the order of rows and columns.
+//! An operand is stored before the first dot that reads it. One store serves all dots that read the
+//! operand or its transpose: a descriptor states the order of rows and columns.
 //!
 //! Operand A stays in registers if it has the fragment layout of the instruction. If the vectors of
-//! the threads run along another axis than the rows in memory, the operand is converted first: each
-//! thread gets a block, and transposes it in its registers. It then stores 16 bytes at a time
-//! instead of single elements.
+//! the threads run along another axis than the rows in memory, the operand is converted first. Each
+//! thread gets a block, and transposes it in its registers. The thread then stores 16 bytes at a
+//! time instead of single elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -21,12 +21,12 @@ use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::ACCESS_BYTES;
 use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
-/// The fewest bytes of an efficient access to shared memory.
+/// The minimum number of bytes of an efficient access to shared memory.
 const MIN_ACCESS_BYTES: u32 = 4;
 /// The width in bits of elements whose M or N axis may be contiguous in shared memory. Operands
 /// with other widths need a contiguous K axis.
 const TRANSPOSABLE_BITS: u32 = 16;
-/// The fewest bytes of a row with a swizzle.
+/// The minimum number of bytes of a row with a swizzle.
 const MIN_ROW_BYTES: u32 = 32;
 /// The maximum number of bytes of a row with a swizzle.
 const MAX_ROW_BYTES: u32 = 128;
@@ -40,8 +40,8 @@ struct Operand {
 }
 
 impl Operand {
-    /// Returns the operand without the transposes that compute its tile, if another dot reads the
-    /// tile with other transposes.
+    /// Returns the operand without the transposes that compute its tile. Returns `None` unless
+    /// another dot reads the tile with other transposes.
     fn shared(self, function: &Function, all: &[(Inst, usize, Self)]) -> Option<Self> {
         let (value, axes) = transposed(function, self.value)?;
         let root = Self { value, axis: axes[self.axis], row: self.row };
@@ -51,8 +51,8 @@ impl Operand {
     }
 
     /// Returns true if the operand is the transpose of `memory`, and false if both are the same
-    /// tile. Returns `None` if they are of different tiles, or not contiguous along the same axis
-    /// of their tile.
+    /// tile. Returns `None` for different tiles, or for tiles that are not contiguous along the
+    /// same axis of their source.
     fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
         let (value, axes) = transposed(function, self.value)?;
         (value == memory.value && axes[self.axis] == memory.axis).then(|| !axes.is_sorted())
@@ -65,7 +65,7 @@ pub struct Staged {
     before: SecondaryMap<Inst, SmallVec<[Operand; 2]>>,
     /// The stored A and B of each dot, and whether the dot reads the transpose.
     operands: SecondaryMap<Inst, [Option<(Operand, bool)>; 2]>,
-    /// The buffers of the operands that were stored so far.
+    /// The buffers of the operands that are already stored.
     buffers: Vec<(Operand, Value)>,
 }
 
@@ -110,11 +110,11 @@ impl Staged {
     }
 }
 
-/// Returns an operand of a dot with the contiguous axis and the row length with which it is stored.
-/// Operand 0 is A, operand 1 is B.
+/// Returns an operand of a dot with the contiguous axis and the row length of its buffer. Operand 0
+/// is A, operand 1 is B.
 ///
-/// Returns `None` if the dot can read the operand from its registers, or if the operand is in
-/// memory already.
+/// Returns `None` if the dot can read the operand from its registers, or if the operand is already
+/// in memory.
 fn operand(
     header: &Header,
     function: &Function,
@@ -132,7 +132,7 @@ fn operand(
     }
     let (k_axis, mn_axis) = (1 - place, place);
     // The axis along which a box is contiguous in global memory. For other tiles, the axis along
-    // which threads hold the widest vectors; if they hold single elements, the axis along which
+    // which threads hold the widest vectors. If threads hold single elements, the axis along which
     // neighboring lanes hold neighbors.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
@@ -156,13 +156,13 @@ fn is_along(layout: &Layout, axis: usize) -> bool {
     layout.bases(Input::Lane).first().is_some_and(|first| *first == 1 << layout.output().shift(axis))
 }
 
-/// Returns `user`, or the instruction around it that is in the block where `value` is defined.
+/// Returns `user`, or the instruction around `user` that is in the block where `value` is defined.
 fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
     analysis.ancestor_in(analysis.block_of(value), user).expect("a definition dominates its uses")
 }
 
 impl Pass<'_> {
-    /// Stores the operands that are first read in an instruction or its regions; returns the new
+    /// Stores the operands that an instruction, or its regions, reads first. Returns the new
     /// buffers.
     pub(super) fn stage_operands(&mut self, inst: Inst, block: Block) -> SmallVec<[Value; 2]> {
         let mut made = smallvec![];
@@ -200,10 +200,10 @@ impl Pass<'_> {
     /// A thread has 16 bytes along the axis of the memory, and one word along the other axis:
     /// `across` elements. Lanes that store together access different banks: the swizzle puts
     /// consecutive rows in different chunks of 16 bytes. Neighboring lanes along the other axis are
-    /// `across` rows apart, and `across` lanes along the axis of the memory use the other chunks.
+    /// `across` rows apart. Along the axis of the memory, `across` lanes use the other chunks.
     ///
     /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor
-    /// copy, and not threads, writes it to shared memory.
+    /// copy, not the threads, writes it.
     fn transposing_layout(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
         if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;
@@ -240,7 +240,7 @@ impl Pass<'_> {
     }
 }
 
-/// Removes each fence that another fence follows before an instruction needs it.
+/// Removes each fence that another fence follows before an instruction needs the first fence.
 pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Inst> {
     let mut kept: Vec<Inst> = Vec::with_capacity(insts.len());
     let mut fence = None;

@@ -15,10 +15,10 @@
 //! all blocks. If a store is not divided, only the first block executes it.
 //!
 //! No block of a divided program may depend on the actions of another block. So the pass refuses
-//! programs that may wait, that print, or whose order of accesses other programs may observe. It
-//! also refuses a program with two accesses to memory that the program writes, unless each block
-//! accesses only its own part of the memory. As in all passes, pointers of different arguments
-//! point to different memory. A [`Refusal`] states the reason.
+//! programs that may wait, that print, or whose order of accesses other programs may observe. If a
+//! program accesses memory that it also writes, each block must access only its own part of this
+//! memory. As in all passes, pointers of different arguments point to different memory. A
+//! [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};

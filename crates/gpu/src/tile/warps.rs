@@ -10,9 +10,9 @@
 //!   registers in four warps. The pass doubles the warps until the tiles fit.
 //! - Threads may compute an operand of a dot from another dot. If registers do not hold two
 //!   iterations, the tensor cores idle during this computation. A second warpgroup can use the
-//!   tensor cores meanwhile. On a target with `wgmma`, the pass doubles the warps under two
-//!   conditions: each dot has 64 rows for every warpgroup, and a multiprocessor holds as many
-//!   blocks as before.
+//!   tensor cores meanwhile. On a target with `wgmma`, the pass doubles the warps if two conditions
+//!   hold. Each dot has 64 rows for every warpgroup, and a multiprocessor holds as many blocks as
+//!   before.
 //!
 //! If a launch requests a cluster for a program that cannot be divided between blocks, one block
 //! runs the program. If possible, this block has the warps of all blocks.

@@ -1,5 +1,5 @@
-//! Proves that the elements of a tile past a bound are unused: the kernel stores no value that it
-//! computes from them.
+//! Proves that the kernel stores no value that it computes from the elements of a tile past a
+//! bound.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, result_axis};
@@ -22,8 +22,8 @@ impl Structure {
     }
 }
 
-/// Returns whether the elements of a tile with `index + rest >= 0` along an axis are unused: each
-/// store of a value that is computed from them has a mask that excludes them.
+/// Returns whether the elements of a tile with `index + rest >= 0` along an axis are unused. Each
+/// store of a value that is computed from them must have a mask that excludes them.
 pub fn is_needed_only_below(
     evolution: &mut ScalarEvolution<'_>,
     structure: &Structure,
@@ -64,9 +64,9 @@ impl Demand<'_, '_> {
                     op.as_shape().and_then(|op| result_axis(op, &function.ty(data.operands[0]).shape, axis));
                 axis.is_some_and(|axis| self.is_below(data.results[0], axis))
             }
-            // Rows of A are rows of the result, and columns of B are its columns. The dot reduces
-            // the columns of A and the rows of B, so it needs all of them. Earlier axes belong to
-            // the batch.
+            // Rows of A are rows of the result, and columns of B are columns of the result. The dot
+            // reduces the columns of A and the rows of B, so it needs all of them. Earlier axes
+            // belong to the batch.
             (Op::Dot { .. }, _) => {
                 let from_end = rank(data.operands[operand]) - axis;
                 let is_reduced = (operand, from_end) == (0, 1) || (operand, from_end) == (1, 2);

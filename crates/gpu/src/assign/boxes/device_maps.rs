@@ -1,14 +1,14 @@
-//! Plans the tensor maps that the kernel makes itself: those of tensors whose base or shape the
-//! launch does not know.
+//! Plans the tensor maps that the kernel makes itself, because the launch does not know the base or
+//! the shape of the tensor.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
-//! Making a map takes about a microsecond, so the kernel makes a map only if the base, the strides
+//! Making a map takes about a microsecond. So the kernel makes a map only if the base, the strides
 //! and the extents are known before a loop around the access. The kernel makes the map there, and
-//! each iteration uses it. The alignment of base and strides must be known at compile time. For a
-//! tensor descriptor whose base or strides the kernel loads, a hint states this alignment
+//! each iteration uses it. The alignment of base and strides must be known at compile time. If the
+//! kernel loads the base or the strides of a tensor descriptor, a hint states their alignment
 //! (`HintKind::Described`).
 
 use std::fmt;
@@ -47,20 +47,20 @@ pub struct DeviceMap {
     pub plan: TensorMapPlan,
     /// The scalars from which the map is made.
     pub inputs: Vec<Value>,
-    /// The base or the input that is defined in the innermost block. The kernel makes the map in
-    /// this block, where all inputs are known.
+    /// The input, or base, that is defined in the innermost block. The kernel makes the map in this
+    /// block, where all inputs are known.
     pub last: Value,
 }
 
 /// The position and the inputs of a tensor map while it is planned.
 pub struct MapInputs {
-    /// The block in which the kernel would make the map, and the blocks around it.
+    /// The block in which the kernel would make the map, and the blocks around this block.
     around: Vec<Block>,
     inputs: Vec<Value>,
 }
 
 impl MapInputs {
-    /// Returns whether the values that a block defines are known where the map is made.
+    /// Returns whether the values of a block are known where the kernel makes the map.
     pub fn is_around(&self, block: Block) -> bool {
         self.around.contains(&block)
     }
@@ -81,7 +81,7 @@ impl Search<'_> {
         self.structure.parents.block_of_value(self.evolution.function, value)
     }
 
-    /// Returns the tensor map that the kernel can make for an access, and the coordinates of its
+    /// Returns the tensor map that the kernel can make for an access, and the coordinates of the
     /// box.
     pub(super) fn device_map(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
         let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
@@ -103,7 +103,7 @@ impl Search<'_> {
         let rank = function.ty(operands[0]).rank();
         let inputs = inputs(&address.offset.form, &bounds, rank)?;
         // The launch makes a map that depends only on kernel arguments; the caller has already
-        // rejected that map.
+        // rejected such a map.
         if inputs.iter().chain([&address.base]).all(|input| is_kernel_parameter(function, *input)) {
             return None;
         }
@@ -133,7 +133,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the scalars that strides and extents depend on, or `None` if a stride or an extent
+/// Returns the scalars that strides and extents depend on. Returns `None` if a stride or an extent
 /// depends on an index or an iteration.
 fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
     let mut inputs = Vec::new();
@@ -141,7 +141,8 @@ fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
         for term in form.terms().flat_map(|(product, _)| product) {
             match term {
                 Term::Value(value) => inputs.push(*value),
-                // The kernel makes the map once, so no stride or extent may change with these.
+                // The kernel makes the map once, so no stride or extent may change with these
+                // terms.
                 Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => return None,
             }
         }

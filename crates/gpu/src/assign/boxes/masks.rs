@@ -1,11 +1,11 @@
-//! Translates a mask to bounds of the indices along single axes. A bound is a [`Form`], a
+//! Translates a mask to bounds of the indices along single axes. A bound is a [`Form`]: a
 //! polynomial of scalars.
 
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
-/// A bound of the index along one axis. It is one conjunct of a mask.
+/// A bound of the index along one axis, which is one conjunct of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// The index along the axis (the first field) plus the form is less than 0.
@@ -16,7 +16,7 @@ pub enum Bound {
 
 impl Bound {
     /// Returns the bound for the result of a shape op. `axis` maps an axis of the operand to the
-    /// axis of the result. Returns `None` if the result does not have the axis.
+    /// axis of the result. Returns `None` if the result does not have this axis.
     fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Below(own, rest) => Self::Below(axis(own)?, rest),
@@ -25,8 +25,8 @@ impl Bound {
     }
 }
 
-/// Returns the bounds whose conjunction is the mask, or `None` if the mask is not such a
-/// conjunction.
+/// Returns the bounds whose conjunction is the mask. Returns `None` if the mask is not a
+/// conjunction of bounds.
 pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bound>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
@@ -46,8 +46,8 @@ struct Masks<'a, 'f> {
 impl Masks<'_, '_> {
     /// Returns the bounded indices and their bounds, whose conjunction is the mask.
     ///
-    /// Returns `None` for other masks, such as one with a negation, a disjunction or a loaded
-    /// condition in it.
+    /// Returns `None` for other masks, such as a mask with a negation, a disjunction or a loaded
+    /// condition.
     fn conjuncts(&mut self, mask: Value) -> Option<Vec<(Term, Bound)>> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -83,9 +83,9 @@ impl Masks<'_, '_> {
             // tidy: wildcard because other functions do not bound
             _ => return None,
         };
-        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` equal `index < x`
-        // and `index >= x`. `index <= max(x, 0)` and `index > max(x, 0)` do not equal `index <= x`
-        // and `index > x` for index 0 if x is negative.
+        // For nonnegative indices, `index < max(x, 0)` is `index < x`, and `index >= max(x, 0)` is
+        // `index >= x`. But for index 0 and negative `x`, `index <= max(x, 0)` is not `index <= x`,
+        // and `index > max(x, 0)` is not `index > x`.
         let is_strict = more == 0;
         let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
         let difference = small.minus(&great)?.offset(more)?;
@@ -100,14 +100,14 @@ impl Masks<'_, '_> {
         }
         match factor.as_constant()? {
             1 => Some((index, Bound::Below(axis, rest))),
-            // -index + rest < 0: the index is rest + 1 or more.
+            // `-index + rest < 0` means that the index is at least `rest + 1`.
             -1 => Some((index, Bound::From(axis, rest.offset(1)?.scaled(-1)?))),
             _ => None,
         }
     }
 
-    /// Returns the form of one side of a comparison. If `may_be_clamped` and the other side is an
-    /// index, a clamp to the range of that index is ignored.
+    /// Returns the form of one side of a comparison. Ignores a clamp to the range of an index, if
+    /// `may_be_clamped` and the other side is this index.
     fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Form> {
         if may_be_clamped
             && let Some(index) = self.evolution.form_everywhere(other)
@@ -122,8 +122,8 @@ impl Masks<'_, '_> {
     /// Returns the range of a tile of consecutive indices: its first index, 0, and its exclusive
     /// end. Returns `None` for other tiles.
     ///
-    /// If the indices continue from block to block of a cluster, the range includes those of all
-    /// blocks.
+    /// If the indices continue from block to block of a cluster, the range includes the indices of
+    /// all blocks.
     fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
         let shape = &self.evolution.function.ty(tile).shape;
         let (own, before) = index.split(|product| matches!(product[..], [Term::Axis(_)]));
@@ -147,8 +147,8 @@ impl Masks<'_, '_> {
         (blocks > 0).then_some(blocks - 1)
     }
 
-    /// Returns `x` for the clamp `min(max(x, start), c)`, where `c` is from `extent` to `i32::MAX`,
-    /// and for splats and casts of the clamp. Returns `None` for other values.
+    /// Returns `x` for the clamp `min(max(x, start), c)`, where `c` is from `extent` to `i32::MAX`.
+    /// Looks through splats and casts of the clamp. Returns `None` for other values.
     fn clamped(&self, tile: Value, start: i128, extent: i128) -> Option<Value> {
         let function = self.evolution.function;
         let inst = |value: Value| function.defining_inst(value).map(|inst| &function.insts[inst]);

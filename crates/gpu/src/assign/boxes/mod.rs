@@ -1,29 +1,29 @@
-//! Finds the loads and stores of a box of a tensor, so that the tensor memory accelerator may copy
-//! the box. The addresses of a box are a pointer argument plus index * stride for each axis, where
-//! one stride is 1; the mask, if there is one, only bounds indices. The launch knows strides and
-//! extents, and makes a tensor map from them. The kernel computes the coordinates of the first
-//! element of the box.
+//! Finds the loads and stores that access a box of a tensor. The tensor memory accelerator may copy
+//! such a box. The addresses of a box are a pointer argument plus `index * stride` for each axis,
+//! where one stride is 1. A mask may only bound indices. The launch knows strides and extents, and
+//! makes a tensor map from them. The kernel computes the coordinates of the first element of the
+//! box.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
 //!     a tensor with extents [unbounded, K] and strides [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A tensor copy loads zeros where the box exceeds the tensor; a masked load must do the same. An
-//! index may therefore be negative only if the mask excludes negative indices ([`sign`]). An index
-//! that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if the elements past the
-//! bound are never stored ([`demand`]).
+//! A tensor copy loads zeros where the box exceeds the tensor; a masked load must do the same. So
+//! an index may be negative only if the mask excludes negative indices ([`sign`]). An index may
+//! wrap around, as in `(m * 128 + rows) % M`. Such an index counts as bounded by `M` if the
+//! elements past the bound are never stored ([`demand`]).
 //!
 //! A store or an atomic operation must fulfill two more conditions. The box may exceed the end of
-//! the tensor, but not its start, even if a mask excludes the elements before the start. Strides
-//! must be known at compile time to be aligned.
+//! the tensor, but not its start, even if a mask excludes the elements before the start. The
+//! strides must be known at compile time to be aligned.
 //!
 //! If the launch cannot make the maps of some accesses, it runs a variant that is compiled
-//! [`without`](Launcher::without) them; the other accesses keep their boxes.
+//! [`without`](Launcher::without) these maps. The other accesses keep their boxes.
 //!
 //! Two submodules find further kinds of boxes:
 //!
-//! - [`device_maps`]: boxes of accesses in a loop whose base is a pointer that the kernel loads, or
-//!   whose strides or extents the kernel computes. The kernel makes the tensor map.
+//! - [`device_maps`]: boxes of accesses in a loop for which the kernel makes the tensor map. The
+//!   kernel loads the base pointer, or computes the strides or extents.
 //! - [`rows`]: gathered rows. The index along one axis of a matrix is a tile of arbitrary integers,
 //!   as in `desc.gather`.
 //!
@@ -66,12 +66,12 @@ use tilewright_gpu_ir::{
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
 /// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If
-/// strides are not aligned, the launch runs the variant without the tensor maps of that tensor.
+/// strides are not aligned, the launch runs the variant without the tensor's maps.
 const UNSPECIALIZED: u64 = 8;
 /// The maximum number of axes of a tensor map.
 const MAX_AXES: usize = 5;
-/// The maximum constant factor of a run-time term of the offset that becomes part of the coordinate
-/// along the contiguous axis. A term with a larger factor becomes an axis of its own.
+/// The maximum constant factor with which a run-time term of the offset joins the coordinate along
+/// the contiguous axis. A term with a larger factor becomes an axis of its own.
 const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
 /// A load or store of a box.
@@ -98,9 +98,9 @@ pub struct TensorBoxes {
 impl TensorBoxes {
     /// Finds the boxes of a kernel, if the target has tensor copies.
     ///
-    /// If the launcher makes no tensor maps, only accesses by maps that the kernel makes have
-    /// boxes. In a kernel without dots, only gathered rows and atomic operations have boxes: its
-    /// other accesses are as fast without tensor copies.
+    /// If the launcher makes no tensor maps, only accesses whose map the kernel makes have boxes.
+    /// In a kernel without dots, only gathered rows and atomic operations have boxes: its other
+    /// accesses are as fast without tensor copies.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
@@ -133,8 +133,8 @@ impl TensorBoxes {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || RemarkReason::note("no tensor map", reason));
             }
-            // Atomic operations keep their boxes: one copy reduces a whole box, while a thread
-            // would send single elements.
+            // Atomic operations keep their boxes: one copy reduces a whole box, but a thread sends
+            // single elements.
             accesses.retain(|inst| is_possible && is_reduction(function, *inst));
         }
         if accesses.is_empty() {
@@ -200,7 +200,7 @@ impl TensorBoxes {
     }
 }
 
-/// Returns the box of an access, unless this variant is compiled without its tensor map.
+/// Checks that this variant is not compiled without the tensor map of the box.
 fn fit<T>(
     (map, coordinates): (TensorMapPlan, T),
     is_written: bool,
@@ -224,9 +224,9 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Returns whether a tensor copy can do an atomic operation: a relaxed one with a scope up to the
-/// GPU, on elements that the copy can reduce. The pass that makes the copy checks that the result
-/// of the operation is unused.
+/// Returns whether a tensor copy can execute an atomic operation. The operation must be relaxed,
+/// have a scope up to the GPU, and have elements that the copy can reduce. The pass that makes the
+/// copy checks that the result of the operation is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -258,14 +258,14 @@ struct Search<'a> {
     infos: &'a Infos,
     /// The assumed divisibility of arguments that are not specialized as multiples of 16.
     unspecialized: u64,
-    /// The position and the inputs of the map that the kernel would make, while that map is
-    /// planned; `None` for maps that the launch makes.
+    /// The position and the inputs of the map that the kernel would make, while the search plans
+    /// this map. `None` for maps that the launch makes.
     making: Option<MapInputs>,
 }
 
 impl Search<'_> {
-    /// Returns the tensor map of an access and the coordinates of its box, or the reason why there
-    /// is none.
+    /// Returns the tensor map of an access and the coordinates of its box. The error is the reason
+    /// why no map exists.
     fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Form; 5]>), &'static str> {
         let function = self.evolution.function;
         let data = &function.insts[inst];
@@ -329,8 +329,8 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // Where the kernel makes the map, it checks for negative coordinates at run time, before
-        // the copy.
+        // If the kernel makes the map, it checks for negative coordinates at run time, before the
+        // copy.
         if is_written && self.making.is_none() {
             // A copy faults on elements before the start of the tensor, even if the mask excludes
             // them.
@@ -373,8 +373,8 @@ impl Search<'_> {
         Ok((plan, coordinates))
     }
 
-    /// Returns a bound that holds for all needed elements of an index that wraps around; `None` if
-    /// an element past the bound may be needed.
+    /// Returns a bound of an index that wraps around. The bound holds for all needed elements.
+    /// Returns `None` if an element past the bound may be needed.
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
             [Term::Axis(axis)] => Some(axis),
@@ -389,8 +389,8 @@ impl Search<'_> {
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
-    /// Returns an axis of the tile, and removes from the offset the terms that move the box along
-    /// this axis.
+    /// Returns an axis of the tile. Removes the terms that move the box along this axis from the
+    /// offset.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|term| !self.is_known_at_launch(term)) || extent > 1 && stride.terms().count() != 1 {
@@ -447,7 +447,7 @@ impl Search<'_> {
 
     /// Assigns the remaining terms of the offset to the axes, or to new axes of one element.
     /// Returns the terms that are known at launch: the offset of the tensor. Returns `None` if this
-    /// offset is not aligned, or if there are too many axes.
+    /// offset is not aligned, or if the tensor has too many axes.
     fn assign_rest(
         &self,
         offset: &Form,
@@ -514,8 +514,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns whether a number of elements is a multiple of the alignment, if each argument of the
-    /// kernel is a multiple of `arguments`.
+    /// Returns whether a number of elements is a multiple of the alignment. Each argument of the
+    /// kernel is assumed to be a multiple of `arguments`.
     fn is_aligned(&self, elements: &Form, bytes: u64, arguments: u64) -> bool {
         elements.terms().all(|(product, factor)| {
             let part = Form::term(product.clone(), factor);
@@ -523,8 +523,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns a power of two that divides a form, if each argument of the kernel is a multiple of
-    /// `arguments`.
+    /// Returns a power of two that divides a form. Each argument of the kernel is assumed to be a
+    /// multiple of `arguments`.
     fn divisibility(&self, form: &Form, arguments: u64) -> u64 {
         let power = |factor: i128| 1_u64 << factor.trailing_zeros().min(32);
         let of_variable = |term: &Term| match term {
@@ -554,8 +554,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the index of an argument of the launch, or of an input of the map that the kernel
-    /// makes.
+    /// Returns the index of an argument of the launch. For a map that the kernel makes, returns the
+    /// index of an input of the map.
     fn argument(&mut self, value: Value) -> Option<u32> {
         let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {
@@ -565,8 +565,8 @@ impl Search<'_> {
         }
     }
 
-    /// Converts a form to a sum over arguments of the launch; returns `None` if the launch does not
-    /// know it.
+    /// Converts a form to a sum over arguments of the launch. Returns `None` if the launch does not
+    /// know the form.
     fn at_launch(&mut self, form: &Form) -> Option<LaunchInteger> {
         let mut sum = LaunchInteger::default();
         for (product, factor) in form.terms() {

@@ -1,11 +1,11 @@
-//! Finds loads and stores of matrix rows whose indices are a tile: `desc.gather` and `desc.scatter`
-//! of a tensor descriptor.
+//! Finds loads and stores of matrix rows whose indices are a tile, such as `desc.gather` and
+//! `desc.scatter` of a tensor descriptor.
 //!
 //! ```text
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
 //!     rows of a tensor with extents [N, M] and strides [stride, 1], from column y on
 //! ```
-//! The box of the tensor map is a part of one row; the tile of row indices is the coordinate along
+//! The box of the tensor map is a part of one row. The tile of row indices is the coordinate along
 //! the axis of the rows. The mask bounds the indices: a load of a row outside of the tensor returns
 //! zeros, and a store to it writes nothing.
 
@@ -77,7 +77,8 @@ impl TensorBoxes {
 }
 
 impl Search<'_> {
-    /// Returns the box of an access to gathered rows, or the reason why tensor copies cannot do it.
+    /// Returns the box of an access to gathered rows, or the reason why tensor copies cannot
+    /// execute it.
     ///
     /// Returns `None` for an access without a tile of row indices that the mask bounds.
     fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<PlannedBox, &'static str>> {
@@ -94,7 +95,7 @@ impl Search<'_> {
         if !offset.any(is_element) || !bounded.iter().any(is_element) {
             return None;
         }
-        // The mask must bound the same index along an axis as the address has.
+        // The mask must bound the index that the address has along this axis.
         let is_index = |term: &Term| match *term {
             Term::Axis(axis) | Term::Element(axis, _) => index_along(axis, &offset) == Some(*term),
             Term::Iteration(_) | Term::Value(_) => false,
@@ -107,9 +108,9 @@ impl Search<'_> {
     }
 
     /// Returns the axis whose indices are the elements of a tile, with the term of the offset that
-    /// has these indices; `None` if there is no such axis.
+    /// has these indices. Returns `None` if no axis has such indices.
     ///
-    /// Fails with the reason why tensor copies cannot gather such rows.
+    /// The error is the reason why tensor copies cannot gather such rows.
     pub(super) fn rows(
         &self,
         offset: &Form,
@@ -144,9 +145,9 @@ fn is_element(term: &Term) -> bool {
     matches!(term, Term::Element(..))
 }
 
-/// Returns the term of an offset that is the index along an axis: the index of the tile, or the
-/// elements of a tile of indices. Returns the index of the tile if the offset has no such term, and
-/// `None` if the offset has several different terms of this kind.
+/// Returns the term of an offset that is the index along an axis. The term is the index of the
+/// tile, or the elements of a tile of indices. Returns the index of the tile if the offset has no
+/// such term. Returns `None` if the offset has several different such terms.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for term in offset.terms().flat_map(|(product, _)| product) {

@@ -1,10 +1,10 @@
 //! Proves that an index is not negative.
 //!
-//! A divisor is assumed to be positive, since it usually is the number of tiles along an axis.
+//! A divisor is assumed to be positive, because it usually is the number of tiles along an axis.
 //! Arguments of the kernel are assumed to be nonnegative; the launch checks the arguments that the
-//! proof uses. A loop-carried value is nonnegative if its initial value is, and if no iteration
-//! makes it negative. In this example, the next value of `step` is one of the two polynomials below
-//! `while`, and both are nonnegative:
+//! proof uses. A loop-carried value is nonnegative if its initial value is nonnegative and no
+//! iteration makes it negative. In this example, the next value of `step` is one of the two
+//! polynomials below `while`, and both are nonnegative:
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first
@@ -22,7 +22,7 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op,
 
 use super::Search;
 
-/// The maximum number of nested claims of a proof. A claim is that a value or a form is
+/// The maximum number of nested claims of a proof. A claim states that a value or a form is
 /// nonnegative.
 const MAX_DEPTH: u32 = 24;
 /// The maximum number of claims of a proof.
@@ -30,10 +30,10 @@ const MAX_CLAIMS: u32 = 2000;
 
 /// The assumptions and the progress of a proof.
 pub struct Proof {
-    /// The loops, by their regions.
+    /// The loop of each region.
     loops: FxHashMap<Block, Inst>,
-    /// Loop-carried values that the proof assumes to be nonnegative at the start of an iteration,
-    /// as its induction hypothesis.
+    /// The induction hypothesis: the loop-carried values that the proof assumes to be nonnegative
+    /// at the start of an iteration.
     carried: Vec<Value>,
     /// The arguments of the kernel that must not be negative.
     arguments: BTreeSet<u32>,
@@ -71,7 +71,7 @@ impl Proof {
 }
 
 impl Search<'_> {
-    /// Returns whether a form is proved to be nonnegative.
+    /// Returns whether the proof shows that a form is nonnegative.
     pub(super) fn is_nonnegative(&mut self, form: &Form, proof: &mut Proof) -> bool {
         if !proof.begin() {
             return false;
@@ -87,7 +87,7 @@ impl Search<'_> {
             let rest = form.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
             rest.plus_times(&operand, factor)
         };
-        // A minimum or maximum is one of its operands: the form must be nonnegative for each
+        // A minimum or maximum is one of its operands, so the form must be nonnegative for each
         // operand.
         for (value, factor) in single_values(form) {
             let Some((ElementwiseFn::Min | ElementwiseFn::Max, operands)) = self.elementwise(value) else {
@@ -143,7 +143,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether a scalar is proved to be nonnegative.
+    /// Returns whether the proof shows that a scalar is nonnegative.
     fn is_value_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
         if self.infos[value].range.is_nonnegative() || proof.carried.contains(&value) {
             return true;

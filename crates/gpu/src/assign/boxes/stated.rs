@@ -14,7 +14,7 @@ use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::{LaunchInteger, LaunchTerm, TensorMapBox, TensorMapPlan};
 
 /// Returns the index of the first operand of a tensor copy that describes its tensor. The operands
-/// from this index on are base, extents, strides and coordinates.
+/// from this index on are the base, the extents, the strides and the coordinates.
 pub fn first_of_tensor(function: &DeviceFn) -> usize {
     match function {
         DeviceFn::TensorLoad { .. } => 5,
@@ -27,7 +27,7 @@ pub fn first_of_tensor(function: &DeviceFn) -> usize {
 /// Returns the rank of the tensor of a copy with this number of operands.
 pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
     // For `n` axes, these operands are 1 base, `n` extents, `n - 1` strides (none for the last
-    // axis) and `n` coordinates: `3 * n` operands. A copy of pixels has offsets, too.
+    // axis) and `n` coordinates: `3 * n` operands. An im2col copy also has offsets.
     match function {
         DeviceFn::WindowLoad { window, .. } => window.steps.len(),
         // tidy: wildcard because other copies have no offsets
@@ -49,8 +49,8 @@ impl TensorBoxes {
     /// Plans a tensor map for each tensor, box and swizzle of the tensor copies of a kernel.
     ///
     /// # Errors
-    /// If the launcher makes no tensor maps, if no tensor copy fills shared memory with a layout that
-    /// the program states, or if a worker copies by a map that the kernel makes.
+    /// If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated
+    /// layout. Also if a worker copies by a map that the kernel makes.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;
@@ -114,7 +114,7 @@ impl TensorBoxes {
     }
 }
 
-/// A tensor map: of the launch, or one that the kernel makes.
+/// A tensor map that the launch or the kernel makes.
 enum Plan {
     Launch(TensorMapPlan),
     Device(DeviceMap),
@@ -168,7 +168,8 @@ fn plan(
     }
     let is_window = pixels.is_some();
     let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, fills_nan, is_written, pixels };
-    // The launch makes the map if it knows all parts, else the kernel makes it of its scalars.
+    // The launch makes the map if it knows all parts; otherwise the kernel makes the map from its
+    // scalars.
     let mut inputs = Vec::new();
     let by_launch =
         map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| argument(function, value));
@@ -186,7 +187,7 @@ fn plan(
         Some(index as u32)
     });
     let plan = plan.ok_or("the parts of the descriptor are no scalars")?;
-    // The map is made where the last part is defined.
+    // The kernel makes the map where the last part is defined.
     let parents = Parents::new(function);
     let depth = |value: &Value| {
         let mut block = parents.block_of_value(function, *value);
@@ -201,7 +202,8 @@ fn plan(
     Ok(Plan::Device(DeviceMap { plan, inputs, last }))
 }
 
-/// Returns the tensor map of a descriptor with these parts; `None` if `input` does not know one.
+/// Returns the tensor map of a descriptor with these parts. Returns `None` if `input` does not know
+/// one of the parts.
 fn map_of(
     function: &Function,
     (parts, rank): (&[Value], usize),
@@ -237,8 +239,8 @@ fn map_of(
     })
 }
 
-/// Returns the index of the kernel argument that a value is, or from which only casts that keep the
-/// number compute the value. Returns `None` for other values.
+/// Returns the index of the kernel argument from which a value is computed by casts that keep the
+/// number, or by none. Returns `None` for other values.
 fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),
@@ -251,14 +253,14 @@ fn argument(function: &Function, value: Value) -> Option<u32> {
     }
 }
 
-/// Returns whether a cast keeps every number of its operand: from an integer to one that has all
-/// numbers of the first, or to int64, in which the launch computes.
+/// Returns whether a cast keeps every number of its operand. The result must be an integer type
+/// that has all numbers of the operand, or int64, in which the launch computes.
 fn keeps_number(function: &Function, cast: Inst) -> bool {
     let data = &function.insts[cast];
     let (Some(from), Some(to)) =
         (function.ty(data.operands[0]).dtype(), function.ty(data.results[0]).dtype())
     else {
-        // Pointers to other elements are the same address.
+        // A pointer to another element type is the same address.
         return true;
     };
     let keeps_sign = from.is_signed() == to.is_signed() && to.bits() >= from.bits();

@@ -1,4 +1,4 @@
-//! Translates the functions by which the blocks of a cluster work together (Gluon).
+//! Translates the functions with which the blocks of a cluster cooperate (Gluon).
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -8,7 +8,7 @@ use super::Rewrite;
 use tilewright_gpu_ir::{GpuOp, Op};
 
 impl Rewrite<'_, '_> {
-    /// Translates a function of clusters; its block is already that of one block of the cluster.
+    /// Translates a function of clusters, which is already written for one block of the cluster.
     pub(super) fn cluster_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         match function {
             DeviceFn::MulticastLoad { .. } => {
@@ -51,7 +51,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends a tensor load to the blocks in a mask. Its last coordinates may be offsets.
+    /// Appends a tensor load to the blocks in a mask. The last `offsets` coordinates are offsets.
     pub(super) fn tensor_load_to(
         &mut self,
         inst: Inst,

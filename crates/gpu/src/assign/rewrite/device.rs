@@ -23,21 +23,22 @@ pub struct SharedAllocations {
     values: FxHashMap<Value, Value>,
     /// The allocation of each view.
     viewed: FxHashMap<Value, Value>,
-    /// For an instruction in the block of an allocation: the allocations whose last use is the
-    /// instruction, or is in its regions. A wait for asynchronous accesses counts as a use of each
-    /// allocation.
+    /// The end of each allocation's lifetime, in the block of the allocation. An instruction maps
+    /// to the allocations whose last use is the instruction or is in its regions. A wait for
+    /// asynchronous accesses counts as a use of each allocation.
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
     /// The allocations to which threads copy by `cp.async`.
     copied: FxHashSet<Value>,
-    /// The allocations that tensor copies fill, or other blocks of the cluster access. They live to
-    /// the end of the kernel, since only the phases of `mbarrier`s say when a copy has arrived.
+    /// The allocations that tensor copies fill, or that other blocks of the cluster access. They
+    /// stay allocated to the end of the kernel, because only the phases of `mbarrier`s tell when a
+    /// copy has arrived.
     filled: FxHashSet<Value>,
     /// The allocations and views that the program uses as `mbarrier`s.
     barriers: FxHashSet<Value>,
     /// The block in which all threads have waited for each other since the last read of shared
     /// memory.
     all_have_read: Option<Block>,
-    /// True in a worker that does not read shared memory.
+    /// True while a worker is translated that does not read shared memory.
     pub(super) has_no_reads: bool,
 }
 
@@ -56,13 +57,13 @@ impl SharedAllocations {
         found
     }
 
-    /// Returns whether a thread may have read shared memory since all threads waited for each
-    /// other, at a point of a block.
+    /// Returns whether a thread may have read shared memory since the last barrier of all threads,
+    /// at a point of a block.
     fn read_since_barrier(&self, block: Block) -> bool {
         !self.has_no_reads && self.all_have_read != Some(block)
     }
 
-    /// Returns the allocation of an allocation or a view.
+    /// Returns the allocation that an allocation or a view belongs to.
     fn allocation(&self, memory: Value) -> Value {
         self.viewed.get(&memory).copied().unwrap_or(memory)
     }
@@ -93,7 +94,7 @@ impl SharedAllocations {
     }
 }
 
-/// Returns the index of the operand of an instruction that names the memory of an `mbarrier`.
+/// Returns the index of the operand that names the memory of an `mbarrier`.
 pub(in crate::assign) fn barrier_operand(function: &Function, inst: Inst) -> Option<usize> {
     let ir::Op::Device { function } = &function.insts[inst].op else { return None };
     match function {
@@ -138,7 +139,7 @@ pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
     )
 }
 
-/// Returns whether an instruction or one within it has a property.
+/// Returns whether an instruction, or an instruction in its regions, has a property.
 fn contains(function: &Function, inst: Inst, has: impl Fn(&Function, Inst) -> bool) -> bool {
     let mut found = has(function, inst);
     for region in &function.insts[inst].regions {
@@ -152,20 +153,21 @@ impl Rewrite<'_, '_> {
     pub(super) fn free_after(&mut self, inst: Inst, block: Block) {
         for memory in self.memory.ends[inst].clone() {
             let Some(value) = self.memory.values.get(&memory).copied() else { continue };
-            // The program itself invalidates `mbarrier`s, or leaves them to the end of the kernel.
+            // The program itself invalidates `mbarrier`s, or keeps them to the end of the kernel.
             if self.memory.filled.contains(&memory) || self.memory.barriers.contains(&memory) {
                 continue;
             }
             if self.memory.copied.contains(&memory) {
-                // The program may not have waited for all copies to this memory, such as copies for
-                // an iteration past the end of a loop.
+                // The program may not have waited for all copies to this memory. For example, it
+                // may copy for an iteration past the end of a loop.
                 self.append(inst, block, GpuOp::WaitGroup { pending: 0 }.into(), smallvec![], &[]);
             }
             self.append(inst, block, GpuOp::Dealloc {}.into(), smallvec![value], &[]);
         }
     }
 
-    /// Appends an instruction at the location of an old one, and returns its result, if any.
+    /// Appends an instruction at the location of an old one. Returns its result, if it has a
+    /// result.
     pub(super) fn append(
         &mut self,
         old: Inst,
@@ -216,7 +218,7 @@ impl Rewrite<'_, '_> {
         (memory, self.get(slot, None))
     }
 
-    /// Returns a tile that is an operand, in the layout that the program states for it.
+    /// Returns an operand that is a tile, in the layout that the program states for the tile.
     fn tile(&mut self, inst: Inst, index: usize) -> Value {
         let operand = self.context.function.insts[inst].operands[index];
         let layout = self.demands.of_operand(self.context, self.costs, (inst, index), None);
@@ -384,9 +386,9 @@ impl Rewrite<'_, '_> {
         matches!(layout, Some(StatedLayout::InFlight { .. }))
     }
 
-    /// Appends a barrier of the thread block before a copy that one thread starts, unless no thread
-    /// has read shared memory since the last barrier. Without it, other threads could still read
-    /// the memory that the copy overwrites.
+    /// Appends a barrier of the thread block before a copy that one thread starts. Otherwise, other
+    /// threads could still read the memory that the copy overwrites. Needs no barrier if no thread
+    /// has read shared memory since the last barrier.
     pub(super) fn wait_for_reads(&mut self, inst: Inst, block: Block) {
         if self.memory.read_since_barrier(block) {
             self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
@@ -394,8 +396,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends an op on an accumulator. Its operands are `operands` and then the accumulator, which
-    /// is the first operand of the old instruction.
+    /// Appends an op on an accumulator. Its operands are `operands`, then the accumulator, which is
+    /// the first operand of the old instruction.
     fn dot(&mut self, inst: Inst, block: Block, op: GpuOp, mut operands: SmallVec<[Value; 4]>) {
         let data = &self.context.function.insts[inst];
         let old = data.results[0];
@@ -475,7 +477,8 @@ impl Rewrite<'_, '_> {
         match function {
             DeviceFn::MbarrierInit { arrivals, .. } => {
                 self.append(inst, block, GpuOp::MbarrierInit { arrivals: *arrivals }.into(), place, &[]);
-                // Copies arrive at the `mbarrier` through the asynchronous proxy, too.
+                // Copies arrive at the `mbarrier` through the asynchronous proxy, so the
+                // initialization needs a fence.
                 self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
                 self.memory.all_have_read = Some(block);
@@ -515,7 +518,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Emits instructions that run if the operand `index`, an int1, is true.
+    /// Emits instructions that run only if the operand `index`, an int1, is true.
     pub(super) fn predicated(
         &mut self,
         inst: Inst,

@@ -1,6 +1,6 @@
-//! Marks accesses that tensor copies may execute: a `tensor_box` op combines the pointers of the
-//! access with the address of a tensor map and the coordinates of the box. The tensor maps that the
-//! launcher makes become parameters of the kernel.
+//! Marks accesses that tensor copies may execute. A `tensor_box` op combines three operands: the
+//! pointers of the access, the address of a tensor map, and the coordinates of the box. The tensor
+//! maps that the launcher makes become parameters of the kernel.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -36,7 +36,8 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     rewrite.made_maps = vec![None; rewrite.context.boxes.device_maps.len()];
 }
 
-/// Returns the address of a tensor map that the kernel makes; emits its creation at the first use.
+/// Returns the address of a tensor map that the kernel makes. Emits the ops that make the map at
+/// the first use.
 ///
 /// The map is made in the block of the last value that it depends on, before the loops of that
 /// block.
@@ -140,8 +141,8 @@ impl CoordinateWriter<'_, '_, '_> {
         sum.unwrap_or_else(|| self.constant(0))
     }
 
-    /// Computes a variable of a coordinate. If the result already includes a constant that divides
-    /// `factor`, divides `factor` by this constant.
+    /// Computes a variable of a coordinate. If the result already includes a constant factor,
+    /// divides `factor` by this constant.
     fn variable(&mut self, atom: Term, factor: &mut i128) -> Value {
         let function = self.rewrite.context.function;
         match atom {
@@ -173,7 +174,7 @@ impl CoordinateWriter<'_, '_, '_> {
 
     /// Returns the tile of gathered row indices, in 32 bits, in the layout of the gathering copies.
     ///
-    /// Indices beyond 32 bits are clamped: no tensor has such rows.
+    /// Clamps indices beyond 32 bits, because no tensor has such rows.
     fn gathered_row_indices(&mut self, old: Value) -> Value {
         let tile = self.rewrite.context.function.ty(old).clone();
         let dtype = tile.dtype().expect("row indices are integers");

@@ -9,8 +9,8 @@
 //! The two columns on the right are the consumer and the producer. Both partitions reach the same
 //! barriers in the same order. Consecutive stores with only pure ops between them share a pair of
 //! barriers. Stores need no barriers if no pointer of the producer may point to the memory that
-//! they write. As in all passes, pointers that derive from different arguments are assumed to point
-//! to different memory; loaded pointers may point to any memory.
+//! they write. As in all passes, pointers from different arguments are assumed to point to
+//! different memory. Loaded pointers may point to any memory.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -74,8 +74,8 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Checks that no atomic op may write memory that the producer loads through `pointers`: other
-/// programs may also write it, between the loads of the two partitions.
+/// Checks that no atomic op may write memory that the producer loads through `pointers`. Other
+/// programs may also write such memory, between the loads of the two partitions.
 pub fn check(module: &Module, pointers: &[Value]) -> Result<(), &'static str> {
     let (function, global) = (module.kernel(), GlobalAccesses::new(module));
     let mut is_atomic = false;
@@ -120,7 +120,7 @@ pub fn remove_needless(module: &mut Module, stores: &[Stores], [consumer, produc
         .filter(|group| !group.stores.iter().any(is_loaded))
         .flat_map(|group| group.barriers)
         .collect();
-    // The producer is a copy of the consumer: its barriers have the same order.
+    // The producer is a copy of the consumer, so its barriers have the same order.
     let pairs = marks(consumer).into_iter().zip(marks(producer));
     let gone: FxHashSet<Inst> =
         pairs.filter(|(own, _)| needless.contains(own)).flat_map(|(own, copy)| [own, copy]).collect();

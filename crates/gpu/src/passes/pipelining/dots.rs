@@ -1,13 +1,13 @@
 //! Finds the dots of a loop that run across its iterations.
 //!
-//! **Dots in flight.** Dots with the same accumulator end in the order in which they start, so the
+//! **Dots in flight.** Dots with the same accumulator end in the order in which they start. So the
 //! dots of the next iteration may start before the dots of this iteration end. Only the release of
 //! a slot waits for the dots that read the slot.
 //!
 //! **Late dots.** If threads compute an operand of a dot from the result of another dot, the dot
-//! starts one stage later: the tensor cores run it while the threads compute the next iteration.
-//! (Shah et al., arXiv 2407.08608, overlap the work of one warpgroup in this way.) The late stage
-//! has these dots and all ops that depend on them; the early stage has the rest of the iteration.
+//! starts one stage later. The tensor cores run it while the threads compute the next iteration, as
+//! Shah et al. do for one warpgroup (arXiv 2407.08608). The late stage has these dots and all ops
+//! that depend on them; the early stage has the rest of the iteration.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;
@@ -68,8 +68,8 @@ fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     }
 }
 
-/// Returns the wait for another dot, if the result of that dot is used only as the accumulator of
-/// this dot, and both accumulate exactly.
+/// Returns the wait for another dot, if only this dot uses the result of that dot, as its
+/// accumulator, and both accumulate exactly.
 fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let exact =
         |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));
@@ -125,8 +125,8 @@ impl LoopBody<'_> {
             let data = &function.insts[*dot];
             let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
             let &[a, b, acc] = &data.operands[..] else { return None };
-            // Both operands must be slots: the next iteration would write an operand in registers
-            // while the dot reads it, and other memory may hold infinities, whose products with the
+            // Both operands must be slots. The next iteration would write an operand in registers
+            // while the dot reads it. Other memory may hold infinities, whose products with the
             // zeros of a slot out of range are NaN.
             if ![a, b].iter().all(|value| slots.contains(value)) {
                 return None;
@@ -186,7 +186,7 @@ impl LoopBody<'_> {
         let function = self.function;
         indices.iter().all(|index| {
             let mut value = function.yielded(self.block)[*index];
-            // From the last dot back to the first one.
+            // Go from the last dot back to the first dot.
             while let Some(wait) = function.defining_inst(value).filter(|inst| self.index(*inst).is_some()) {
                 let Some(dot) = function.defining_inst(function.insts[wait].operands[0]) else {
                     return false;
@@ -278,8 +278,8 @@ impl LoopBody<'_> {
         false
     }
 
-    /// Returns the values with which the late stage changes no accumulator, if it only scales
-    /// accumulators and adds dots to them.
+    /// Returns the values with which the late stage changes no accumulator. Returns `None` unless
+    /// the late stage only scales accumulators and adds dots to them.
     fn neutral(
         &self,
         dots: &[Inst],
@@ -316,8 +316,8 @@ impl LoopBody<'_> {
         late.iter().all(is_known).then_some(neutral)
     }
 
-    /// Returns the scaling of an accumulator, if the accumulator is a carried value or the result
-    /// of another late dot, and is scaled at most once.
+    /// Returns the scaling of an accumulator. The accumulator must be a carried value or the result
+    /// of another late dot, scaled at most once.
     fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Scaling> {
         let function = self.function;
         let is_accumulator = |value: Value| match function.values[value].definition {
@@ -344,7 +344,7 @@ impl LoopBody<'_> {
         Some(Scaling { insts, factor: Some(factor) })
     }
 
-    /// Returns whether a dot reads a loaded tile as B and has A in registers, and only late dots
+    /// Returns whether a dot reads a loaded tile as B and has A in registers. Only late dots may
     /// read the tile.
     fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
         let function = self.function;
@@ -358,9 +358,9 @@ impl LoopBody<'_> {
         b == memory && function.ty(a).as_registers().is_some() && self.uses.users(memory).all(is_allowed)
     }
 
-    /// Returns the ops that depend on `dots` of this iteration, or of the previous one through
-    /// carried accumulators. Returns `None` if an op outside of the body, or inside of a region,
-    /// uses such a value.
+    /// Returns the ops that depend on `dots` of this iteration, or of the previous iteration
+    /// through carried accumulators. Returns `None` if an op outside of the body, or inside of a
+    /// region, uses such a value.
     fn depending(&self, dots: &[Inst]) -> Option<FxHashSet<Inst>> {
         let function = self.function;
         let mut late: FxHashSet<Inst> = dots.iter().copied().collect();
@@ -409,7 +409,7 @@ impl LoopBody<'_> {
         found
     }
 
-    /// Returns whether an instruction may run in its stage: the early stage runs once more before
+    /// Returns whether an instruction may run in its stage. The early stage runs once more before
     /// the loop, the late stage once more after it.
     fn is_early_or_late(&self, inst: Inst, late: &FxHashSet<Inst>, loads: &[RingLoad]) -> bool {
         let function = self.function;
@@ -502,7 +502,7 @@ fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
 }
 
 /// Clears the number of dots that may be in flight after a wait. The pass that lowers rings
-/// computes it.
+/// computes the number.
 pub(super) fn count_later(function: &mut Function, inst: Inst) {
     if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[inst].op {
         *pending = Deferred(None);

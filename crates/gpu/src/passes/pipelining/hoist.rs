@@ -1,7 +1,7 @@
 //! Hoists the allocations of [rings](crate::passes::rings) with `mbarrier`s out of loops, so that
-//! the `mbarrier`s are initialized once. Such rings are filled by tensor copies, or by another
-//! partition. The loops carry the index of the next slot and its phase. At the end of an inner loop
-//! that is not fused, every slot is empty.
+//! the `mbarrier`s are initialized once. Tensor copies, or another partition, fill such rings. The
+//! loops carry the index of the next slot and its phase. At the end of an inner loop that is not
+//! fused, every slot is empty.
 //!
 //! ```text
 //! for %tile … {                         %r = alloc : ring<3, …>
@@ -17,7 +17,7 @@ use tilewright_ir::{Block, Inst, Value};
 use super::loop_plan::LoopPlan;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// Hoists the rings of pipelined loops: those that tensor copies fill, or with `all`, all rings.
+/// Hoists the rings of pipelined loops. Without `all`, hoists only rings that tensor copies fill.
 pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     let entry = function.entry;
     let mut owners: FxHashMap<Block, (Inst, Block)> = FxHashMap::default();
@@ -60,8 +60,8 @@ pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     }
 }
 
-/// Returns the rings that a block allocates and that tensor copies fill. With `all`, the rings may
-/// also be filled in other ways.
+/// Returns the rings that a block allocates. Without `all`, returns only rings that tensor copies
+/// fill.
 fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
     let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
     let mut filled = Vec::new();

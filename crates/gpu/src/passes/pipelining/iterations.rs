@@ -16,8 +16,8 @@ impl LoopBody<'_> {
 }
 
 /// Returns the number of iterations of a loop whose bounds are constants, or differ by a constant.
-/// If the upper bound is a value plus a constant, and this sum overflows at run time, the loop has
-/// no iteration, whatever number the function returns.
+/// If the upper bound is a value plus a constant, the sum may overflow at run time. Then the loop
+/// has no iteration, whatever number the function returns.
 pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     let operands = &function.insts[inst].operands;
     let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;

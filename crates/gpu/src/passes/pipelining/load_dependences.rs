@@ -18,7 +18,7 @@ impl<'f> LoadDependences<'f> {
     }
 
     /// Returns the loads from which `values` are computed. Also returns the loads on which the
-    /// control flow depends: those that decide in which iterations and branches `insts` and the
+    /// control flow depends. These decide in which iterations and branches `insts` and the
     /// instructions that compute `values` run.
     pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {
         let mut work = values.to_vec();
@@ -84,7 +84,7 @@ impl<'f> LoadDependences<'f> {
                     }
                 }
                 OpFamily::Branch => work.extend(&data.operands),
-                // tidy: wildcard because other ops run their regions always
+                // tidy: wildcard because other ops always run their regions
                 _ => {}
             }
         }

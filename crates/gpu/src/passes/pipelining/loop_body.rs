@@ -22,7 +22,7 @@ pub(super) struct LoopBody<'a> {
     pub(super) block: Block,
     /// The index of each instruction in the block.
     pub(super) indices: FxHashMap<Inst, usize>,
-    /// The writes that no load may overtake, unless the two access different memory.
+    /// The writes that no load may pass, unless the two access different memory.
     pub(super) writes: Vec<Inst>,
     /// True if tensor copies may fill the rings of nested loops.
     pub(super) nested_boxes: bool,
@@ -57,8 +57,8 @@ impl<'a> LoopBody<'a> {
         (!is_ordered).then_some(body)
     }
 
-    /// Returns the step of the counter, or `None` if iterations ahead of the counter cannot be
-    /// computed.
+    /// Returns the step of the counter. Returns `None` if the counter of a later iteration cannot
+    /// be computed ahead.
     pub(super) fn step(&self) -> Option<Step> {
         let [lower, _, step] = [0, 1, 2].map(|index| self.function.insts[self.inst].operands[index]);
         let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();

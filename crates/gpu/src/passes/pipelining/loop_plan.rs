@@ -1,5 +1,5 @@
 //! Defines the plan of a pipelined loop: its loads, its dots that run across iterations, and its
-//! successor, which takes the last slots that the loop fills.
+//! successor. The successor takes the last slots that the loop fills.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use tilewright_layout::Layout;
 use super::super::boxed::Boxed;
 use crate::remarks::RemarkReason;
 
-/// The maximum length of a chain of loads that a copy depends on, the copy included.
+/// The maximum length of a chain of loads that a copy depends on, including the copy.
 pub const MAX_LEVELS: usize = 4;
 
 /// A loop that is pipelined.
@@ -20,11 +20,11 @@ pub struct LoopPlan {
     pub stages: u32,
     /// The step, if it is a constant.
     pub step: Option<i128>,
-    /// The number of iterations, if the bounds are constants too.
+    /// The number of iterations, if the bounds are also constants.
     pub iterations: Option<u32>,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
-    /// The dots that start one stage later than those that they depend on.
+    /// The dots that start one stage later than the dots that they depend on.
     pub late: Option<LateDots>,
     /// The dots that run into the next iteration.
     pub in_flight: Option<DotsInFlight>,
@@ -57,7 +57,7 @@ pub struct RingLoad {
     pub axis: u32,
     /// The number of elements of this vector.
     pub width: u32,
-    /// The box of the tensor copy, if one fills the slots.
+    /// The box of the tensor copy; `None` if `cp.async` fills the slots.
     pub boxed: Option<Boxed>,
 }
 
@@ -89,7 +89,7 @@ pub enum Destination {
     Registers,
 }
 
-/// The ops of one stage that run ahead of the ops that take the slots.
+/// The ops of one stage that run before the ops that take the slots.
 pub struct Level {
     /// The loads whose operands the ops compute.
     pub loads: Vec<Inst>,
@@ -131,8 +131,8 @@ impl LoopPlan {
         self.loads.iter().any(|load| load.boxed.is_some())
     }
 
-    /// Returns the outer loop, if this loop fills slots for its own run in the next iteration of
-    /// the outer loop.
+    /// Returns the outer loop, if this loop fills slots for its own run in the outer loop's next
+    /// iteration.
     pub fn outer(&self) -> Option<&Outer> {
         match &self.fusion.as_ref()?.successor {
             Successor::Nested(outer) => Some(outer),
@@ -140,12 +140,12 @@ impl LoopPlan {
         }
     }
 
-    /// Returns whether the next loop of the block takes slots that this one fills.
+    /// Returns whether the next loop of the block takes slots that this loop fills.
     pub fn has_sibling(&self) -> bool {
         self.fusion.is_some() && self.outer().is_none()
     }
 
-    /// Returns the next loop, if its first iteration also runs the last stage of this one.
+    /// Returns the next loop, if its first iteration also runs the last stage of this loop.
     pub fn joined(&self) -> Option<Inst> {
         match self.fusion.as_ref()?.successor {
             Successor::Sibling { joined } => joined,
@@ -178,18 +178,18 @@ pub struct LateDots {
     /// The ops of the early stage that compute A of the late dots. They write registers that the
     /// late dots of the previous iteration read.
     pub operand_ops: FxHashSet<Inst>,
-    /// The values that must be zeros or ones so that the late stage changes no accumulator, `None`
+    /// The values that must be zeros or ones so that the late stage changes no accumulator. `None`
     /// if these are not known.
     pub neutral: Option<Neutral>,
 }
 
-/// The values that an iteration out of range replaces so that its late stage changes no
+/// The values that an iteration out of range replaces, so that its late stage changes no
 /// accumulator. The stage only scales accumulators and adds dots to them, and its slots are zeros.
 #[derive(Default)]
 pub struct Neutral {
-    /// A of each dot, or the tile that A is converted from: zeros replace it.
+    /// A of each dot, or the tile that A is converted from. Zeros replace it.
     pub zeros: SmallVec<[Value; 1]>,
-    /// The factors of the accumulators: ones replace them.
+    /// The factors of the accumulators. Ones replace them.
     pub ones: SmallVec<[Value; 1]>,
 }
 
@@ -202,7 +202,7 @@ impl Neutral {
     }
 }
 
-/// The fusion of a loop with its successor, which takes the last slots that the loop fills.
+/// The fusion of a loop with its successor: the loop that takes the last slots that it fills.
 pub struct Fusion {
     pub successor: Successor,
     /// The bounds of the counter of the successor.
@@ -218,7 +218,7 @@ pub struct Fusion {
     pub min_iterations: i128,
 }
 
-/// The successor of a fused loop: it takes the last slots that the fused loop fills.
+/// The successor of a fused loop: the loop that takes the last slots that the fused loop fills.
 pub enum Successor {
     /// The next loop of the block.
     Sibling {
@@ -229,7 +229,7 @@ pub enum Successor {
     Nested(Outer),
 }
 
-/// The loop around a fused one.
+/// The loop around a fused loop.
 pub struct Outer {
     pub inst: Inst,
     /// The block that contains the loop.
@@ -253,7 +253,7 @@ pub struct Boxes {
 pub enum Growth {
     /// The coordinate is the same scalar in both loops.
     Same,
-    /// The coordinate is constant in each of the loops, but may differ between them.
+    /// The coordinate is constant in each of the two loops, but may differ between them.
     None,
     /// The coordinate grows by the same distance in each iteration of both loops.
     Alike,

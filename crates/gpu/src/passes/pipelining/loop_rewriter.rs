@@ -15,7 +15,7 @@ use super::super::boxed::{map_for, mask_coordinate};
 use super::loop_plan::{LoopPlan, RingLoad};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Padding, Type};
 
-/// The ops of the last stage of the last iteration of a loop, with their orders: the next loop runs
+/// The ops of the last stage of the last iteration of a loop, with their orders. The next loop runs
 /// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
@@ -23,16 +23,16 @@ pub(super) struct Tail(pub Vec<(u32, Inst)>);
 /// in the outer loop.
 #[derive(Clone)]
 pub(super) struct NextLoop {
-    /// The scalars of the outer loop, and their recomputed values for its next iteration.
+    /// Maps each scalar of the outer loop to its recomputed value for the next iteration.
     pub copies: FxHashMap<Value, Value>,
     /// The lower bound of the counter.
     pub lower: Value,
-    /// The distance that the counter covers; `None` if the successor has an iteration for each slot
+    /// The distance that the counter covers. `None` if the successor has an iteration for each slot
     /// that is filled ahead.
     pub length: Option<Value>,
 }
 
-/// The copies for the successor in place of iterations that are out of range.
+/// The copies for the successor in place of copies for iterations that are out of range.
 #[derive(Clone)]
 pub(super) struct Continued {
     pub next: NextLoop,
@@ -58,7 +58,7 @@ pub(super) enum NextCoordinate {
     Computed,
 }
 
-/// The rings and ops that a loop leaves to the next one.
+/// The rings and ops that a loop leaves to the next loop.
 #[derive(Default)]
 pub(super) struct PreviousLoop {
     pub rings: Vec<Value>,
@@ -66,9 +66,9 @@ pub(super) struct PreviousLoop {
     pub tail: Option<Tail>,
 }
 
-/// The values by which a loop tests whether an iteration is in range.
+/// The values with which a loop tests whether an iteration is in range.
 pub(super) struct Bounds {
-    /// At index `n`, the end for the iteration `n` after the current one: that iteration is in
+    /// At index `n`, the end for the iteration `n` after the current one. That iteration is in
     /// range if the counter of the current iteration is before this end.
     ends: Vec<Value>,
     /// At index `n`, for `n` from 1 on, the distance that the counter moves in `n` steps.
@@ -213,7 +213,7 @@ impl LoopRewriter<'_> {
         Bounds { ends, steps, is_up }
     }
 
-    /// Returns the upper bound less `count` steps, or the limit of the type if that overflows.
+    /// Returns the upper bound less `count` steps, or the limit of the type on overflow.
     fn end(&mut self, upper: Value, step: Value, count: u32) -> Value {
         let (dtype, counter) = (self.dtype(), self.counter.clone());
         let (min, max) = dtype.int_range().expect("a counter is an integer");
@@ -339,7 +339,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Lets the loop carry one more value: `initial` into the first iteration, and `next` into each
-    /// later one. Returns its parameter in the body.
+    /// later iteration. Returns the parameter of the body for this value.
     pub(super) fn carry(&mut self, initial: Value, next: Value) -> Value {
         let ValueData { ty, name, .. } = self.function.values[next].clone();
         let parameter = self.function.add_parameter(self.body, ty.clone(), name);
@@ -381,7 +381,7 @@ impl LoopRewriter<'_> {
         self.selected(in_range, tile, other)
     }
 
-    /// Returns a tile with the type of another tile whose elements are all `number`.
+    /// Returns a tile with the type of another tile, whose elements are all `number`.
     fn filled(&mut self, like: Value, number: f64) -> Value {
         let ty = self.function.ty(like).clone();
         let tile = ty.as_registers().expect("values that cross stages are in registers").clone();

@@ -12,7 +12,7 @@
 //!                                         } ; dealloc %r
 //! ```
 //! The loop computes the pointers and masks of the copies a second time, with separate carried
-//! values, so that the copies can run in an earlier stage than the rest of the iteration.
+//! values. So the copies can run in an earlier stage than the rest of the iteration.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ use super::loop_plan::{Destination, Group, RingLoad};
 use super::loop_rewriter::LoopRewriter;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// An op that fills slots, or that computes an operand of a copy that fills them.
+/// An op that fills slots, or that computes an operand of a copy to slots.
 pub(super) struct FillOp {
     pub inst: Inst,
     /// The number of stages from the ops that take the slot to the last stage.
     pub lead: u32,
-    /// 0 for the copies and the ops that compute their operands; 1 for the loads among these
-    /// operands and the ops that compute the operands of these loads; and so on.
+    /// 0 for the copies and the ops that compute their operands. Level 1 has the loads among these
+    /// operands and the ops that compute the operands of these loads, and so on.
     pub level: u32,
 }
 
@@ -215,7 +215,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Reads a slot in place of a load. If the load has an `other` operand, the load becomes a
-    /// selection between the read and `other`; returns the read in this case.
+    /// selection between the read and `other`. Returns the read in this case.
     fn read(&mut self, load: &RingLoad, slot: Value) -> Option<Inst> {
         let data = self.function.insts[load.inst].clone();
         let op = GpuOp::LocalLoad { matrix: false };
@@ -244,7 +244,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Removes fences that were only for removed stores: rings have their own.
+    /// Removes fences that were only for removed stores. Rings have their own fences.
     fn remove_fences(&mut self) {
         let mut has_store = false;
         let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);

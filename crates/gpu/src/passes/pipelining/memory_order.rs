@@ -5,13 +5,13 @@ use tilewright_ir::{Effect, MemorySemantics, OpFamily, OpInfo, Operation};
 use crate::passes::memory_effects::ordering;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The constraint that an op puts on loads that run earlier than in the text.
+/// The constraint that an op puts on loads that move ahead of it.
 pub(in crate::passes) enum MemoryOrder {
     /// No constraint.
     None,
-    /// The op writes memory: loads of the same memory may not overtake it.
+    /// The op writes memory: loads of the same memory may not pass it.
     Write,
-    /// The op orders accesses to memory: no load may overtake it.
+    /// The op orders accesses to memory: no load may pass it.
     Ordered,
 }
 

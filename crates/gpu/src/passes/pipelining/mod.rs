@@ -1,6 +1,6 @@
 //! Software pipelining: a loop copies the loads of later iterations into
-//! [rings](crate::passes::rings) in shared memory, and starts dots of one iteration while threads
-//! compute another one.
+//! [rings](crate::passes::rings) in shared memory. It starts dots of one iteration while threads
+//! compute another iteration.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …> ; copy for the first iterations
@@ -11,7 +11,7 @@
 //!   dealloc %b                              release %b
 //! }                                       } ; dealloc %r
 //! ```
-//! The pass runs after conversions are lowered, so dots read buffers in the layouts that they need,
+//! The pass runs after conversions are lowered. So dots read buffers in the layouts that they need,
 //! and a slot of a ring replaces such a buffer. Four steps pipeline a loop:
 //!
 //! 1. [`plan`] and [`dots`] select the loads that go through rings, and the dots that run across
@@ -23,30 +23,30 @@
 //!    the stages for different iterations of the old loop.
 //!
 //! **The loads.** A loop is pipelined if it requests two stages or more itself
-//! (`tl.range(num_stages=…)`), or if it requests no stages and the launch requests two or more. The
-//! pass turns the loads that the dots of the loop depend on into copies. If the loop has no dot but
-//! requests stages itself, the pass turns all its loads into copies. A slot replaces the buffer of
-//! a load whose only use is a store to that buffer. Other loads become reads of a slot to
-//! registers: their result is converted before the dot or has several uses, or their `other` is not
-//! zero, so that a selection follows. A load that `cp.async` cannot copy, because less than 4 bytes
-//! are contiguous, remains a load.
+//! (`tl.range(num_stages=…)`). It is also pipelined if it requests no stages and the launch
+//! requests two or more. The pass turns the loads that the dots of the loop depend on into copies.
+//! If the loop has no dot but requests stages itself, the pass turns all its loads into copies. If
+//! the only use of a load is a store to a buffer, a slot replaces the buffer. Other loads become
+//! reads of a slot to registers. Their result is converted before the dot or has several uses. Or
+//! their `other` is not zero, so that a selection follows. A load that `cp.async` cannot copy,
+//! because less than 4 bytes are contiguous, remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
 //! the same slots. If the loop around it requests fusion (`flatten=True`), the inner loop copies
-//! for its own first iterations in the next iteration of the outer loop.
+//! for its own first iterations in the next outer iteration.
 //!
 //! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
 //! operations that acquire or release, or assembly with effects. A load is not copied if a store or
-//! atomic operation of the loop may write its memory; as in all passes, pointers of different
+//! atomic operation of the loop may write its memory. As in all passes, pointers of different
 //! arguments are assumed to point to different memory.
 //!
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
 //! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
 //! refuses a launch with too many stages; tilewright runs the launch with fewer stages. A ring that
 //! tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
-//! loops copy by `cp.async` instead in two cases: this memory costs more than one stage, or such a
-//! loop has late dots, which start one stage after the dots that they depend on.
+//! loops copy by `cp.async` instead in two cases. Either this memory costs more than one stage, or
+//! such a loop has late dots. These start one stage after the dots that they depend on.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes. A copy by threads would need a barrier of the block in each iteration,
@@ -107,9 +107,9 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Assigns stages to the ops of loops, with the number of stages that the kernel requests. For a
-/// loop that it does not fuse, [`pipeline_loops`] assigns the same stages, if their rings fit into
-/// shared memory, and then expands the loop.
+/// Assigns stages to the ops of loops, with the number of stages that the kernel requests. For
+/// loops that are not fused, [`pipeline_loops`] assigns the same stages if their rings fit into
+/// shared memory, and then expands the loops.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
@@ -211,7 +211,7 @@ pub(super) fn is_fill(op: &Op) -> bool {
 }
 
 /// Pipelines with the largest number of stages in the range `stages` whose rings fit into shared
-/// memory. Returns whether there is one.
+/// memory. Returns false if no number of stages fits.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
@@ -261,7 +261,7 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], max_stages: u32) {
 }
 
 /// Pipelines a loop whose rings have `slots` slots. Returns its rings and the rest of its last
-/// iteration for the next loop.
+/// iteration, for the next loop.
 fn pipeline_loop(
     header: &mut Header,
     function: &mut Function,
@@ -280,7 +280,7 @@ fn pipeline_loop(
     PreviousLoop { rings: rewriter.rings, tail }
 }
 
-/// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
+/// Lets each iteration fill the slots that it takes. Loads that copies depend on run one stage
 /// before the copies.
 fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
     let mut rewriter = LoopRewriter::new(header, function, plan, slots);

@@ -1,5 +1,5 @@
 //! Plans the loops to pipeline. A [plan](LoopPlan) has the loads of a loop, the buffers that slots
-//! replace, and the ops that run ahead of the iteration to which they belong.
+//! replace, and the ops that run before their own iteration.
 
 use std::collections::BTreeSet;
 
@@ -91,8 +91,8 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     loops.into_iter().filter_map(plan).collect()
 }
 
-/// Finds the counted loops that all warps run, except those in the condition of another loop: a
-/// condition carries no values to its next test.
+/// Finds the counted loops that all warps run. Excludes those in the condition of another loop,
+/// because a condition carries no values to its next test.
 pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
@@ -107,7 +107,7 @@ pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Ins
     }
 }
 
-/// The ops of one iteration that some values are computed from, by their indices.
+/// The ops of one iteration from which some values are computed, by their indices.
 #[derive(Default)]
 struct Slice {
     insts: BTreeSet<usize>,
@@ -218,8 +218,8 @@ impl LoopBody<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Load { .. }))
     }
 
-    /// Returns the loads of the body that its dots depend on, in text order, and whether it has
-    /// dots.
+    /// Returns the loads of the body that its dots depend on, in text order. Also returns whether
+    /// the body has dots.
     fn feeding_dots(&self) -> (Vec<Inst>, bool) {
         let function = self.function;
         let mut work = Vec::new();
@@ -260,7 +260,8 @@ impl LoopBody<'_> {
         (loads.into_iter().map(|index| insts[index]).collect(), has_dot)
     }
 
-    /// Plans a load through a ring, if a tensor copy or `cp.async` can copy it.
+    /// Plans a load through a ring. Returns `None` if neither a tensor copy nor `cp.async` can copy
+    /// it.
     fn ring_load(&self, inst: Inst) -> Option<RingLoad> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -344,8 +345,8 @@ impl LoopBody<'_> {
         Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed: None })
     }
 
-    /// Returns whether tensor copies may fill the slots of the loop. The mbarriers of a ring are
-    /// initialized once, so the ring of a nested loop keeps its memory for the whole kernel, and
+    /// Returns whether tensor copies may fill the slots of the loop. The `mbarrier`s of a ring are
+    /// initialized once. So the ring of a nested loop keeps its memory for the whole kernel, and
     /// `nested_boxes` must allow this.
     fn may_have_boxes(&self) -> bool {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
@@ -391,7 +392,7 @@ impl LoopBody<'_> {
 
     /// Returns the slot layout and the box of a tensor copy for a vector that threads read from a
     /// buffer. The vector is too short for bank conflicts to matter. The slot may have axes of one
-    /// element that the load does not have.
+    /// element that the load lacks.
     fn box_of_stored_vector(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let is_read = |user: Inst| {
@@ -427,8 +428,8 @@ impl LoopBody<'_> {
         Some((memory, boxed))
     }
 
-    /// If the only use of a loaded tile is a store to a buffer, returns the buffer, and the layout
-    /// in registers of the stored tile.
+    /// If the only use of a loaded tile is a store to a buffer, returns the buffer, and the stored
+    /// tile's layout in registers.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
@@ -495,8 +496,8 @@ impl LoopBody<'_> {
     }
 
     /// Returns the ops that run ahead for copies. The first level computes the operands of the
-    /// copies, each further level the operands of the loads of the level before it. Returns `None`
-    /// if one of the ops cannot run ahead, or if the chain of loads is too long.
+    /// copies. Each further level computes the operands of the loads of the level before it.
+    /// Returns `None` if one of the ops cannot run ahead, or if the chain of loads is too long.
     fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
         let insts = &self.function.blocks[self.block].insts;
         let mut levels = Vec::new();
@@ -521,7 +522,7 @@ impl LoopBody<'_> {
         Some(levels)
     }
 
-    /// Returns the ops that values are computed from, if these ops can run in another iteration.
+    /// Returns the ops from which values are computed, if these ops can run in another iteration.
     fn slice(&self, mut work: Vec<Value>) -> Option<Slice> {
         let function = self.function;
         let mut slice = Slice::default();
@@ -587,8 +588,8 @@ struct AccessVector<'a> {
 }
 
 impl AccessVector<'_> {
-    /// Returns the axis and the width of the widest `cp.async` to a buffer, for the layout of the
-    /// tile after its shape ops.
+    /// Returns the axis and the width of the widest `cp.async` to a buffer. `reshaped` is the
+    /// layout of the tile after its shape ops.
     fn widest_copy(&self, reshaped: &Layout, memory: &Layout) -> Option<(u32, u32)> {
         let runs = |layout: &Layout, axis: u32, width: u32| {
             let vector = layout.vector_along(axis as usize);

@@ -1,17 +1,17 @@
 //! Gives each op of a loop its stage and its order.
 //!
 //! A step is one iteration of the pipelined loop: it runs each stage for another iteration of the
-//! original loop. **Stages** are counted backwards from the last one. The ops that take slots run
-//! in the last stage. In a loop with late dots ([`LateDots`](super::loop_plan::LateDots)) or dots
-//! in flight ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they run in the early stage, one
-//! before the last one. A slot of a ring with `n` slots is filled `n - 1` stages before the loop
-//! takes it; loads that a copy depends on run one stage before the copy.
+//! original loop. The **stages** are counted backwards from the last stage. The ops that take slots
+//! run in the last stage. In a loop with late dots ([`LateDots`](super::loop_plan::LateDots)) or
+//! dots in flight ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they run in the early stage.
+//! The early stage is one before the last stage. A slot of a ring with `n` slots is filled `n - 1`
+//! stages before the loop takes it. Loads that a copy depends on run one stage before the copy.
 //!
 //! **The order in a step**: first the dots of the early stage start, then the late dots of the
 //! previous iteration. While these run, copies start; then the threads compute. The last ops
-//! compute A of the next late dots, in registers that the running late dots read, so these ops run
-//! after the wait for the running dots. One thread starts all copies, so it waits for all empty
-//! slots first.
+//! compute A of the next late dots. They write registers that the running late dots read, so they
+//! run after the wait for these dots. One thread starts all copies, so it waits for all empty slots
+//! first.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Inst, OpFamily, Operation, Stage};
@@ -25,19 +25,19 @@ use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The orders of the ops of one step.
 pub(super) mod order {
-    /// The ops before the first wait for a dot of the step, and the dots that depend on no wait of
+    /// The ops before the first wait for a dot of the step. Also the dots that depend on no wait of
     /// the step, with the ops that they need.
     pub const BEGIN: u32 = 0;
     /// The late dots and the ops that they need, or the wait for the dots in flight of the previous
     /// step.
     pub const LATE: u32 = 1;
-    /// With late dots and several warpgroups: the first wait for a dot of the step, and the ops
-    /// after it up to the first reduction. With dots in flight: the releases of slots.
+    /// With late dots and several warpgroups: the first wait for a dot of the step, and the later
+    /// ops up to the first reduction. With dots in flight: the releases of slots.
     pub const WAIT: u32 = 2;
     /// The waits for empty slots.
     pub const ACQUIRE: u32 = 3;
-    /// The copies, and the ops that they need; then the loads that copies of later steps depend on,
-    /// by their levels.
+    /// The copies, and the ops that they need. Then come the loads that copies of later steps
+    /// depend on, by their levels.
     pub const FILL: u32 = 4;
     /// The ops that the threads compute.
     pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
@@ -102,8 +102,8 @@ impl LoopRewriter<'_> {
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// For a loop with late dots, returns for each op the number of stages from its stage to the
-    /// last one, and its order.
+    /// Returns two numbers for each op of a loop with late dots. The first is the number of stages
+    /// from its stage to the last stage; the second is its order.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
@@ -142,8 +142,8 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// For a loop whose dots run into the next iteration, returns for each op the number of stages
-    /// from its stage to the last one, and its order.
+    /// Returns two numbers for each op of a loop whose dots run into the next iteration. The first
+    /// is the number of stages from its stage to the last stage; the second is its order.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {

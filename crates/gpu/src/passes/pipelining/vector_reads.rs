@@ -1,13 +1,13 @@
-//! Reads a vector from a slot of a ring in the layout that the user of the vector needs, in place
-//! of a conversion.
+//! Reads a vector from a slot of a ring in the layout that the user of the vector needs. This
+//! replaces a conversion.
 //!
 //! ```text
 //! %x = local_load %slot : fp32[32]@L0           %x = local_load %slot : fp32[32]@L2
 //! %y = expand_dims %x : fp32[1, 32]@L1    ──>   %z = expand_dims %x : fp32[1, 32]@L3
 //! %z = convert_layout %y : fp32[1, 32]@L3
 //! ```
-//! Any thread can read any element, and a read of one word by several threads takes no longer than
-//! a read by one thread. The conversion would be a shuffle for each element of a thread.
+//! Any thread can read any element. A read of one word by several threads takes no longer than a
+//! read by one thread. The conversion would be a shuffle for each element of a thread.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -60,8 +60,8 @@ pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function)
     }
 }
 
-/// Returns the ops that a conversion depends on, from the last one back to the read of a vector, if
-/// they have no other users.
+/// Returns the ops that a conversion depends on, from the last op back to the read of a vector.
+/// Returns `None` if these ops have other users.
 fn chain_to_read(
     function: &Function,
     uses: &SecondaryMap<Value, u32>,

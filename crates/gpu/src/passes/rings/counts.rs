@@ -15,19 +15,19 @@ use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
 use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The limit of all counts, so that the analysis of loops ends.
+/// The maximum of all counts, so that the analysis of loops ends.
 const MAX_COUNT: u32 = 64;
 
 /// The results of the analysis. The counts of groups and of dots are minima over all paths.
 #[derive(Default)]
 pub struct InFlightCounts {
-    /// For a `take`: the number of commit groups after the group that it needs.
+    /// For each `take`, the number of commit groups after the group that it needs.
     pub pending_groups: FxHashMap<Inst, u32>,
-    /// For a `wgmma_wait`: the number of dots that started after the dot that it needs.
+    /// For each `wgmma_wait`, the number of dots that started after the dot that it needs.
     pub pending_dots: FxHashMap<Inst, u32>,
     /// The `acquire`s of slots that other threads may still read.
     pub acquires_with_barrier: FxHashSet<Inst>,
-    /// The `dealloc`s of rings that may have slots published and not taken.
+    /// The `dealloc`s of rings that may have slots that are published and not taken.
     pub deallocs_of_full_slots: FxHashSet<Inst>,
 }
 
@@ -44,12 +44,12 @@ pub fn count_in_flight(
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct InFlight {
-    /// For each ring, the slots that are published and not taken, oldest first: the minimum number
-    /// of commit groups after each slot.
+    /// For each ring, its slots that are published and not taken, oldest first. A slot is the
+    /// minimum number of commit groups after it.
     published: BTreeMap<Value, Vec<u32>>,
     /// For each ring, the maximum number of slots that are published and not taken.
     left: BTreeMap<Value, u32>,
-    /// For each dot in flight: the minimum number of dots that started after it.
+    /// For each dot in flight, the minimum number of dots that started after it.
     dots: BTreeMap<Value, u32>,
     /// The rings with slots that were released since the last block barrier.
     released: BTreeSet<Value>,
@@ -126,8 +126,9 @@ impl Transfer for Counting<'_> {
             (GpuOp::WgmmaWait { .. }, _) => {
                 let later = state.dots.remove(&data.operands[0]).unwrap_or(0);
                 keep_minimum(&mut self.counts.pending_dots, inst, later);
-                // All older dots are complete too. With a pending count above the dots in flight,
-                // ptxas would give separate registers to accumulators that could share registers.
+                // All older dots are complete too. If the pending count exceeded the dots in
+                // flight, ptxas would give separate registers to accumulators that could share
+                // registers.
                 state.dots.values_mut().for_each(|other| *other = (*other).min(later));
             }
             // tidy: wildcard because no other op changes a count
@@ -147,8 +148,8 @@ impl Transfer for Counting<'_> {
             for (one, other) in published.iter_mut().zip(others) {
                 *one = (*one).min(*other);
             }
-            // Drops the newest slots of the longer list. A later `take` of a dropped slot uses
-            // the count of a newer slot, or 0: fewer groups stay pending, which is safe.
+            // Drop the newest slots of the longer list. A later `take` of a dropped slot uses the
+            // count of a newer slot, or 0. Then fewer groups stay pending, which is safe.
             published.truncate(others.len());
         }
         for (token, later) in &other.dots {

@@ -11,7 +11,7 @@ use super::ring_groups::RingGroups;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// The user of a ring: the producer acquires slots, the consumer takes them.
+/// A user of a ring: the producer acquires slots, the consumer takes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Side {
     Producer,
@@ -27,21 +27,20 @@ pub struct RingFacts {
     /// The acquired or taken slots that are read or written.
     pub touched: FxHashSet<Value>,
     /// For each instruction with regions, the sides of rings that advance inside it. The first ring
-    /// of a group represents the group. A producer that shares the index of the consumer is left
-    /// out.
+    /// of a group represents the group. Excludes a producer that shares the index of the consumer.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
     /// For each instruction with regions, the number of slots by which a side advances in an
-    /// iteration; `None` if a nested region advances the side.
+    /// iteration. `None` if a nested region advances the side.
     pub steps: FxHashMap<(Inst, RingSide), Option<u32>>,
-    /// For each instruction with regions, the rings for which it carries one index for both sides,
-    /// with the number of slots by which the producer is ahead.
+    /// For each instruction with regions, the rings for which it carries one index for both sides.
+    /// Each has the number of slots by which the producer is ahead.
     pub merged: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The groups of rings that advance together.
     pub groups: RingGroups,
-    /// For each instruction of the entry block, the rings (one for each group) that are allocated
-    /// in its regions and whose barriers are initialized before it.
+    /// For each instruction of the entry block, rings that are allocated in its regions, one ring
+    /// for each group. The barriers of these rings are initialized before the instruction.
     pub barriers_before: FxHashMap<Inst, Vec<Value>>,
-    /// The rings that are allocated in regions and may get memory that threads stored to.
+    /// The rings that are allocated in regions and may get memory to which threads stored.
     pub stored: FxHashSet<Value>,
 }
 
@@ -107,7 +106,7 @@ impl RingFacts {
         facts
     }
 
-    /// Drops the producer from the carried sides where it can share the index of the consumer.
+    /// Drops the producer from the carried sides if it can share the index of the consumer.
     fn drop_shared_producers(&mut self, analysis: &SlotAnalysis<'_>, plans: &RingPlans) {
         let is_own =
             |root: &Value, plan: &RingPlan| plan.partitions.is_none() && self.groups.leader(*root) == *root;

@@ -1,8 +1,7 @@
 //! Rewrites the ops of rings.
 //!
-//! An `alloc` becomes memory and barriers, and each other op becomes waits, arrivals and fences on
-//! one slot. The index and the phase of the next slot are carried through the regions that advance
-//! the ring.
+//! An `alloc` becomes memory and barriers. Each other op becomes waits, arrivals and fences on one
+//! slot. Regions that advance a ring carry the index and the phase of its next slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +15,10 @@ use super::facts::{RingFacts, RingSide, Side, is_shared_store};
 use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
-/// The next slot of one side of a ring: of the producer or of the consumer. CUTLASS uses the same
-/// name.
+/// The next slot of one side of a ring: the producer or the consumer. CUTLASS uses the same name.
 #[derive(Clone, Debug)]
 struct PipelineState {
-    /// The index of the slot; zero in a ring of one slot.
+    /// The index of the slot; 0 in a ring of one slot.
     index: Value,
     /// The index of the slot, if it is a constant.
     slot: Option<u32>,
@@ -67,7 +65,7 @@ impl Carried {
 struct HeldSlot {
     root: Value,
     index: Value,
-    /// The slot of the buffer; the whole buffer if it has one slot, or if no op accesses the slot.
+    /// The slot of the buffer, or the whole buffer if it has one slot or no op accesses the slot.
     slot: Value,
 }
 
@@ -295,7 +293,7 @@ impl RingLowering<'_> {
     }
 
     /// Returns whether a fence follows all earlier stores to shared memory. Looks back only in this
-    /// block, to the last instruction with regions.
+    /// block, and only to the last instruction with regions.
     fn is_fenced(&self) -> bool {
         for inst in self.cursor.preceding().iter().rev() {
             let data = &self.cursor.function.insts[*inst];
@@ -332,7 +330,7 @@ impl RingLowering<'_> {
 
     fn dealloc(&mut self, inst: Inst, plan: &RingPlan) {
         let is_left = self.counts.deallocs_of_full_slots.contains(&inst);
-        // Copies by a partition, and copies without a wait, may still write to the memory later, so
+        // A partition's copies, and copies without a wait, may still write to the memory later. So
         // the memory is never deallocated.
         if plan.has_full() && (is_left || plan.partitions.is_some()) {
             return;
@@ -345,8 +343,8 @@ impl RingLowering<'_> {
 
     /// Returns the first state of a side.
     ///
-    /// All slots are empty. The producer waits for the phase before the first, which counts as
-    /// complete.
+    /// All slots are empty. The producer waits for the phase before the first phase, which counts
+    /// as complete.
     fn initial_state(&self, side: Side, plan: &RingPlan) -> PipelineState {
         let phase = match side {
             Side::Producer => plan.has_empty().then(|| self.constants[&1]),
@@ -385,8 +383,8 @@ impl RingLowering<'_> {
     /// Fences the copies by all threads to the taken slots, in each thread that reads them.
     ///
     /// A later pass places the block barrier before this fence. The fence waits for the thread's
-    /// own memory accesses: if it were before the barrier, all threads would wait for the slowest
-    /// fence.
+    /// own memory accesses. If the fence were before the barrier, all threads would wait for the
+    /// slowest fence.
     fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
@@ -425,7 +423,8 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Advances a side to the next slot; after the last slot, to the first one in the next phase.
+    /// Advances a side to the next slot. After the last slot comes the first slot in the next
+    /// phase.
     fn advance(&mut self, side: RingSide, state: &mut PipelineStates) {
         let slots = self.plans[&side.0].buffer.slots;
         let at = state[&side].clone();
@@ -481,9 +480,9 @@ impl RingLowering<'_> {
 
     /// Chooses the values that a loop carries for the sides that advance in it.
     ///
-    /// A side that starts at a constant slot and advances by a multiple of the number of slots has
-    /// the same slots in all iterations. Such sides share one parity if their first phases are
-    /// constants and their phases change in each iteration.
+    /// If a side starts at a constant slot and advances by a multiple of the slots, it has the same
+    /// slots in all iterations. Such sides share one parity if their first phases are constants and
+    /// their phases change in each iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };
         if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
@@ -515,7 +514,8 @@ impl RingLowering<'_> {
         carried
     }
 
-    /// Returns the states with new values for all that is carried, and the parity if it is carried.
+    /// Returns the states with new values for all carried values, and the parity if the loop
+    /// carries it.
     fn replace_carried(
         &mut self,
         carried: &Carried,
@@ -545,7 +545,7 @@ impl RingLowering<'_> {
         (inner, carried.has_parity().then(|| make(self.cursor.function)))
     }
 
-    /// Sets the phases of the sides that share a parity; returns the opposite parity.
+    /// Sets the phases of the sides that share a parity. Returns the opposite parity.
     fn share_parity(
         &mut self,
         carried: &Carried,
@@ -613,7 +613,7 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Computes the producer's state from the consumer's where both share an index.
+    /// Computes the producer's state from the consumer's state if both share an index.
     ///
     /// The producer is `held` slots ahead of the consumer; `held` is 0 in an empty ring. At the
     /// same slot, the two sides wait for phases of opposite parity.

@@ -2,9 +2,9 @@
 //! the consumer.
 //!
 //! If a ring is empty before and after such a loop or branch, the next slot to acquire is the next
-//! slot to take. A loop that is fused with its inner loop may hold slots before each iteration:
-//! these are acquired but not taken. If their number is the same before each iteration, the next
-//! slot to acquire is this number of slots after the next slot to take.
+//! slot to take. A loop that is fused with its inner loop may hold slots before each iteration. A
+//! held slot is acquired but not taken. Let each iteration begin with `n` held slots. Then the next
+//! slot to acquire is `n` slots after the next slot to take.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -16,7 +16,7 @@ use tilewright_gpu_ir::{GpuOp, Op};
 /// Finds the instructions with regions, and the rings, for which both sides can share the index.
 /// Returns the number of held slots for each.
 ///
-/// A held slot is acquired but not taken. The count is 0 except at fused loops.
+/// A held slot is acquired but not taken. The number is 0 except at fused loops.
 pub fn find_mergeable(
     analysis: &SlotAnalysis<'_>,
     roots: &[Value],
@@ -41,7 +41,7 @@ struct OccupancyWalk<'a> {
 }
 
 impl OccupancyWalk<'_> {
-    /// Returns the number of held slots after a block, or `None` if it depends on the path.
+    /// Returns the number of held slots after a block, or `None` if the number depends on the path.
     fn walk_block(&mut self, block: Block, before: i64) -> Option<i64> {
         let function = self.analysis.function;
         let mut held = before;

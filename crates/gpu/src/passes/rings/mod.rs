@@ -1,5 +1,5 @@
-//! Lowers rings, the circular queues of slots of the [dialect](tilewright_gpu_ir), to buffers,
-//! slots, commit groups, `mbarrier`s and fences.
+//! Lowers rings, the circular queues of slots of the [dialect](tilewright_gpu_ir). A ring becomes a
+//! buffer, slots, commit groups, `mbarrier`s and fences.
 //!
 //! Earlier passes know only rings. The writers and readers of a ring decide its implementation:
 //!
@@ -10,29 +10,29 @@
 //! | all warps, `tensor_fill` | `mbarrier` per slot; the copying thread arrives | block barrier at the next `acquire`, or `mbarrier` per slot (see below) |
 //! | one partition writes, others read | `mbarrier` per slot; the writers arrive (see below) | `mbarrier` per slot; each reading warp arrives |
 //!
-//! - If several warpgroups read tensor copies with `wgmma`, an `mbarrier` per slot on which each
-//!   warp arrives replaces the block barrier of the third row.
-//! - In the fourth row a tensor copy arrives once with its bytes, each thread of `copy_async`
-//!   arrives when its copies are complete, and each warp that stores arrives once.
+//! - If several warpgroups read tensor copies with `wgmma`, an `mbarrier` per slot replaces the
+//!   block barrier of the third row. Each warp arrives at this `mbarrier`.
+//! - In the fourth row, a tensor copy arrives once with its bytes. Each thread of `copy_async`
+//!   arrives when its copies are complete. Each warp that stores arrives once.
 //!
 //! A later pass places the block barriers of the first two rows. [`counts`] computes for which
 //! commit group each `take` waits, and for which dot each `wgmma_wait` waits. [`lower`] carries the
 //! index of the next slot and the parity of its phase through loops and branches as int32 values.
-//! If a ring is empty before and after an instruction with regions, [`merge_ring_indices`] lets the
-//! producer and the consumer share these values in the regions.
+//! If a ring is empty before and after an instruction with regions, producer and consumer share
+//! these values in the regions ([`merge_ring_indices`]).
 //!
 //! Proxy fences: writers by ordinary accesses fence at `publish` if the asynchronous proxy
-//! (`wgmma`, tensor stores) reads the slot. Readers fence the slots that `cp.async` wrote: `take`
-//! waits until all copies are complete, and each reading thread fences after that wait.
+//! (`wgmma`, tensor stores) reads the slot. Readers fence the slots that `cp.async` wrote. There,
+//! `take` waits until all copies are complete, and each reading thread fences after that wait.
 //!
-//! Rings that copies fill and that are always acquired, taken and released together
+//! Rings that copies fill may always be acquired, taken and released together. Such rings
 //! ([`ring_groups`]) share barriers, commit groups, fences and the index of the next slot.
 //!
 //! The pass never deallocates `mbarrier`s, because reuse of their memory would need an
 //! invalidation. A ring that is allocated in a region has its memory for one run of that region.
 //! The barriers of such a ring are initialized once, before the outermost instruction around its
-//! `alloc`, and their phases continue from run to run. If threads store to shared memory too, they
-//! fence before a copy fills the ring, because the ring may reuse memory that they wrote.
+//! `alloc`. Their phases continue from run to run. If threads store to shared memory too, the ring
+//! may reuse memory that they wrote. So the threads fence before a copy fills the ring.
 
 mod counts;
 mod facts;
@@ -52,8 +52,8 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 /// Lowers the rings of a kernel.
 ///
 /// # Errors
-/// No row of the table of this module covers the uses of a ring, or the region that allocates a
-/// ring with `mbarrier`s does not take all its slots and deallocate it.
+/// If no row of the table of this module covers the uses of a ring. Also if the region that
+/// allocates a ring with `mbarrier`s does not take all its slots and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);
@@ -67,10 +67,11 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Checks that a region that allocates a ring with `mbarrier`s takes all its slots and deallocates
-/// it.
+/// Checks that a region that allocates a ring with `mbarrier`s takes all slots of the ring and
+/// deallocates it.
 ///
-/// Otherwise a copy that no thread waits for could write to memory that another buffer has by then.
+/// Otherwise, no thread might wait for a copy, and the copy could write to memory that another
+/// buffer reuses.
 fn check_ends_in_regions(
     analysis: &SlotAnalysis<'_>,
     plans: &plan::RingPlans,

@@ -20,7 +20,7 @@ pub enum Writer {
     Tensor,
 }
 
-/// The partitions that use a ring, if not all warps do.
+/// The partitions that use a ring. Without partitions, all warps use it.
 #[derive(Clone, Debug)]
 pub struct RingPartitions {
     pub specialize: Inst,
@@ -45,7 +45,7 @@ pub struct RingPlan {
     pub partitions: Option<RingPartitions>,
     /// True if the `alloc` of the ring is in a region.
     ///
-    /// Other buffers may have the ring's memory between two runs of the region. The barriers of the
+    /// Between two runs of the region, other buffers may use the ring's memory. The barriers of the
     /// ring are initialized once, before the outermost instruction around the region.
     pub is_in_region: bool,
     /// The number of warps of a block.
@@ -58,14 +58,15 @@ impl RingPlan {
         self.partitions.is_some() || self.writer == Writer::Tensor
     }
 
-    /// Returns whether the barriers are initialized outside the region that allocates the memory.
+    /// Returns whether the barriers are initialized outside of the region that allocates the
+    /// memory.
     pub fn has_outer_barriers(&self) -> bool {
         self.is_in_region && self.has_full()
     }
 
     /// Returns whether an `mbarrier` signals empty slots.
     ///
-    /// Unlike a block barrier, it lets one warpgroup run ahead of another.
+    /// Unlike a block barrier, an `mbarrier` lets one warpgroup run ahead of another.
     pub fn has_empty(&self) -> bool {
         self.partitions.is_some() || self.is_shared_by_warpgroups
     }
@@ -77,8 +78,9 @@ impl RingPlan {
 
     /// Returns the number of arrivals that make the slots of a group of rings full.
     ///
-    /// One thread arrives for the tensor copy to each ring. A thread of the producer arrives once
-    /// for its copies to all rings, and a warp of the producer once for its stores to each ring.
+    /// For the tensor copy to each ring, one thread arrives. For its copies to all rings, each
+    /// thread of the producer arrives once. For its stores to each ring, each warp of the producer
+    /// arrives once.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {
@@ -136,9 +138,9 @@ pub fn plan_rings(
         })?;
         plans.insert(root, plan);
     }
-    // If warpgroups share one ring of tensor copies, they share all of them, also those whose slots
-    // are loaded to registers: a block barrier for such slots would synchronize warpgroups that
-    // otherwise run `wgmma` independently.
+    // If warpgroups share one ring of tensor copies, they share all such rings, even those whose
+    // slots are loaded to registers. A block barrier for such slots would synchronize warpgroups
+    // that otherwise run `wgmma` independently.
     if plans.values().any(|plan| plan.is_shared_by_warpgroups) {
         for plan in plans.values_mut() {
             plan.is_shared_by_warpgroups |= plan.writer == Writer::Tensor && !plan.is_in_region;
@@ -198,8 +200,9 @@ fn plan_ring(
     let partitions = find_partitions(analysis, root, uses, num_warps)?;
     let has_warpgroups = num_warps * blocks > WARPGROUP_WARPS;
     let is_in_region = analysis.block_of(root) != analysis.function.entry;
-    // Between two runs of a region, another buffer may have the memory of its ring. All warpgroups
-    // must have left that buffer before the ring is filled again, which a block barrier ensures.
+    // Between two runs of a region, another buffer may use the memory of the region's ring. Before
+    // the ring is filled again, all warpgroups must have finished with that buffer. A block barrier
+    // ensures this.
     let is_shared_by_warpgroups =
         writer == Writer::Tensor && uses.is_async_read && has_warpgroups && !is_in_region;
     let is_async_read = uses.is_async_read;

@@ -1,15 +1,15 @@
 //! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
 //! In every IR block, the slots of a group are acquired, published, taken and released in turns. A
-//! turn consists of one op of the same kind, such as `take`, for each ring of the group, in the
-//! order of the rings. Partitions may release the slots of a turn in any order. All slots of a turn
-//! are published before the first one is taken, and the first `take` waits for all of them. All
-//! slots of a turn are released before the first one is acquired again, and the last release of the
+//! turn is one op of the same kind, such as `take`, for each ring of the group, in the order of the
+//! rings. Partitions may release the slots of a turn in any order. All slots of a turn are
+//! published before the first of them is taken, and the first `take` waits for all of them. All
+//! slots of a turn are released before the first of them is acquired again. The last release of the
 //! turn signals that all are empty.
 //!
-//! Rings that threads copy to by `cp.async` are in one group only if nothing is read between the
-//! first and the last `take` of a turn. Their copies are one commit group, or arrive at one
-//! barrier, and need one wait.
+//! Rings that threads fill by `cp.async` are in one group only under a condition. No slot may be
+//! read between the first and the last `take` of a turn. Their copies are one commit group, or
+//! arrive at one barrier, and need one wait.
 
 use std::collections::BTreeMap;
 
@@ -36,12 +36,12 @@ enum Step {
     Publish,
     Take,
     Release,
-    /// The release of a slot that was not taken in this block, such as one that the previous
-    /// iteration took.
+    /// The release of a slot that was not taken in this block. For example, the previous iteration
+    /// took the slot.
     ReleaseLater,
     /// A read of a taken slot.
     Read,
-    /// Any step but a read, in a region of an instruction of the block.
+    /// Any step except a read, in a region of an instruction of the block.
     Within,
 }
 
@@ -131,17 +131,17 @@ impl RingGroups {
         Self { of: of.collect(), last_releases }
     }
 
-    /// Returns the rings that advance with `root`, itself included, in order.
+    /// Returns the rings that advance with `root`, including `root`, in order.
     pub fn rings_with(&self, root: Value) -> &[Value] {
         self.of.get(&root).map_or(&[], |group| group)
     }
 
-    /// Returns the first ring of the group, which owns its barriers.
+    /// Returns the first ring of the group, which owns the group's barriers.
     pub fn leader(&self, root: Value) -> Value {
         self.rings_with(root).first().copied().unwrap_or(root)
     }
 
-    /// Returns whether `root` is the last ring of its group, at which the group advances.
+    /// Returns whether `root` is the last ring of its group. The group advances at this ring.
     pub fn is_last(&self, root: Value) -> bool {
         self.rings_with(root).last().is_none_or(|last| *last == root)
     }
@@ -178,12 +178,12 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
         && analysis.block_of(one) == analysis.block_of(other)
 }
 
-/// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
+/// Splits the steps of some rings into turns of one step per ring. `counts` selects the steps.
 ///
 /// A region where one of these rings advances ends the turn. If partitions use the rings, a region
-/// where any other ring advances ends the turn, too. If the turn continued after such a region, its
-/// first `take`, which waits for the whole turn, could wait for another partition, while that
-/// partition waits in the region for this one.
+/// where any other ring advances ends the turn, too. Otherwise, partitions could deadlock: the
+/// first `take` of the turn waits for the whole turn, and so for another partition. That partition
+/// could wait, in the region, for this one.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],
@@ -200,7 +200,7 @@ fn split_into_turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Returns whether each turn of each block does the same step with each ring, in the order of
+/// Returns whether each turn of each block has the same step for each ring, in the order of
 /// `rings`.
 ///
 /// Partitions may release slots in any order. If a block barrier signals empty slots, the order of

@@ -1,8 +1,9 @@
 //! Chooses the lifetimes of the [rings](crate::passes::rings) of one slot that replace buffers in
 //! loops.
 //!
-//! Such a ring has one of two lifetimes. It lives as long as the buffer that it replaced, so that
-//! later buffers of an iteration can reuse the memory. Or it lives around the outermost loop:
+//! Such a ring has one of two lifetimes. It may live as long as the buffer that it replaced, so
+//! that later buffers of an iteration can reuse the memory. Or it may live around the outermost
+//! loop:
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -17,12 +18,11 @@
 //! copies between blocks, a barrier would stall the prefetches or the shared copies. In this case,
 //! the ring lives around the loops whenever the memory suffices.
 //!
-//! If a ring has the lifetime of its buffer, its fill is at first where the program has the load.
-//! The pass moves this fill down to the last `dealloc` of another buffer that precedes the first
-//! use of the ring, if the ring can then share memory with that buffer. It does so only if the
-//! kernel needs more than `cheap_shared_bytes`, and if the ops between the old and the new position
-//! of the fill compute too little to hide the copy, or the kernel needs more memory than the target
-//! has.
+//! A ring with the lifetime of its buffer is at first filled where the program has the load. The
+//! pass moves this fill down, to the last `dealloc` of another buffer before the first use of the
+//! ring. It does so only if the ring can then share memory with that buffer, and if the kernel
+//! needs more than `cheap_shared_bytes`. In addition, the kernel must need more memory than the
+//! target has, or the passed ops must compute too little to hide the copy.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};
@@ -68,9 +68,8 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
 
 /// Fills a ring after the last `dealloc` before its first use, if that saves memory.
 ///
-/// It does so only if the kernel needs more than `cheap_shared_bytes`. The kernel must also need
-/// more than the target has, or the ops across which the fill moves must compute too little to hide
-/// the copy.
+/// The kernel must need more than `cheap_shared_bytes`. It must also need more than the target has,
+/// or the ops that the fill passes must compute too little to hide the copy.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
@@ -101,8 +100,8 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     }
 }
 
-/// Returns the range of instructions by which a block allocates and fills a ring: the index of the
-/// `alloc`, and the number of instructions from it to the next `publish`, inclusive.
+/// Returns the range of instructions with which a block allocates and fills a ring. The range has
+/// the index of the `alloc`, and the number of instructions up to and including the next `publish`.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;
@@ -110,8 +109,8 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Returns whether an instruction computes a tile of floats in the threads: an elementwise op, a
-/// reduction or a synchronous dot.
+/// Returns whether an instruction computes a tile of floats in the threads. Such an instruction is
+/// an elementwise op, a reduction or a synchronous dot.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {
@@ -122,7 +121,7 @@ fn computes(function: &Function, inst: Inst) -> bool {
     is_work && data.results.iter().any(is_float)
 }
 
-/// Returns whether a loop fills a ring of several slots, and so may copy for later iterations.
+/// Returns whether a loop fills a ring of several slots. Such a loop may copy for later iterations.
 fn copies_ahead(function: &Function, inst: Inst) -> bool {
     let mut found = false;
     for region in &function.insts[inst].regions {
@@ -135,7 +134,7 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
     found
 }
 
-/// Moves the `alloc` of a ring before the loop `outermost` of the entry, and its `dealloc` after
+/// Moves the `alloc` of a ring before `outermost`, a loop of the entry, and its `dealloc` after
 /// this loop.
 fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {

@@ -1,5 +1,5 @@
 //! Turns loads of gathered rows to registers into tensor copies to shared memory. Threads then load
-//! the rows from there.
+//! the rows from shared memory.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %rows, %j                 %e = acquire %r
@@ -8,9 +8,9 @@
 //! use %x                                              %b = take %r ; %x = local_load %b ; release %b
 //!                                                     use %x
 //! ```
-//! The module above handles rows that the kernel stores to a buffer, and `pipelining` handles rows
-//! that a loop copies to a ring; this file handles the other loads. The kernel waits for a copy
-//! directly before the first use, so that copies of several tiles run concurrently.
+//! [`super`] handles rows that the kernel stores to a buffer, and `pipelining` handles rows that a
+//! loop copies to a ring. This file handles the other loads. The kernel waits for a copy directly
+//! before the first use, so that copies of several tiles run concurrently.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -27,7 +27,7 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Padding, Type};
 
 /// Turns the remaining loads of rows into tensor copies.
 ///
-/// Returns the `alloc`s and `dealloc`s of the rings for them.
+/// Returns the `alloc` and the `dealloc` of the ring of each load.
 pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(Inst, Inst)> {
     let mut made = Vec::new();
     let mut loads = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
 
 const NO_LAYOUT: &str = "tensor copies support no layout of the tile in shared memory";
 
-/// Sends a load through a buffer that tensor copies can fill; returns the store to the buffer.
+/// Sends a load through a buffer that tensor copies can fill. Returns the store to the buffer.
 fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Inst, &'static str> {
     let loaded = function.insts[load].results[0];
     let mark = function.defining_inst(function.insts[load].operands[0]).ok_or(NO_LAYOUT)?;

@@ -1,4 +1,4 @@
-//! Emits the steps after the loop. Only the ops that the expander does not predicate ([`super`])
+//! Emits the steps after the loop. Only the ops that the expander ([`super`]) does not predicate
 //! need such steps.
 
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// Returns, for each value that the loop carries or that crosses stages, its value after the
+    /// For each value that the loop carries or that crosses stages, returns its value after the
     /// loop.
     pub(super) fn last_values(
         &mut self,
@@ -33,8 +33,8 @@ impl LoopRewriter<'_> {
         last
     }
 
-    /// Emits a loop of the remaining steps, which copy nothing for this loop. In a fused loop, they
-    /// fill slots for the successor.
+    /// Emits a loop of the remaining steps, which copy nothing for this loop. In a fused loop,
+    /// these steps fill slots for the successor.
     pub(super) fn drain(
         &mut self,
         pipeline: &Pipeline,
@@ -88,7 +88,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns whether an op belongs to dots and their slots: only such ops run in the remaining
+    /// Returns whether an op belongs to dots and their slots. Only such ops run in the remaining
     /// steps.
     pub(super) fn is_drained(&self, inst: Inst) -> bool {
         matches!(
@@ -100,7 +100,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Emits the last stage of the last iteration, which runs if the loop has an iteration. If the
-    /// next loop continues the accumulators, that loop runs the stage in every case: the stage adds
+    /// next loop continues the accumulators, the next loop always runs this stage. The stage adds
     /// zeros if this loop has no iteration.
     pub(super) fn epilogue(
         &mut self,
@@ -152,7 +152,7 @@ impl LoopRewriter<'_> {
         let parameter = function.blocks[self.body].parameters[index + 1];
         let ty = function.ty(parameter).clone();
         let result = function.insts[inst].results[index];
-        // The wait defines the old result of the loop, so that its uses stay.
+        // The wait defines the old result of the loop, so the uses of this result stay valid.
         let definition = function.values[result].definition;
         let own = function.values.push(ValueData { ty, definition, name: None });
         function.insts[inst].results[index] = own;
@@ -193,7 +193,7 @@ impl LoopRewriter<'_> {
         let late = self.late_values(pipeline);
         let (mut results, mut kept): (SmallVec<[Value; 1]>, Vec<Value>) = (smallvec![], Vec::new());
         for index in &late {
-            // The branch defines the old result of the loop, so that its uses stay.
+            // The branch defines the old result of the loop, so the uses of this result stay valid.
             let result = self.function.insts[loop_inst].results[*index];
             let definition = self.function.values[result].definition;
             let ty = self.function.ty(result).clone();

@@ -1,6 +1,6 @@
 //! Finds the ops of a scheduled loop that fill slots. Also finds the ops that only the filling ops
-//! need: they compute or load pointers and masks. The expander predicates ops of both kinds if they
-//! run before the last stage, and predicates no other ops.
+//! need: these compute or load pointers and masks. If ops of these two kinds run before the last
+//! stage, the expander predicates them. It predicates no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -8,7 +8,7 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Returns the ops that fill slots in a step and the ops that only these need, each with the number
+/// Returns the ops that fill slots in a step, and the ops that only these need. Each has the number
 /// of stages from its copy to the last stage.
 pub(super) fn fill_ops(
     function: &Function,
@@ -41,7 +41,7 @@ struct FillOps<'a> {
     others: FxHashSet<Inst>,
 }
 
-/// Returns the ops of a step that use each value, in this iteration or in the next one.
+/// Returns the ops of a step that use each value, in this iteration or in the next iteration.
 fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec<Inst>> {
     let mut users: FxHashMap<Value, Vec<Inst>> = FxHashMap::default();
     for inst in step {
@@ -63,7 +63,7 @@ fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec
     users
 }
 
-/// Returns the values of a loop that are used after it.
+/// Returns the values of a loop that are used after the loop.
 fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
     let yielded = function.yielded(function.insts[inst].regions[0]);
     let results = &function.insts[inst].results;
@@ -77,7 +77,7 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Classifies the ops that fill slots and those with other effects. `spread` and `group`
+    /// Classifies the ops that fill slots, and the ops with other effects. `spread` and `group`
     /// classify the remaining ops by their uses.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
@@ -119,8 +119,8 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds three kinds of ops to `others`: those that an op in `others` needs, those that no op
-    /// needs, and those whose results are used after the loop.
+    /// Adds three kinds of ops to `others`: those that an op in `others` needs, those without
+    /// users, and those with users after the loop.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
@@ -138,7 +138,8 @@ impl FillOps<'_> {
             return self.alloc(inst).is_none_or(|alloc| self.others.contains(&alloc));
         }
         let data = &self.function.insts[inst];
-        // The ops that read a buffer decide, not those that store to it or end it.
+        // The ops that read a buffer decide, not those that store to the buffer or end its
+        // lifetime.
         let is_buffer = matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }));
         let mut readers =
             self.users_of(inst).filter(|user| !(is_buffer && self.is_of_buffer(*user))).peekable();
@@ -146,7 +147,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Adds to `fills` the ops that only copies need, each with the number of stages of a copy that
+    /// Adds the ops that only copies need to `fills`. Each gets the number of stages of a copy that
     /// needs it.
     fn group(&mut self) {
         let mut count = usize::MAX;

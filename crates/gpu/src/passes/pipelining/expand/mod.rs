@@ -1,5 +1,5 @@
-//! Expands a loop by its schedule: one step, an iteration of the new loop, runs the ops of each
-//! stage for another iteration of the old one. In the example, `[1, 0]` is the stage and the order
+//! Expands a loop by its schedule. A step is an iteration of the new loop. It runs the ops of each
+//! stage for another iteration of the old loop. In the example, `[1, 0]` is the stage and the order
 //! of an op.
 //!
 //! ```text
@@ -10,20 +10,19 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter of the new loop is the counter of the last stage. If a later stage uses a
-//! value, the loop carries the value in one parameter for each stage from its definition to this
-//! use.
+//! The counter of the new loop is the counter of the last stage. If a later stage uses a value, the
+//! loop carries the value in one parameter for each stage from its definition to this use.
 //!
-//! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
+//! **Ops that fill slots**, and the ops that only they need, are predicated. If an iteration is out
 //! of range, a copy fills its slot with zeros. So the last iterations need no copy of the body
 //! after the loop.
 //!
-//! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
+//! **Other ops** before the last stage are not predicated. The loop ends a step earlier, and the
 //! last stage runs once more after the loop. The first step of these ops is before the loop, and
-//! runs even if there is no iteration: the slots of this step are zeros then, and a selection keeps
-//! the initial values that the loop carries. If slots of zeros change no value that the loop
-//! carries (`LoopRewriter::drains`), the loop ends before copies would be out of range, and a
-//! second loop, without copies, runs the remaining steps.
+//! runs even if the loop has no iteration. Then the slots of this step are zeros, and a selection
+//! keeps the initial values that the loop carries. If slots of zeros change no value that the loop
+//! carries (`LoopRewriter::drains`), the loop ends before copies would be out of range. A second
+//! loop, without copies, then runs the remaining steps.
 
 mod epilogue;
 mod fill_ops;
@@ -52,7 +51,7 @@ struct Pipeline {
     stages: FxHashMap<Inst, (u32, u32)>,
     /// For each value, the number of stages from the op that computes it to the last stage.
     ahead_of: FxHashMap<Value, u32>,
-    /// The ops that fill slots and those that only they need, each with the number of stages from
+    /// The ops that fill slots and the ops that only they need. Each has the number of stages from
     /// its copy to the last stage.
     fills: FxHashMap<Inst, u32>,
     /// The number of stages from the first op that is not predicated to the last stage.
@@ -86,17 +85,17 @@ impl Pipeline {
     }
 }
 
-/// The values that the ops of each step before the loop compute, by the distance of the step from
-/// the loop.
+/// The values that the ops of each step before the loop compute. The index is the distance of the
+/// step from the loop.
 type Steps = Vec<FxHashMap<Value, Value>>;
 
-/// The values that cross from a stage to a later one, each with the parameters that carry it for
+/// The values that cross from a stage to a later stage. Each has the parameters that carry it for
 /// one step, two steps, and so on.
 type Crossing = BTreeMap<Value, Vec<Value>>;
 
 impl LoopRewriter<'_> {
     /// Expands the loop. Its first step runs `before`, the rest of the previous loop. Returns the
-    /// rest of this loop for the next one.
+    /// rest of this loop for the next loop.
     pub(super) fn expand(&mut self, before: Option<Tail>) -> Option<Tail> {
         let pipeline = self.read_schedule()?;
         let plan = self.plan;
@@ -205,8 +204,8 @@ impl LoopRewriter<'_> {
         self.function.insts[inst].operands[pointer + 1] = self.value(op, &[own, mask], ty);
     }
 
-    /// Returns the parameter that carries a value over `count` steps. `first` is the initial value,
-    /// if the steps before the loop do not compute one.
+    /// Returns the parameter that carries a value over `count` steps. `first` is the initial value
+    /// if the steps before the loop do not compute it.
     fn crossing(
         &mut self,
         steps: &Steps,
@@ -287,8 +286,7 @@ impl LoopRewriter<'_> {
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
-            // In the expanded loop, other dots are in flight at these waits, so their counts are
-            // cleared.
+            // In the expanded loop, other dots are in flight at these waits, so clear their counts.
             count_later(self.function, inst);
         }
     }
@@ -327,8 +325,8 @@ impl LoopRewriter<'_> {
             && pipeline.ahead_of.get(&data.operands[0]).is_some_and(|ahead| *ahead > pipeline.ahead(inst))
     }
 
-    /// Returns whether an op copies for iterations that are known to be out of range, to a slot
-    /// that no iteration takes.
+    /// Returns whether an op copies only for iterations that are known to be out of range. No
+    /// iteration takes the slots of such an op.
     fn is_unused_copy(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let plan = self.plan;
         let data = &self.function.insts[inst];
@@ -344,9 +342,9 @@ impl LoopRewriter<'_> {
             && !is_box(data.operands[1])
     }
 
-    /// Returns the last tile that the early stage computes from its dots: a tile of fp32 that the
-    /// loop carries or, if there is none, a tile of 32-bit elements from which A of a late dot is
-    /// made.
+    /// Returns the last tile that the early stage computes from its dots. This is an fp32 tile that
+    /// the loop carries. Without such a tile, it is a tile of 32-bit elements from which A of a
+    /// late dot is made.
     fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
         let function = &*self.function;
         let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();
@@ -365,9 +363,9 @@ impl LoopRewriter<'_> {
         carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
-    /// Adds an operand to a wait: the last tile that the early stage computes becomes an operand of
-    /// the first wait for a late dot that follows the computation of the tile. Without this
-    /// dependence, the assembler would move the wait up.
+    /// Adds an operand to a wait. The operand is the last tile that the early stage computes. The
+    /// wait is the first one for a late dot after this computation. Without this dependence, the
+    /// assembler would move the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {
@@ -406,7 +404,7 @@ impl LoopRewriter<'_> {
     }
 }
 
-/// Returns whether an op is an access that is predicated.
+/// Returns whether an op is an access that the expander predicates.
 fn is_access(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Load { .. }))
 }

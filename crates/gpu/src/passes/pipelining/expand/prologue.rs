@@ -1,4 +1,4 @@
-//! Emits the steps ([`super`]) before the loop.
+//! Emits the steps ([`super`]) that run before the loop.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Emits the other ops of the step before the loop, with the rest of the previous loop. Returns
-    /// the condition that there is an iteration.
+    /// the condition that the loop has an iteration.
     pub(super) fn first_step(
         &mut self,
         pipeline: &Pipeline,
@@ -191,8 +191,8 @@ impl LoopRewriter<'_> {
         in_range
     }
 
-    /// Makes an op compute the operand of a late dot from zeros if there is no iteration and the
-    /// late stage runs nevertheless. Returns the values that the zeros replace.
+    /// The late stage runs even if the loop has no iteration. In this case, makes an op compute the
+    /// operand of a late dot from zeros. Returns the values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,
@@ -212,8 +212,8 @@ impl LoopRewriter<'_> {
         computed
     }
 
-    /// If the last stage runs even without an iteration, returns the values with which it then
-    /// changes nothing.
+    /// If the last stage runs even without an iteration, returns the values with which the stage
+    /// then changes nothing.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
         self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }

@@ -1,4 +1,4 @@
-//! Reads the schedule of a loop from its ops, and checks that the expander ([`super`]) supports the
+//! Reads the schedule of a loop from its ops. Checks that the expander ([`super`]) supports the
 //! schedule.
 
 use rustc_hash::FxHashMap;
@@ -67,8 +67,8 @@ impl LoopRewriter<'_> {
     }
 
     /// Returns whether an op may run for an iteration that is out of range. The ring slots of such
-    /// an iteration hold zeros, because a tensor copy fills a box outside of its tensor with zeros,
-    /// so a dot of two slots adds 0.
+    /// an iteration hold zeros: a tensor copy fills a box outside of its tensor with zeros. So a
+    /// dot of two slots adds 0.
     pub(super) fn drains(&self, inst: Inst, is_fill: bool) -> bool {
         let data = &self.function.insts[inst];
         let is_slot = |value: &Value| matches!(self.function.ty(*value), Type::Full(_));
@@ -110,7 +110,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Lets the loop carry dots in flight in place of their accumulators, so that a dot does not
-    /// wait for the previous one. Returns the waits, which move after the loop, with the indices of
+    /// wait for the previous dot. Returns the waits, which move after the loop, with the indices of
     /// the carried values.
     pub(super) fn forward_dots(&mut self, pipeline: &Pipeline) -> Vec<(Inst, usize)> {
         let mut forwarded = Vec::new();
@@ -137,8 +137,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Returns the number of stages from the op that computes a carried value to the last stage. If
-    /// no op of the schedule computes the value, returns the number of stages from its first use to
-    /// the last stage.
+    /// no op of the schedule computes the value, counts the stages from its first use.
     pub(super) fn ahead_of_carried(&self, pipeline: &Pipeline, index: usize) -> u32 {
         let value = self.function.yielded(self.body)[index];
         if let Some(ahead) = pipeline.ahead_of.get(&value) {

@@ -1,5 +1,5 @@
-//! Finds the coordinates of the boxes that a loop's tensor copies load, and how far each coordinate
-//! moves in an iteration.
+//! Finds the coordinates of the boxes that a loop's tensor copies load, and the distance by which
+//! an iteration moves each coordinate.
 
 use std::collections::BTreeSet;
 
@@ -51,8 +51,8 @@ pub(super) fn scalars_of(
 }
 
 /// Returns the coordinates of the boxes of a loop, and the values from outside of the loop that
-/// they use. Returns `None` if a load is not a box or gathers rows, or if its coordinates depend on
-/// more than scalars and the counter.
+/// they use. Returns `None` if a load is not a box or gathers rows. Also returns `None` if
+/// coordinates depend on more than scalars and the counter.
 pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
     let body = function.insts[plan.inst].regions[0];
     let of_load = |load: &RingLoad| {
@@ -65,9 +65,9 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
     Some((Boxes { counter: function.blocks[body].parameters[0], insts, coordinates }, outside))
 }
 
-/// Compares two loops with the same step: returns, for each coordinate of each box, how its growth
-/// in one loop relates to its growth in the other. With `outer`, both are runs of the same loop, in
-/// consecutive iterations of the loop `outer` around it.
+/// Compares two loops with the same step. For each coordinate of each box, returns how its growth
+/// in one loop relates to its growth in the other loop. With `outer`, both are runs of the same
+/// loop, in consecutive iterations of the loop `outer` around it.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
@@ -98,7 +98,7 @@ pub(super) fn growths(
 }
 
 /// Returns the growth of a scalar per iteration of a loop, and its value in the first iteration.
-/// Returns `None` if either changes in the loop.
+/// Returns `None` if growth or value change in the loop.
 fn growth(
     function: &Function,
     evolution: &mut ScalarEvolution<'_, Gpu>,
@@ -123,8 +123,8 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     }
 }
 
-/// Checks that the copies of loads may start before an op, because the op neither writes the memory
-/// of the loads nor orders accesses.
+/// Checks that the copies of loads may start before an op. The op must neither write the memory of
+/// the loads nor order accesses.
 pub(super) fn may_copy_before(
     function: &Function,
     global: &GlobalAccesses<'_>,

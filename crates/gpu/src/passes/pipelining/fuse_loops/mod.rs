@@ -1,7 +1,6 @@
 //! Loop fusion: a loop copies ahead, so its last iterations would copy for iterations that are out
-//! of range. In a fused loop, these iterations fill slots for the *successor* instead, which is the
-//! loop that takes these slots. So the rings are not empty between the two loops.
-//!
+//! of range. In a fused loop, these iterations fill slots for the *successor* instead: the loop
+//! that takes these slots. So the rings are not empty between the two loops.
 //! ```text
 //! for %i = %a to %b {                                 for %i = %a to %b {
 //!   … acquire %r ; fill from %i + 2 if in range         … acquire %r ; fill from %i + 2, of this
@@ -12,12 +11,12 @@
 //! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
 //! iteration of the loop around it ([`nested`]). A [`Fusion`](super::loop_plan::Fusion) describes
 //! both kinds: it has the bounds of the successor's counter and the coordinates of its boxes. The
-//! expander knows only this type: it replaces the coordinates of an iteration out of range with
+//! expander knows only this type. It replaces the coordinates of an iteration out of range with
 //! those of the successor (`select_current_or_next_loop`).
 //!
-//! If a coordinate grows by the same distance in both loops, the coordinate of the successor is the
-//! coordinate of this loop plus a loop-invariant distance; otherwise the body also computes the
-//! coordinate of the successor.
+//! If a coordinate grows by the same distance in both loops, the successor's coordinate is the
+//! coordinate of this loop plus a loop-invariant distance. Otherwise the body also computes the
+//! successor's coordinate.
 
 mod boxes;
 mod nested;
@@ -28,7 +27,7 @@ use super::loop_plan::LoopPlan;
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::Module;
 
-/// Fuses loops: sets the successors of their plans.
+/// Fuses loops: sets the `fusion` of their plans.
 pub(super) fn fuse_loops(module: &Module, plans: &mut [LoopPlan]) {
     let global = GlobalAccesses::new(module);
     sibling::fuse(module, &global, plans);

@@ -1,7 +1,7 @@
 //! Fuses the runs of an inner loop in consecutive iterations of an outer loop, if the outer loop
-//! requests fusion (`tl.range(…, flatten=True)`). A persistent kernel then copies the first boxes
-//! of the next tile while the last dots of this tile and the ops after them run. A *tile* is an
-//! iteration of the outer loop here.
+//! requests fusion (`tl.range(…, flatten=True)`). Here, a *tile* is an iteration of the outer loop.
+//! A persistent kernel then copies the first boxes of the next tile during the last dots of this
+//! tile and the ops after them.
 //!
 //! ```text
 //!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
@@ -11,25 +11,26 @@
 //!   … ; dealloc %r                               } …
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
-//! To *fill* a slot is to start a copy to it; to *take* a slot is to wait for this copy before ops
+//! To *fill* a slot is to start a copy to it. To *take* a slot is to wait for this copy before ops
 //! read the slot. The body of the outer loop computes the scalars that depend on its counter a
 //! second time, with the counter of the next tile. After the last tile, the code moves each box
 //! outside of its tensor, so the copies fill the slots with zeros.
 //!
-//! **Invariant**: copies are [`LoopRewriter::distance`] iterations ahead, and a tile takes at least
+//! **Invariant**: copies are [`LoopRewriter::distance`] iterations ahead. A tile takes at least
 //! this number of slots of each ring, even if its inner loop has fewer iterations. So at the end of
 //! a tile, all filled slots are for the next tile. If the ops of the inner loop may also run on
 //! slots of zeros ([`LoopRewriter::drains`]), they run for the slots beyond its iterations.
 //! Otherwise a further loop after the inner loop takes these slots ([`LoopRewriter::take_rest`]).
 //!
 //! **Obstacles**, in addition to those of [pipelining](crate::passes::pipelining):
-//! - in the outer loop: an op that orders accesses to memory, or that may write memory that the
-//!   copies read; an op that makes the tensor map of a copy;
-//! - in the inner loop: a step that is not a positive constant, or is too large; late dots
-//!   ([`LateDots`]); a copy by `cp.async`, or of gathered rows; a box whose coordinates depend on
-//!   more than scalars and the counter;
-//! - in either loop: a counter that is not an int32; first copies that depend on more than scalars
-//!   and the counter of the outer loop.
+//! - In the outer loop: an op that orders memory accesses, may write memory that the copies read,
+//!   or makes a copy's tensor map.
+//! - In the inner loop: late dots ([`LateDots`]), or a step that is too large or not a positive
+//!   constant. Also copies by `cp.async` or of gathered rows, and boxes whose coordinates depend on
+//!   more than scalars and the counter.
+//! - In either loop: a counter that is not an int32.
+//! - In the inner loop: first copies that depend on more than scalars and the counter of the outer
+//!   loop.
 //!
 //! [`LateDots`]: crate::passes::pipelining::loop_plan::LateDots
 
@@ -48,8 +49,8 @@ use crate::passes::pipelining::plan::find_loops;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
-/// The maximum distance by which the counter of a copy may be ahead of the counter of the inner
-/// loop. Both are int32.
+/// The maximum distance by which the counter of a copy may be ahead of the inner loop's counter.
+/// Both counters are int32.
 const MAX_DISTANCE: i128 = 1 << 30;
 
 /// Fuses each pipelined loop if the loop around it requests fusion.
@@ -202,8 +203,8 @@ impl LoopRewriter<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Emits a comparison of two counters: whether the outer loop, which counts up or down, reaches
-    /// the first one before the second one.
+    /// Emits a comparison: whether the outer loop, which counts up or down, reaches the first
+    /// counter before the second one.
     fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {
             Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, counters),
@@ -219,8 +220,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the next slot of each ring for that iteration of the successor (the loop that takes
-    /// these slots) whose counter is `offset` above its lower bound.
+    /// Fills the next slot of each ring for an iteration of the successor (the loop that takes
+    /// these slots). The counter of this iteration is `offset` above its lower bound.
     pub(in super::super) fn fill_next(&mut self, fusion: &Fusion, next: &NextLoop, offset: Value) {
         let counter = self.scalar(ElementwiseFn::Add, &[next.lower, offset]);
         let in_range = next.length.map(|length| self.compare(ElementwiseFn::Lt, [offset, length]));
@@ -241,8 +242,9 @@ impl LoopRewriter<'_> {
         self.fill_next(fusion, next, offset);
     }
 
-    /// Emits a loop after an inner loop with fewer than `distance` iterations. The emitted loop
-    /// takes the filled slots beyond these iterations, and fills them for the next tile.
+    /// Emits a loop after an inner loop, which may have fewer than `distance` iterations. The
+    /// emitted loop takes the filled slots beyond these iterations, and fills them for the next
+    /// tile.
     pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
         let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
         let from = self.length(fusion.bounds, 0, Some(self.distance));

@@ -1,5 +1,5 @@
 //! Fuses consecutive loops of a block that copy boxes of the same tensors to slots of the same
-//! shape: the first loop fills slots for the second one.
+//! shape. The first loop fills slots for the second loop.
 
 use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
 use tilewright_ir::{Effect, Inst, OpFamily, Operation, Value};
@@ -9,15 +9,15 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Fuses each loop with the next loop of its IR block, if that loop can read its operands from the
-/// slots of the first loop.
+/// Fuses each loop with the next loop of its IR block, if the next loop can read its operands from
+/// the first loop's slots.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     for index in 1..plans.len() {
         let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // Does not fuse a third loop: if the second loop had few iterations, it would not read
-        // every slot that the first loop filled for it, and the third loop would read these slots.
+        // Do not fuse a third loop. If the second loop had few iterations, it would not read every
+        // slot that the first loop filled for it. The third loop would then read these slots.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
@@ -88,8 +88,8 @@ impl Siblings<'_> {
     }
 
     /// Returns whether the late stages of both loops may run in one step. Only the late stage of
-    /// the next loop may use the accumulators of this loop, the neutral values of this loop must be
-    /// known, and every op between the loops must be pure.
+    /// the next loop may use the accumulators of this loop. The neutral values of this loop must be
+    /// known. Every op between the loops must be pure.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
         let [Some(own), Some(others)] = [self.plan, self.next].map(|plan| plan.late.as_ref()) else {
