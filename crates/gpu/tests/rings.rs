@@ -9,8 +9,8 @@ use tilewright_ir::{parse_dialect, print, verify};
 
 /// The head of the kernels.
 ///
-/// L0 is the layout of a `wgmma` accumulator and L1 that of operand A in registers; L2 and L3 are A
-/// and B in shared memory.
+/// L0 is the layout of a `wgmma` accumulator, and L1 that of operand A in registers. L2 and L3 are
+/// the layouts of A and B in shared memory.
 const HEAD: &str = "\
 gpu sm_90a, 4 warps, 0 bytes of shared memory
 L0 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
@@ -48,7 +48,7 @@ fn text(body: &str) -> String {
 
 /// Returns the head of a kernel with `warps` warps, at least four of them in a partition.
 ///
-/// Outside the partitions, the layouts of its tiles cover all warps.
+/// The layouts of tiles outside of the partitions cover all warps.
 fn head_of_partitions(warps: usize) -> String {
     let copies = " (0,0)".repeat((warps / 4).ilog2() as usize);
     let (layouts, code) = HEAD.split_once("kernel").expect("the text has a kernel");
@@ -61,7 +61,7 @@ fn head_of_partitions(warps: usize) -> String {
     layouts + "kernel" + &code.replace("@L0", "@L4").replace("@L1", "@L5")
 }
 
-/// Returns the text after the head once the pass `last` has run, or the message of a diagnostic.
+/// Returns the text after the head, after the pass `last`, or the message of a diagnostic.
 fn after(body: &str, last: &str) -> String {
     let mut module = parse_dialect::<Gpu>(&text(body)).expect("the text is well-formed");
     let promised = least_shared_bytes(&module);
@@ -96,7 +96,7 @@ fn file(name: &str) -> ExpectFile {
 #[track_caller]
 fn check(body: &str, name: &str) {
     file(name).assert_eq(&after(body, "rings"));
-    // The later passes, up to barriers, accept the program too.
+    // The later passes, up to `barriers`, accept the program too.
     after(body, "barriers");
 }
 
@@ -213,7 +213,7 @@ release %f1",
     );
 }
 
-/// The copies of the next tile begin before the consumer has read the last slots of this one.
+/// The copies of the next tile begin before the consumer has read the last slots of this tile.
 #[test]
 fn nested_loops_continue_slots_and_phases() {
     check(
@@ -267,7 +267,7 @@ dealloc %r",
     );
 }
 
-/// Two rings use one memory in turn.
+/// Two rings use the same memory in turn.
 ///
 /// Their barriers are initialized before the loops, and their phases continue.
 #[test]
@@ -330,7 +330,7 @@ dealloc %r",
     );
 }
 
-/// One barrier per iteration is enough: copies write to another slot than the one that is read.
+/// One barrier per iteration is enough: copies do not write to the slot that is read.
 #[test]
 fn slots_that_differ_need_no_barrier() {
     let body = "
@@ -390,8 +390,8 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` is not the index of one of the three slots. So `%k` is 0, which is also
-/// the index of the slot that is read: `%n + 1` modulo 3.
+/// If `%n` is 2, `%n + 2` is not the index of one of the three slots. So `%k` is 0. The index of
+/// the slot that is read, `%n + 1` modulo 3, is also 0.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
     let body = "
@@ -428,7 +428,7 @@ fence_proxy
     file("barriers_follow_fences").assert_eq(&after(body, "barriers"));
 }
 
-/// A later fence makes no writes visible that an earlier fence and barrier have made visible.
+/// A later fence does not affect writes that an earlier fence and barrier have made visible.
 #[test]
 fn fences_cover_writes_once() {
     let body = "
@@ -444,8 +444,8 @@ fence_proxy
     file("fences_cover_writes_once").assert_eq(&after(body, "barriers"));
 }
 
-/// The barrier follows each thread's wait for its own copies, and `wgmma_wait`, even if an earlier
-/// barrier exists.
+/// The barrier follows each thread's wait for its own copies, and each `wgmma_wait`, even if an
+/// earlier barrier exists.
 #[test]
 fn barriers_follow_waits() {
     let body = "
@@ -566,8 +566,7 @@ fn copies_of_a_partition_for_several_rings() {
 
 /// Two rings are not in one group if a loop over another ring is between the ops on their slots.
 ///
-/// If the first `take` waited for both rings, it could wait for a partition that is still in that
-/// loop.
+/// Otherwise, the first `take` could wait for a partition that is still in that loop.
 #[test]
 fn a_loop_between_slots_separates_groups() {
     let fill = |ring: &str, slot: &str| {
@@ -611,7 +610,7 @@ fn several_partitions_read_every_slot() {
     check(&body, "several_partitions_read_every_slot");
 }
 
-/// One partition fills two rings in turn and another reads them.
+/// One partition fills two rings in turn, and another partition reads them.
 ///
 /// The second of the two releases arrives for both rings.
 #[test]
@@ -648,7 +647,8 @@ dealloc %s";
     check(body, "slots_of_a_group_are_released_in_any_order");
 }
 
-/// Threads may have written to the memory of the second ring since the barriers were initialized.
+/// Threads may have written to the memory of the second ring after the initialization of the
+/// barriers.
 #[test]
 fn a_later_ring_of_a_group_is_fenced() {
     let body = "

@@ -1,8 +1,8 @@
 //! Checks the claims of vector accesses on concrete arguments.
 //!
-//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. For
-//! each element, one of the threads that hold it counts as its owner, and the others as holders of
-//! copies; the owner must access the element.
+//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. If
+//! several threads hold an element, one of them is its owner and the others hold copies. The owner
+//! must access the element.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::common::{Random, seeds};
 use crate::erase::{Erased, erase};
 use crate::{Program, assigned, module, text};
 
-/// The property that a value must have each time it is computed.
+/// A property that a value must have whenever it is computed.
 struct Claim {
     access: Access,
     is_mask: bool,
@@ -43,8 +43,8 @@ impl Access {
         Some(Self { layout, vector })
     }
 
-    /// Returns the elements of each access of a warp's lanes, except lanes whose index has a bit of
-    /// `without` set.
+    /// Returns the elements of each access of a warp's lanes. Skips lanes whose index has a bit of
+    /// `without`.
     fn elements(&self, warp: u32, without: u32) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
         for lane in (0..32).filter(|lane| lane & without == 0) {
@@ -173,7 +173,7 @@ fn accesses_are_aligned_runs() {
         let erased = erase(&program);
         let claims = claims(&program, &erased);
         let function = erased.module.kernel();
-        // Addresses and scalars are multiples of their promised divisibility, and of no higher
+        // Addresses and scalars are multiples of their promised divisibility, but of no higher
         // power of two.
         let multiple = |index: usize, random: &mut Random| {
             u64::from(function.parameters[index].divisibility) * (2 * random.below(4) as u64 + 1)

@@ -1,7 +1,7 @@
 //! Tests the split of pointer tiles into scalar pointers and offsets.
 //!
-//! The tests check which tiles are split, that addresses stay equal, and that no sum overflows that
-//! did not overflow before.
+//! The tests check which tiles are split, that addresses stay equal, and that the split causes no
+//! overflow.
 
 use tilewright_ir::{Inst, Op, Operation};
 
@@ -40,8 +40,8 @@ const STORE: &str = r#"{cache = "", eviction = ""}"#;
 const CAST: &str = r#"{element = int64, rounding = "rtne"}"#;
 const FOR: &str = r#"{options = "stages=0 unroll=0"}"#;
 
-/// Returns a kernel with `body` after the head; `LOAD`, `STORE`, `FOR`, `CAST` expand to
-/// attributes.
+/// Returns a kernel with `body` after the head. In `body`, `LOAD`, `STORE`, `FOR` and `CAST` expand
+/// to attributes.
 fn kernel(body: &str) -> String {
     let body = body.replace("LOAD", LOAD).replace("STORE", STORE).replace("FOR", FOR).replace("CAST", CAST);
     format!("{HEAD}{body}  return_values\n}}\n")
@@ -84,8 +84,8 @@ fn multiplications_in_loops(program: &Program) -> usize {
 
 /// Assigns layouts to a kernel, and checks that the program writes the same memory as the kernel.
 ///
-/// Returns the numbers of pointer tiles that loops still carry and of tile multiplications in
-/// loops.
+/// Returns the number of pointer tiles that loops still carry, and the number of tile
+/// multiplications in loops.
 fn split(body: &str, scalars: [i64; 2]) -> [usize; 2] {
     let before = module(&kernel(body));
     let program = assigned(&before, "sm_90", 2);
@@ -196,7 +196,7 @@ fn pointers_of_branches_and_selects_keep_their_values() {
     assert_eq!(split(body, [0, 2]), [0, 0]);
 }
 
-/// The offsets `(start + arange) * w`, as of the keys in attention.
+/// Offsets `(start + arange) * w`, such as those of the keys in attention.
 const PRODUCT: &str = r"
   %sum = for_loop LOWER, %n, %four, %zeros FOR (%start: int32, %sum.1: int32[8, 8]) {
     %starts = splat %start {shape = [8, 1]} : int32[8, 1]
@@ -216,7 +216,7 @@ const PRODUCT: &str = r"
 fn products_with_one_loop_variant_term_are_distributed() {
     let from_zero = PRODUCT.replace("LOWER", "%zero");
     assert_eq!(split(&from_zero, [12, 64]), [0, 0]);
-    // The terms of a product by a negative number are negative too.
+    // The terms of a product with a negative number are negative too.
     let from_the_end = from_zero.replace("ptr_add %x, %keys_of_tile", "ptr_add %end, %keys_of_tile");
     let end = "  %last = constant {value = 2048:int32} : int32\n  %end_ptr = ptr_add %x_ptr, %last : *int32\n  \
                %end = splat %end_ptr {shape = [8, 8]} : *int32[8, 8]\n";

@@ -1,6 +1,6 @@
 //! Tests the allocation of shared memory with random buffers of random live ranges.
 //!
-//! Buffers that are live at the same time must not overlap. Each buffer must start at the start of
+//! Buffers that are live at the same time must not overlap. Each buffer must begin at the start of
 //! its swizzle pattern, which has eight rows (PTX ISA, "Tensor Swizzling Modes").
 
 use std::fmt::Write;
@@ -37,7 +37,8 @@ fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, live_range: Range<usiz
     let is_copied = random.chance(2);
     let mode = if is_copied { random.pick(&modes) } else { SwizzleMode::None };
     let row_bytes = mode.row_bytes().unwrap_or(16);
-    // At least two 128-byte lines of the pattern, which identify its mode; at most several patterns.
+    // At least two 128-byte lines of the pattern, which identify its mode. At most several
+    // patterns.
     let min_rows = if mode == SwizzleMode::None { 1 } else { 256 / row_bytes };
     let shape = [min_rows << random.below(5), row_bytes * 8 / FP32_BITS];
     let layout = swizzled(&shape, &[1, 0], FP32_BITS, mode);
@@ -54,16 +55,15 @@ fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, live_range: Range<usiz
     Buffer { ty, bytes: shape[0] * row_bytes, alignment, is_copied, live_range }
 }
 
-/// Returns random buffers, one per step, and the steps that are in a loop.
+/// Returns random buffers, one for each step, and the steps that are in a loop.
 fn buffers(random: &mut Random, layouts: &mut Vec<Layout>) -> (Vec<Buffer>, Range<usize>) {
     let count = 2 + random.below(9);
     let start = random.below(count);
     let inside = start..start + random.below(count - start);
     let buffers = (0..count).map(|step| {
         let wanted = step + random.pick(&[0, 0, 1, 1, 2, 3, 5, count]);
-        // A live range ends in the block in which it begins. If it begins in the loop, it ends at
-        // the end of the loop or earlier; if it begins before the loop, it does not end in the
-        // loop.
+        // A live range ends in the block in which it begins. If it begins in the loop, it ends in
+        // the loop. If it begins before the loop, it does not end in the loop.
         let end = if inside.contains(&step) {
             wanted.min(inside.end - 1)
         } else if inside.contains(&wanted) {

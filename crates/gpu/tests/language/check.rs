@@ -201,7 +201,7 @@ impl<'a> Checker<'a> {
     /// Checks by brute force that the warps' partial results cover each line, each element once.
     fn check_partial_results(&self, source: &Layout, axis: usize, parts: &Layout) {
         let last = parts.output().rank() - 1;
-        // By line and part: the elements of the line in each warp that claims the part.
+        // For each line and part, the elements of the line in each warp that claims the part.
         let mut held: BTreeMap<(Vec<u32>, u32), BTreeSet<BTreeSet<u32>>> = BTreeMap::new();
         for warp in 0..self.program.header.num_warps {
             let mut of_warp: BTreeMap<Vec<u32>, BTreeSet<u32>> = BTreeMap::new();
@@ -278,7 +278,7 @@ impl<'a> Checker<'a> {
 
     /// Checks by brute force that each thread holds the operands of its accumulator elements.
     ///
-    /// A thread with element (m, n) must hold all (m, k) of A or all (k, n) of B.
+    /// A thread with the element (m, n) must hold all (m, k) of A or all (k, n) of B.
     fn check_operand_elements(&self, accumulator: &Layout, operand: &Layout, position: usize) {
         let held = |layout: &Layout, lane: u32, warp: u32| -> Vec<Vec<u32>> {
             (0..layout.registers())

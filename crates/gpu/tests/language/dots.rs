@@ -1,4 +1,4 @@
-//! Tests the instruction of each dot by types, shapes and target, and the layouts of its operands.
+//! Tests the choice of each dot's instruction by types, shapes and target, and the operand layouts.
 
 use tilewright_gpu_ir::{GpuOp, InstData, Op};
 use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
@@ -99,8 +99,8 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// Warpgroups compute each dot, unless its tiles are narrow, the warps are too few, a type is
-/// unsupported or the target has no `wgmma`.
+/// Warpgroups compute each dot, except in four cases: its tiles are narrow, the warps are too few,
+/// a type is unsupported, or the target has no `wgmma`.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];
@@ -172,7 +172,7 @@ impl Contiguous for Layout {
     }
 }
 
-/// Compiles dots with a batch axis; each thread can compute their operands itself.
+/// Compiles dots with a batch axis. Each thread can compute their operands itself.
 #[test]
 fn batched_dots() {
     for (precision, expected) in [("ieee", "fma fp32 fp32 fp32"), ("tf32", "m16n8k8 fp32 fp32 fp32")] {

@@ -22,7 +22,7 @@ use crate::{Program, text};
 pub struct Erased {
     /// The tile IR.
     pub module: Module,
-    /// The value in tile IR of each program value that has one.
+    /// For each program value that has one, the value in tile IR.
     pub values: SecondaryMap<Value, PackedOption<Value>>,
 }
 
@@ -53,7 +53,7 @@ struct Eraser<'a> {
     old: &'a Function,
     new: tilewright_ir::Function,
     values: SecondaryMap<Value, PackedOption<Value>>,
-    /// For partial results of a reduction in each warp: the axis.
+    /// For each partial result of a reduction in each warp, the axis.
     partial_results: SecondaryMap<Value, Option<u32>>,
 }
 
@@ -62,7 +62,7 @@ impl Eraser<'_> {
         self.values[old].expand()
     }
 
-    /// Maps two values of the program to one in tile IR.
+    /// Maps two values of the program to one value in tile IR.
     fn alias(&mut self, result: Value, operand: Value) -> Option<()> {
         self.values[result] = Some(self.get(operand)?).into();
         self.partial_results[result] = self.partial_results[operand];
@@ -118,7 +118,7 @@ impl Eraser<'_> {
             Op::Gpu(GpuOp::Load { cache, eviction, volatile, .. }) => {
                 Tile::Load { cache, eviction, volatile }
             }
-            // One thread makes a volatile load of a scalar for all threads.
+            // One thread executes a volatile load of a scalar for all threads.
             Op::Gpu(GpuOp::AtomicLoad { .. }) => Tile::Load {
                 cache: CacheModifier::Default,
                 eviction: EvictionPolicy::Default,

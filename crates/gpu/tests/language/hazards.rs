@@ -1,9 +1,9 @@
 //! Checks barriers by brute force.
 //!
 //! Each path through a kernel, with up to two iterations of each loop, becomes a list of accesses
-//! to bytes of shared memory. Two overlapping accesses need a barrier between them if one is a
-//! store, each barrier must be needed on some path, and no buffer may be overwritten before its
-//! last load.
+//! to bytes of shared memory. Three rules must hold. Two overlapping accesses have a barrier
+//! between them if one of them is a store. Each barrier is needed on some path. No buffer is
+//! overwritten before its last load.
 
 use std::ops::Range;
 
@@ -51,7 +51,7 @@ impl<'a> Paths<'a> {
         Self { function, bytes }
     }
 
-    /// Returns the accesses of an instruction, as documented for its op.
+    /// Returns the accesses of an instruction, by the documentation of its op.
     fn accesses(&self, inst: Inst) -> Path {
         let data = &self.function.insts[inst];
         let buffer = |position: usize| {
@@ -126,7 +126,7 @@ fn concatenate(before: &[Path], after: &[Path]) -> Vec<Path> {
     pairs.take(MAX_PATHS).collect()
 }
 
-/// Returns whether two accesses on a path may conflict if the barrier `without` is removed.
+/// Returns whether two accesses on a path may conflict after the barrier `without` is removed.
 fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     let mut open: Vec<(&Range<u32>, bool)> = Vec::new();
     for access in path {
@@ -150,7 +150,7 @@ fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     false
 }
 
-/// Returns whether each load reads the last store to its bytes by the same buffer.
+/// Returns whether each load reads what the last store to its bytes wrote, through the same buffer.
 fn loads_read_own_stores(path: &Path) -> bool {
     let meets = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
     path.iter().enumerate().all(|(number, access)| {
@@ -164,8 +164,8 @@ fn loads_read_own_stores(path: &Path) -> bool {
     })
 }
 
-/// Panics on a hazard; returns the number of barriers and of those that some path needs. If the
-/// kernel has too many paths, the first number counts only the needed barriers, too.
+/// Panics on a hazard. Returns the number of barriers, and the number of barriers that some path
+/// needs. If the kernel has too many paths, the first number counts only the needed barriers, too.
 pub fn check(program: &Program) -> (usize, usize) {
     let function = program.kernel();
     let paths = Paths::new(program).of(function.entry);

@@ -371,7 +371,7 @@ fn ops_that_only_tile_ir_has() {
     ]);
 }
 
-/// The verifier rejects results of an op that has none, and missing results of an op that has some.
+/// The verifier rejects results of an op without results, and missing results of other ops.
 #[test]
 fn unexpected_and_missing_results() {
     check_rejected(&[
@@ -438,7 +438,7 @@ fn text_that_is_not_a_module() {
     }
 }
 
-/// The asynchronous dot of a warpgroup.
+/// Tests the asynchronous dot of a warpgroup.
 #[test]
 fn dots_in_flight() {
     let text = |body: &str| {

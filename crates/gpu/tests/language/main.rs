@@ -1,9 +1,14 @@
 //! Tests the GPU path through its public API.
 //!
-//! The tests check that a program computes the same as its kernel, that its layouts satisfy the
-//! rules of the dialect, that its barriers suffice, that the attributes of its accesses are true,
-//! and that the parser reads its printed text. They also compare the texts of the benchmarks'
-//! kernels with snapshots.
+//! The tests check five properties of each program:
+//!
+//! - It computes the same as its kernel.
+//! - Its layouts satisfy the rules of the dialect.
+//! - Its barriers suffice.
+//! - The attributes of its accesses are true.
+//! - The parser reads its printed text.
+//!
+//! They also compare the programs of the benchmarks' kernels with snapshots.
 
 #[path = "../../../opt/tests/common/mod.rs"]
 #[allow(dead_code, reason = "these tests use only a part of the evaluator and the generator")]

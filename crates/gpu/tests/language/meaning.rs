@@ -11,12 +11,12 @@ use crate::common::{Random, number, seeds};
 use crate::erase::{erase, erase_if_simple};
 use crate::{module, stages, text};
 
-/// Returns the address of a pointer parameter: a multiple of 16 and of no higher power of two.
+/// Returns the address of a pointer parameter: a multiple of 16, but of no higher power of two.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }
 
-/// Runs a program; returns its final memory and whether an operation overflowed.
+/// Runs a program. Returns its final memory, and whether an operation overflowed.
 ///
 /// Returns `None` if the program runs too long.
 pub fn evaluate(
@@ -43,7 +43,7 @@ pub fn evaluate(
     };
     let memory = Memory(generate::POINTERS.iter().enumerate().map(area).collect());
     let mut evaluator = Evaluator::new(function, memory, [program, programs], observe);
-    // Rematerialized values take steps as well.
+    // Rematerialized values also take steps.
     evaluator.steps_left *= 20;
     evaluator.run(&arguments).ok()?;
     Some((evaluator.memory, evaluator.overflowed))
@@ -60,8 +60,8 @@ fn random_programs_compute_the_same() {
             check(first);
             check_lowered(last);
             conversions += text(first).matches("= convert_layout").count();
-            // The original has calls. The optimizer inlines and simplifies; its own tests check
-            // that.
+            // The original has calls. The optimizer inlines and simplifies them; its own tests
+            // check this.
             let mut before = module.clone();
             tilewright_opt::optimize(&mut before, &tilewright_opt::Options::default(), &mut |_, _| {});
             let Some((original, _)) = evaluate(&before, seed, &mut |_, _, _| {}) else { continue };
@@ -92,9 +92,9 @@ fn random_elements(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs a kernel on the CPU executor and returns its memory afterwards.
+/// Runs a kernel on the CPU executor. Returns its memory after the run.
 ///
-/// Each pointer gets `count` random elements; the scalars are as given.
+/// Each pointer gets `count` random elements. `scalars` has the values of the other arguments.
 pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -> Vec<Vec<u8>> {
     let function = module.kernel();
     let mut random = Random(7);

@@ -6,7 +6,7 @@ use crate::{Program, compiled, module};
 
 /// Returns a kernel on tiles of `extent` elements.
 ///
-/// `%a` starts at `%p`, `%b` one element later; `%c` is in the other memory of `%q`.
+/// `%a` begins at `%p`, and `%b` one element later. `%c` is in other memory, at `%q`.
 fn kernel(extent: u32, body: &str) -> String {
     let how = "{cache = \"\", eviction = \"\", volatile = false} : fp32";
     let mut body = body.replace("load %p", &format!("load %p {how}"));
@@ -78,7 +78,7 @@ fn threads_that_access_elements_of_others_wait() {
     assert_eq!(ops_after_barriers(1024, "%x = load %b\nbarrier\nstore %a, %x"), ["store"]);
 }
 
-/// Threads that hold copies load before the owner of the element stores.
+/// Threads that hold copies of an element load it before its owner stores.
 #[test]
 fn copies_are_loaded_before_they_are_overwritten() {
     assert_eq!(ops_after_barriers(16, "%x = load %a\nstore %a, %x"), ["store"]);
@@ -97,8 +97,8 @@ fn pointers_that_a_loop_moves_point_to_elements_of_others() {
         store %c, %y
         yield_values %g
       } : *fp32[E]";
-    // Each thread keeps its elements of %c. One barrier per iteration orders the store and the load
-    // of %h.
+    // Each thread keeps its elements of `%c`. One barrier per iteration orders the store and the
+    // load of `%h`.
     assert_eq!(ops_after_barriers(1024, body), ["store"]);
     let body =
         body.replace("%x = load %c", "").replace("store %h, %x", "").replace("store %c, %y", "store %h, %y");

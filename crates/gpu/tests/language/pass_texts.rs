@@ -1,12 +1,13 @@
-//! Runs `tests/gpu/*.gpu`: passes of the GPU path on text, compared with text.
+//! Runs `tests/gpu/*.gpu`: applies passes of the GPU path to text, and compares the result with
+//! text.
 //!
-//! Each step of a case is a pass, except that the first step may be one of these, which take tile
+//! Each step of a case is a pass. The first step may also be one of the following, which read tile
 //! IR:
 //!
-//! - `assign(sm_80, 4)` assigns layouts for a target and a number of warps; a third argument is the
+//! - `assign(sm_80, 4)` assigns layouts for a target and a number of warps. A third argument is the
 //!   number of pipeline stages.
-//! - `assign_for_launches(sm_90, 4)` may also request tensor maps. The further argument `without p2
-//!   written` or `without p0 read` excludes the tensor map of this access.
+//! - `assign_for_launches(sm_90, 4)` may also request tensor maps. The further argument
+//!   `without p2 written` or `without p0 read` excludes the tensor map of this access.
 //! - `divide(2)`, as the only step, returns the tile IR of each of two blocks.
 //!
 //! If a pass rejects a program, the expected text is its diagnostic.

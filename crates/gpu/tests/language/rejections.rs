@@ -110,7 +110,7 @@ fn random_programs_are_compiled() {
 }
 
 /// Compiles loops in branches, as deep as the parser accepts, on a stack of 2 MiB. Each stage of
-/// the compiler has this space at least.
+/// the compiler has at least this space.
 #[test]
 fn deep_kernels_are_compiled() {
     let mut text = "kernel func0 @k(%p: *fp32, %n: int32) {

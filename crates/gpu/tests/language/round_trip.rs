@@ -1,8 +1,8 @@
 //! Checks that the parser reads each printed program back.
 //!
 //! After the assignment of layouts and after each pass, parsing and printing the text again must
-//! return the same text, and a second run of the passes must change nothing. The programs are all
-//! kernels of the tests and random ones.
+//! return the same text. A second run of the passes must change nothing. The programs are all
+//! kernels of the tests, and random programs.
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
 use tilewright_gpu::run_passes;
@@ -14,7 +14,7 @@ use crate::common::generate::{EVERYTHING, INDICES, program};
 use crate::common::seeds;
 use crate::{KERNELS, module, stages_if_it_fits, text, tiles};
 
-/// Panics if a text changes; returns whether the kernel fits into shared memory.
+/// Panics if a text changes. Returns whether the kernel fits into shared memory.
 fn round_trip(module: &Module, target: &str, num_warps: u32) -> bool {
     let Some(stages) = stages_if_it_fits(module, target, num_warps) else { return false };
     for stage in &stages {
@@ -72,8 +72,8 @@ fn kernels_of_the_pages() {
     assert!(tried > 10 && refused < tried / 4, "{tried} kernels, {refused} refused");
 }
 
-/// File, kernel and arguments: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a
-/// constant.
+/// File, kernel and arguments. An argument is a constant or a type such as `*fp32` or `int32`, with
+/// `:16` if it is a multiple of 16.
 const SOURCES: &[(&str, &str, &str)] = &[
     ("examples/01_vector_add.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32 1024"),
     ("benches/kernels.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32:16 1024"),

@@ -1,8 +1,8 @@
 //! Tests random programs on large 2-D tiles.
 //!
 //! The programs have loads along either axis, transposes, reductions that are broadcast again,
-//! reshapes, dots and loops. Layouts must fit, barriers must suffice, and the executor must compute
-//! the same results.
+//! reshapes, dots and loops. The tests check that layouts fit, that barriers suffice, and that the
+//! executor computes the same results.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::PrimaryMap;
@@ -26,7 +26,7 @@ const ELEMENTS: usize = 64 * 64 * 4;
 struct Generator {
     builder: IrBuilder,
     random: Random,
-    /// The fp32 tiles with two axes so far.
+    /// The fp32 tiles with two axes that are already emitted.
     tiles: Vec<Value>,
     pointers: [Value; 2],
 }
@@ -147,7 +147,7 @@ impl Generator {
         }
     }
 
-    /// Emits a tile minus its maximum along an axis.
+    /// Emits the difference between a tile and its maximum along an axis.
     fn subtract_maximum(&mut self) {
         let tile = self.tile();
         let (shape, axis) = (self.shape(tile), self.random.below(2) as u32);
