@@ -15,8 +15,8 @@ use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, Use, 
 
 use crate::tile::legality::at;
 
-/// Changes the types of accumulators that stay in flight. A dot or a loop may need such an
-/// accumulator but get a tile; inserts a `WgmmaInit` before it.
+/// Changes the types of accumulators that stay in flight. Inserts a `WgmmaInit` before each dot or
+/// loop that needs such an accumulator but gets a tile.
 ///
 /// # Errors
 /// If a use needs the tile of an accumulator that is in flight.

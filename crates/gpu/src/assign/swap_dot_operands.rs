@@ -83,7 +83,8 @@ enum AccumulatorSource {
     Constant,
 }
 
-/// Returns the source of the accumulator, if the dot is faster with swapped operands; else `None`.
+/// Returns the source of the accumulator. Returns `None` if the dot is not faster with swapped
+/// operands.
 fn is_faster_swapped(
     function: &Function,
     block: Block,

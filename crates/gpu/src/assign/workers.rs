@@ -49,7 +49,7 @@ enum Contents {
     Kernel,
     /// The worker with this index.
     Worker(usize),
-    /// Nothing: the warps complete a warpgroup.
+    /// No code: the warps only complete a warpgroup.
     Padding,
 }
 
@@ -157,9 +157,7 @@ pub struct Workers {
 
 /// Finds the workers of a kernel.
 ///
-/// # Errors
-/// If the kernel starts workers more than once, within a loop or within a branch, or has too many
-/// warps or partitions. Also if the workers cannot have the requested registers.
+/// # Errors If the kernel starts workers more than once, within a loop or within a branch, or has too many warps or partitions. The call also fails if the workers cannot have the requested registers.
 pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Workers, Box<Diagnostic>> {
     let mut starts = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -342,8 +340,8 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns whether an instruction, or an instruction in its regions, is such an op on an
-    /// `mbarrier` that all warps allocate.
+    /// Returns whether an instruction, or an instruction in its regions, satisfies `is_op` and
+    /// accesses an `mbarrier` that all warps allocate.
     fn manages(&self, function: &Function, inst: Inst, is_op: impl Fn(&Op) -> bool) -> bool {
         let mut found = false;
         each_within(function, inst, &mut |inner| {

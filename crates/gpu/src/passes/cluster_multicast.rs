@@ -24,8 +24,8 @@
 //! Sharing is faster if the L2 cache limits the kernel. This is the case if rows begin in the
 //! middle of a sector, because each such row is read with an extra sector. Only the launch knows
 //! most strides. So the pass does not change an undivided kernel whose strides are all known to be
-//! whole sectors. Nor does it change an undivided kernel whose rings do not all share the same full
-//! and empty `mbarrier`s.
+//! whole sectors. It also does not change an undivided kernel unless all its rings share the same
+//! full and empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares

@@ -302,8 +302,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 }
 
 /// Adds an operand to each wait: the last tile that the threads compute between the previous dot
-/// and the wait. Without this operand, the assembler would move the wait up to the dot. Does not
-/// change a wait without such a tile, or one that the schedule of its loop already gave an operand.
+/// and the wait. Without this operand, the assembler would move the wait up to the dot. Two kinds
+/// of waits stay unchanged: waits without such a tile, and waits that have an operand from the
+/// schedule of their loop.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {

@@ -38,7 +38,7 @@ use crate::assign::coalescing::Infos;
 /// The maximum length of a chain of definitions that the pass examines.
 const MAX_DEPTH: u32 = 8;
 
-/// Splits the tiles of pointers of a kernel; returns false if no tile has to be split.
+/// Splits the tiles of pointers of a kernel. Returns false if no tile has to be split.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;
@@ -363,8 +363,8 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, or such a parameter moved by
-    /// the same offset in all elements.
+    /// Returns whether a tile of pointers is one of the parameters, or one of them plus an offset
+    /// that is the same for all elements.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;

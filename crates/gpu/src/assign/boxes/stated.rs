@@ -48,9 +48,7 @@ pub fn places_of_copy(function: &DeviceFn, operands: usize) -> usize {
 impl TensorBoxes {
     /// Plans a tensor map for each tensor, box and swizzle of the tensor copies of a kernel.
     ///
-    /// # Errors
-    /// If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated
-    /// layout. Also if a worker copies by a map that the kernel makes.
+    /// # Errors If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated layout. The call also fails if a worker copies by a map that the kernel makes.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;

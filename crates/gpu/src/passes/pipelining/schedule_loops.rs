@@ -25,8 +25,8 @@ use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The orders of the ops of one step.
 pub(super) mod order {
-    /// The ops before the first wait for a dot of the step. Also the dots that depend on no wait of
-    /// the step, with the ops that they need.
+    /// The ops before the first wait for a dot of the step. This order also has the dots that
+    /// depend on no wait of the step, with the ops that they need.
     pub const BEGIN: u32 = 0;
     /// The late dots and the ops that they need, or the wait for the dots in flight of the previous
     /// step.

@@ -51,9 +51,7 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 
 /// Lowers the rings of a kernel.
 ///
-/// # Errors
-/// If no row of the table of this module covers the uses of a ring. Also if the region that
-/// allocates a ring with `mbarrier`s does not take all its slots and deallocate it.
+/// # Errors If no row of the table of this module covers the uses of a ring. The pass also fails if a region allocates a ring with `mbarrier`s, but does not take all its slots and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);

@@ -194,8 +194,8 @@ impl Writer<'_> {
             .any(|inst| matches!(function.insts[*inst].op, Op::StartWorkers { .. }))
     }
 
-    /// Refuses `mbarrier`s that several blocks share: the hardware only signals that of the own
-    /// block.
+    /// Refuses `mbarrier`s that several blocks share: the hardware only signals the `mbarrier` of
+    /// the own block.
     fn refuse_pairs(&self, inst: Inst, barriers: &Division, what: &str) -> Written {
         if barriers.copies() == 0 {
             return Ok(());
