@@ -134,7 +134,9 @@ pub fn compile_for(
 /// Runs [`PASSES`] over a program. If the program states its layouts, copies and barriers (Gluon),
 /// runs [`EXPLICIT_PASSES`] instead. A pass that already ran on the program changes nothing.
 ///
-/// # Errors If a pass cannot lower an op, a ring or a schedule. The call also fails if the program needs more shared memory than the target has.
+/// # Errors
+/// If a pass cannot lower an op, a ring or a schedule. The call also fails if the program needs
+/// more shared memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     let passes = if program.header.explicit { EXPLICIT_PASSES } else { PASSES };
     ir::run_passes(passes, program, |name, program| verify(program, name))

@@ -120,7 +120,9 @@ pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
 ///
 /// The tile must not be smaller than a matrix; the function does not check this.
 ///
-/// # Panics If the rank of the tile is not 2, or the buffer does not hold each element once. The call also panics if an aligned run of 16 bytes of a row is not contiguous in memory.
+/// # Panics
+/// If the rank of the tile is not 2, or the buffer does not hold each element once. The call also
+/// panics if an aligned run of 16 bytes of a row is not contiguous in memory.
 pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
     let tile = memory.output();
     assert_eq!(tile.rank(), 2, "ldmatrix reads tiles of rank 2");

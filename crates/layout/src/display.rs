@@ -1,5 +1,5 @@
-//! Prints layouts in three formats: on one line, with one line for each input, and as a table of
-//! the hardware indices of each element.
+//! Prints layouts in three formats: one line, one line for each input, and a table of the hardware
+//! indices of each element.
 
 use std::fmt::{self, Write};
 

@@ -27,7 +27,9 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 /// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
 ///
-/// # Errors If the kernel chooses the shared memory of an access at run time, or uses an accumulator in flight. The call also fails if the kernel states a tensor copy or workers that cannot exist.
+/// # Errors
+/// If the kernel chooses the shared memory of an access at run time, or uses an accumulator in
+/// flight. The call also fails if the kernel states a tensor copy or workers that cannot exist.
 pub fn translate(
     module: &ir::Module,
     target: GpuTarget,

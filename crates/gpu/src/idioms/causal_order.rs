@@ -79,8 +79,9 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns the slope of the distance between the bounds of a loop, if it is known and the step is a
-/// positive constant. The trip count changes in the same direction.
+/// Returns the slope of the distance between the bounds of a loop. The trip count changes in the
+/// same direction. Returns `None` if the slope is unknown, or if the step is not a positive
+/// constant.
 fn trip_count_slope(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
     let step = constant_int(kernel, step).filter(|step| *step > 0)?;

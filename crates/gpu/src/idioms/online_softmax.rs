@@ -3,8 +3,8 @@
 //!
 //! A loop over the blocks of a row multiplies its accumulators by the correction factor
 //! `2^(m - max(m, x))`. Here, `m` is the largest score so far and `x` the largest score of the
-//! block. The factor is 1 unless `x` is larger than `m`, which few blocks of a long row have.
-//! Multiplication by 1 is exact, so a warp may skip it.
+//! block. The factor is 1 unless `x` is larger than `m`. In a long row, few blocks have a larger
+//! score. Multiplication by 1 is exact, so a warp may skip it.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
@@ -77,7 +77,7 @@ fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Ins
 /// The bound that a correction factor must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactorBound {
-    /// Any value: the kernel may select another value in place of the maximum, under any condition.
+    /// No bound: the kernel may select another value in place of the maximum, under any condition.
     Any,
     /// At most 1: the kernel selects another value in place of the maximum only if the other value
     /// is at least as large.

@@ -1,6 +1,6 @@
-//! Inserts barriers of the block. An access to memory gets a barrier before it if it conflicts with
-//! an access of another warp that may still be in flight. Two accesses conflict if they may access
-//! the same bytes and one of them is a store.
+//! Inserts barriers of the block. A barrier precedes an access to memory if an access of another
+//! warp may be in flight and conflicts with it. Two accesses conflict if they may access the same
+//! bytes and one of them is a store.
 //!
 //! Barriers also order atomic operations. A releasing operation follows all earlier accesses of the
 //! block's threads to global memory. An acquiring operation precedes all their later accesses.

@@ -54,7 +54,9 @@ const WORD_BITS: u32 = 32;
 
 /// Lowers the ops of a kernel that move elements between warps.
 ///
-/// # Errors If such an op is in a partition of the warps. The barrier between its store and its load would be a barrier of the whole block.
+/// # Errors
+/// If such an op is in a partition of the warps. The barrier between its store and its load would
+/// be a barrier of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];

@@ -1,6 +1,6 @@
 //! Removes unused computations. Pipelining turns loads into copies, and leaves the addresses and
 //! masks of the loads unused, with their loop-carried values. If dots read a tile in both orders,
-//! the transposes of the tile are unused.
+//! the transposes of the tile are unused, too.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};

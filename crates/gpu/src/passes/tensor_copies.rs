@@ -145,8 +145,8 @@ impl Pass<'_> {
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// Returns whether a tile, and each tile from which only transposes compute it, has exactly one
-    /// use.
+    /// `value` is `first` or the result of a chain of transposes of `first`. Returns whether each
+    /// tile of the chain, with `first` and `value`, has exactly one use.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {

@@ -257,8 +257,8 @@ impl Split<'_> {
         }
     }
 
-    /// Splits an integer tile into a scalar that a loop changes, plus tiles. The loop changes at
-    /// most all but one of these tiles.
+    /// Splits an integer tile into a scalar that a loop changes, plus tiles. The loop does not
+    /// change the first of these tiles.
     fn sum(&mut self, tile: Value, steps: u32) -> Option<SplitOffset> {
         let steps = steps.checked_sub(1)?;
         let inst = self.cursor.function.defining_inst(tile)?;
@@ -363,8 +363,8 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, or one of them plus an offset
-    /// that is the same for all elements.
+    /// Returns whether a tile of pointers is one of the parameters, or a parameter plus one offset
+    /// for all elements.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;
@@ -440,8 +440,7 @@ impl Split<'_> {
         if info.axes.is_empty()
             && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
-            // The pass made this tile from its first operand: it is reshaped, or multiplied by a
-            // scalar.
+            // The pass made this tile: it reshaped the first operand, or multiplied it by a scalar.
             return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));

@@ -99,8 +99,8 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// Warpgroups compute each dot, except in four cases: its tiles are narrow, the warps are too few,
-/// a type is unsupported, or the target has no `wgmma`.
+/// Warpgroups compute each dot. There are four exceptions: narrow tiles, too few warps, an
+/// unsupported type, and a target without `wgmma`.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];

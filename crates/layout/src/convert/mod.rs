@@ -57,8 +57,8 @@ impl std::error::Error for ConvertError {}
 /// the latency of a load. Its unit is half the issue time of an instruction.
 ///
 /// # Panics
-/// If the layouts are of different tiles, if they differ in the number of lanes, warps or blocks,
-/// or if the plan needs shared memory and [`shared_plan`] panics.
+/// If the layouts are of different tiles, or differ in the number of lanes, warps or blocks. The
+/// call also panics if it plans through shared memory and [`shared_plan`] panics.
 pub fn convert(from: &Layout, to: &Layout, element_bits: u32, trip_cost: u32) -> Result<Plan, ConvertError> {
     if from == to {
         return Ok(Plan::Nothing);

@@ -116,7 +116,7 @@ impl ShufflePlan {
 }
 
 /// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or if a
-/// shuffle cannot deliver an element to every lane. The second case needs two conditions: different
+/// shuffle cannot deliver an element to every lane. The second case has two conditions: different
 /// warps hold copies of the source, and a warp needs the elements of few lanes.
 ///
 /// # Panics

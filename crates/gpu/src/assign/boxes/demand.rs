@@ -1,5 +1,4 @@
-//! Proves that the kernel stores no value that it computes from the elements of a tile past a
-//! bound.
+//! Proves that the elements of a tile past a bound are unused: no stored value depends on them.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, result_axis};

@@ -47,8 +47,8 @@ pub struct DeviceMap {
     pub plan: TensorMapPlan,
     /// The scalars from which the map is made.
     pub inputs: Vec<Value>,
-    /// The input, or base, that is defined in the innermost block. The kernel makes the map in this
-    /// block, where all inputs are known.
+    /// The base or the input that is defined in the innermost block. The kernel makes the map in
+    /// this block, where all inputs are known.
     pub last: Value,
 }
 

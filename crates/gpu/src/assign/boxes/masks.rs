@@ -137,7 +137,7 @@ impl Masks<'_, '_> {
         Some((0, most.checked_add(i128::from(shape[axis]))?))
     }
 
-    /// Returns the greatest rank of a block in its cluster, for a value that is such a rank.
+    /// If a value is the rank of a block in its cluster, returns the greatest rank.
     fn max_block_rank(&self, value: Value) -> Option<i128> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(value)?];

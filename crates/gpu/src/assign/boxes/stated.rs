@@ -48,7 +48,9 @@ pub fn places_of_copy(function: &DeviceFn, operands: usize) -> usize {
 impl TensorBoxes {
     /// Plans a tensor map for each tensor, box and swizzle of the tensor copies of a kernel.
     ///
-    /// # Errors If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated layout. The call also fails if a worker copies by a map that the kernel makes.
+    /// # Errors
+    /// If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated
+    /// layout. The call also fails if a worker copies by a map that the kernel makes.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;
@@ -237,8 +239,8 @@ fn map_of(
     })
 }
 
-/// Returns the index of the kernel argument from which a value is computed by casts that keep the
-/// number, or by none. Returns `None` for other values.
+/// If a value is a kernel argument, returns the index of the argument. Looks through casts that
+/// keep the number.
 fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),

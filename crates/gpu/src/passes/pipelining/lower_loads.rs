@@ -32,8 +32,8 @@ pub(super) struct FillOp {
     pub inst: Inst,
     /// The number of stages from the ops that take the slot to the last stage.
     pub lead: u32,
-    /// 0 for the copies and the ops that compute their operands. Level 1 has the loads among these
-    /// operands and the ops that compute the operands of these loads, and so on.
+    /// Level 0 has the copies and the ops that compute their operands. Level 1 has the loads among
+    /// these operands and the ops that compute the operands of these loads, and so on.
     pub level: u32,
 }
 

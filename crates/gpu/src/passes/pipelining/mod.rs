@@ -27,9 +27,9 @@
 //! requests two or more. The pass turns the loads that the dots of the loop depend on into copies.
 //! If the loop has no dot but requests stages itself, the pass turns all its loads into copies. If
 //! the only use of a load is a store to a buffer, a slot replaces the buffer. Other loads become
-//! reads of a slot to registers. Their result is converted before the dot or has several uses. Or
-//! their `other` is not zero, so that a selection follows. A load that `cp.async` cannot copy,
-//! because less than 4 bytes are contiguous, remains a load.
+//! reads of a slot to registers: their result is converted before the dot, or has several uses. A
+//! load whose `other` is not zero becomes a read and a selection. A load that `cp.async` cannot
+//! copy, because less than 4 bytes are contiguous, remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
@@ -46,7 +46,7 @@
 //! refuses a launch with too many stages; tilewright runs the launch with fewer stages. A ring that
 //! tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
 //! loops copy by `cp.async` instead in two cases. Either this memory costs more than one stage, or
-//! such a loop has late dots. These start one stage after the dots that they depend on.
+//! such a loop has late dots. Late dots start one stage after the dots that they depend on.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes. A copy by threads would need a barrier of the block in each iteration,

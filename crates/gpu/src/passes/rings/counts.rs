@@ -44,8 +44,8 @@ pub fn count_in_flight(
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct InFlight {
-    /// For each ring, its slots that are published and not taken, oldest first. A slot is the
-    /// minimum number of commit groups after it.
+    /// For each ring, its slots that are published and not taken, oldest first. The number for a
+    /// slot is the minimum number of commit groups after it.
     published: BTreeMap<Value, Vec<u32>>,
     /// For each ring, the maximum number of slots that are published and not taken.
     left: BTreeMap<Value, u32>,

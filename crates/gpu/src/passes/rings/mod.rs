@@ -51,7 +51,9 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 
 /// Lowers the rings of a kernel.
 ///
-/// # Errors If no row of the table of this module covers the uses of a ring. The pass also fails if a region allocates a ring with `mbarrier`s, but does not take all its slots and deallocate it.
+/// # Errors
+/// If no row of the table of this module covers the uses of a ring. The pass also fails if a region
+/// allocates a ring with `mbarrier`s, but does not take all its slots and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);
@@ -68,8 +70,7 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 /// Checks that a region that allocates a ring with `mbarrier`s takes all slots of the ring and
 /// deallocates it.
 ///
-/// Otherwise, no thread might wait for a copy, and the copy could write to memory that another
-/// buffer reuses.
+/// Otherwise, a copy for which no thread waits could write to memory that another buffer reuses.
 fn check_ends_in_regions(
     analysis: &SlotAnalysis<'_>,
     plans: &plan::RingPlans,

@@ -78,9 +78,9 @@ impl RingPlan {
 
     /// Returns the number of arrivals that make the slots of a group of rings full.
     ///
-    /// For the tensor copy to each ring, one thread arrives. For its copies to all rings, each
-    /// thread of the producer arrives once. For its stores to each ring, each warp of the producer
-    /// arrives once.
+    /// One thread arrives for the tensor copy to each ring. Each thread of the producer arrives
+    /// once for its copies to all rings. Each warp of the producer arrives once for its stores to
+    /// each ring.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {

@@ -26,8 +26,9 @@
 //! - In the outer loop: an op that orders memory accesses, may write memory that the copies read,
 //!   or makes a copy's tensor map.
 //! - In the inner loop: late dots ([`LateDots`]), or a step that is too large or not a positive
-//!   constant. A copy by `cp.async` or of gathered rows. A box whose coordinates depend on more
-//!   than scalars and the counter.
+//!   constant.
+//! - In the inner loop: a copy by `cp.async` or of gathered rows.
+//! - In the inner loop: a box whose coordinates depend on more than scalars and the counter.
 //! - In either loop: a counter that is not an int32.
 //! - In the inner loop: first copies that depend on more than scalars and the counter of the outer
 //!   loop.
