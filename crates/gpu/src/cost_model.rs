@@ -50,8 +50,8 @@ pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> boo
     fits_registers(tiles + tuning.unrolled_registers, threads, tuning)
 }
 
-/// Returns how many blocks of `threads` threads fit into the registers of a multiprocessor, if
-/// tiles take `tiles` registers of each thread.
+/// Returns how many blocks of `threads` threads fit into the registers of a multiprocessor. Tiles
+/// take `tiles` registers of each thread.
 ///
 /// Each scheduler has its own register file, which holds the registers of whole warps.
 pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {

@@ -6,7 +6,7 @@ use tilewright_gpu_ir::TensorAccess;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Launcher<'a> {
     /// True if the launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the
-    /// arguments, and passes the maps after the arguments.
+    /// arguments. It passes the maps after the arguments.
     pub makes_tensor_maps: bool,
     /// The accesses to global memory whose tensor maps the launcher cannot make.
     pub without: &'a [TensorAccess],

@@ -390,8 +390,8 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` is not the index of one of the three slots. So `%k` is 0. The index of
-/// the slot that is read, `%n + 1` modulo 3, is also 0.
+/// If `%n` is 2, `%n + 2` is 4, so `%k` is 0: the store writes slot 0. The load then reads slot
+/// `(%n + 1) % 3`, which is also 0.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
     let body = "

@@ -108,9 +108,8 @@ impl<I: Space, O: Space> Map<I, O> {
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// If every image of this map is an image of `other`, returns a map between their inputs;
-    /// otherwise `None`. The map sends each input vector of this map to an input vector of `other`
-    /// with the same image.
+    /// Returns a map from the inputs of this map to inputs of `other` with the same images. Returns
+    /// `None` if an image of this map is not an image of `other`.
     ///
     /// # Panics
     /// If the maps have different output spaces.

@@ -113,9 +113,9 @@ impl Layout {
         self.with_bases(Input::Register, &f2::independent(self.bases(Input::Register)))
     }
 
-    /// Returns the widest vectors for an access to memory in which the axis is contiguous and each
-    /// row along it is aligned. A vector is the longest aligned run along the axis that each thread
-    /// holds.
+    /// Returns the widest vectors for an access to memory. The axis must be contiguous in memory,
+    /// and each row along it aligned. A vector is the longest aligned run along the axis that each
+    /// thread holds.
     pub fn vector_along(&self, axis: usize) -> Vector {
         self.vector(self.output().shift(axis), self.output().bits_of(axis))
     }

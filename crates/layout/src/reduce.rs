@@ -59,8 +59,8 @@ impl Step {
 /// has the axes of the result and a last axis for the parts of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// The layout of the parts after the steps within warps, with one register for each element of
-    /// the result that the thread holds.
+    /// The layout of the parts after the steps within warps. A thread has one register for each of
+    /// its elements of the result.
     pub partials: Layout,
     /// The layout after the exchange. Every thread has all parts of the elements of its result, and
     /// the parts of one element are in consecutive registers.

@@ -416,8 +416,8 @@ impl DotTypes {
     }
 }
 
-/// Returns the numbers of warps along the batch, along M and along N with which a warp loads the
-/// fewest elements.
+/// Returns the numbers of warps along the batch, M and N. With these, a warp loads the fewest
+/// elements.
 ///
 /// Warps compute the same elements only if no division avoids this. The warps of a chained dot are
 /// along M first.

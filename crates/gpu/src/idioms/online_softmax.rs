@@ -51,8 +51,9 @@ pub fn skip_rescaling(module: &mut Module) {
     }
 }
 
-/// Returns the operands of a `rescale` in place of `mul`: the accumulator of a dot of the body, and
-/// its correction factors. Requires an fp32 accumulator of at least `rescaled_registers` registers.
+/// If a `rescale` can replace `mul`, returns its operands: the accumulator of a dot of the body,
+/// and the correction factors. Requires an fp32 accumulator of at least `rescaled_registers`
+/// registers.
 fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Inst) -> Option<[Value; 2]> {
     let data = &function.insts[mul];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
@@ -148,8 +149,8 @@ fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBoun
     }
 }
 
-/// Returns whether one of two values is a constant that is selected only if the other value is at
-/// most as large.
+/// Returns whether `yes` or `no` is a constant, and is selected only if the other value is at most
+/// as large.
 fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
     use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
     let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };

@@ -78,8 +78,8 @@ pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
 
-/// Returns the bytes of shared memory that a kernel needs if buffers whose live ranges do not
-/// overlap may share ranges.
+/// Returns the bytes of shared memory that a kernel needs. Buffers may overlap in memory if their
+/// live ranges do not overlap.
 ///
 /// The result includes the mbarriers that the lowering of rings adds later. So a kernel that fits
 /// before that pass also fits after it.
@@ -298,8 +298,8 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// Returns the pairs of buffers for which one may be stored to while accesses to the other are in
-/// flight.
+/// Returns pairs of buffers. The kernel may store to one buffer of a pair while accesses to the
+/// other one are in flight.
 fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let alloc = |place: &MemoryLocation| match place {

@@ -33,8 +33,8 @@ pub(super) struct Boxed {
 }
 
 impl Boxed {
-    /// Returns the box of a load, if tensor copies can fill slots of a ring with the loaded tile or
-    /// a transpose of it.
+    /// Returns the box of a load, if tensor copies can fill slots with the loaded tile or its
+    /// transpose.
     pub fn of_load(
         header: &Header,
         function: &Function,
@@ -188,7 +188,7 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
-/// Creates instructions that disable a copy if a condition is false: they replace a coordinate with
+/// Creates instructions that disable a copy if a condition is false. They replace a coordinate with
 /// a coordinate outside of any tensor.
 ///
 /// The result of the second instruction is the coordinate.

@@ -132,8 +132,8 @@ struct Same {
 /// The buffers that blocks can share, and the range of instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// The index in the entry block of the first copy to a shared buffer, or of the op that
-    /// contains this copy.
+    /// The index in the entry block of the first copy to a shared buffer. If the copy is in a
+    /// region, this is the index of the op that contains it.
     first: usize,
     /// The index in the entry block after which no block arrives at the barriers of another block.
     last: usize,

@@ -176,9 +176,9 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Records an instruction whose lowering needs shared memory and a barrier of the block, if the
-    /// instruction is in a partition of the warps. Partitions that the compiler makes have no such
-    /// instructions. In partitions that a program states, a later pass inserts named barriers.
+    /// Records an instruction in a partition of the warps, if its lowering needs shared memory and
+    /// a barrier of the block. Partitions that the compiler makes have no such instructions. In
+    /// partitions that a program states, a later pass inserts named barriers.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.partition_warps != 0 && !self.header.explicit && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));

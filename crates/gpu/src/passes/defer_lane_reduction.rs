@@ -37,8 +37,8 @@ struct CarriedSum {
     scaling: Option<(Inst, Value)>,
     /// The addition of the reduction and the previous sum.
     addition: Inst,
-    /// The extents into which the reduced axis is split: the registers with its high bits, the
-    /// lanes, and the registers with its low bits.
+    /// The three extents into which the reduced axis is split. They belong to the registers with
+    /// its high bits, the lanes, and the registers with its low bits.
     runs: [u32; 3],
 }
 

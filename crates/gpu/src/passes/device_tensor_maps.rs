@@ -1,4 +1,4 @@
-//! Assigns boxes to the tensor maps that the kernel makes, and orders stores of threads before
+//! Assigns boxes to the tensor maps that the kernel makes. Also orders stores of threads before
 //! tensor copies that may read the stored memory.
 //!
 //! A map has the box and the swizzle of the buffers that its copies fill. Buffers that differ in

@@ -1,4 +1,4 @@
-//! Computes memory effects of instructions, and walks structured control flow forward to find the
+//! Computes the memory effects of instructions. A forward walk of structured control flow finds the
 //! accesses that may still be in flight in other warps.
 
 use std::collections::{BTreeMap, BTreeSet};

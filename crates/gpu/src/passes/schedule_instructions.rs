@@ -61,8 +61,8 @@ pub fn schedule_instructions(module: &mut Module) {
     }
 }
 
-/// For each dot among consecutive ops, returns the set of this dot and of all ops that it depends
-/// on, directly or indirectly.
+/// Returns a set for each dot among consecutive ops: the dot and all ops that it depends on,
+/// directly or indirectly.
 pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashSet<Inst>> {
     let scheduler = Scheduler::new(function, insts, true);
     let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
@@ -268,8 +268,8 @@ impl MemoryOrder {
         }
     }
 
-    /// Returns whether the op must issue after the op `before`, which is earlier in the text,
-    /// although it may use no result of `before`.
+    /// Returns whether the op must issue after `before`, an earlier op in the text. Does not
+    /// consider whether the op uses a result of `before`.
     fn must_follow(self, before: Self) -> bool {
         if self.is_release {
             return before.is_wait;

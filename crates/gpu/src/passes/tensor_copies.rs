@@ -392,8 +392,8 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the fences of the asynchronous proxy, if threads no longer write shared memory that
-/// asynchronous dots or tensor stores read.
+/// Removes the fences of the asynchronous proxy if no thread writes shared memory that asynchronous
+/// dots or tensor stores read.
 fn remove_needless_fences(function: &mut Function) {
     let analysis = SlotAnalysis::new(function, false);
     let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());

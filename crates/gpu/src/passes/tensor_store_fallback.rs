@@ -1,5 +1,5 @@
-//! Writes two variants of each store by a tensor map that the kernel makes: a tensor copy, and a
-//! store of the threads.
+//! Writes two variants of each store by a tensor map of the kernel: a tensor copy, and a store of
+//! the threads.
 //!
 //! Only the running kernel knows whether such a map can express a store. So each store becomes a
 //! branch between the two variants. All threads take the same path:

@@ -194,8 +194,8 @@ impl Pass<'_> {
         made
     }
 
-    /// Returns the layout in which threads transpose an operand, if they would otherwise store
-    /// single elements, or less than a word at a time.
+    /// Returns the layout in which threads transpose an operand. Without it, threads would store
+    /// single elements, or less than a word at a time. Returns `None` for other operands.
     ///
     /// A thread has 16 bytes along the axis of the memory, and one word along the other axis:
     /// `across` elements. Lanes that store together access different banks: the swizzle puts

@@ -59,8 +59,8 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Returns whether the kernel adds offsets to a tile of pointers in a loop, or to a tile that is
-/// not a splat. All other tiles of pointers are already a base and one offset.
+/// Returns whether the kernel adds offsets to tiles of pointers in a loop, or to tiles that are no
+/// splats. All other tiles of pointers are already a base and one offset.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -164,8 +164,8 @@ impl Split<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Returns the result of an instruction and its address, if the result is a tile of pointers
-    /// that the pass can split.
+    /// If the result of an instruction is a tile of pointers that the pass can split, returns the
+    /// result and its address.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let result = self.cursor.function.result(inst)?;

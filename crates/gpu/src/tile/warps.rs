@@ -262,8 +262,8 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     found
 }
 
-/// Returns the 32-bit words of a numeric tile with at least two axes longer than 1; for other types
-/// 0.
+/// Returns the 32-bit words of a numeric tile. Returns 0 for other types, and if fewer than two
+/// axes are longer than 1.
 fn words(ty: &Type) -> usize {
     let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
     ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)

@@ -37,8 +37,8 @@ fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, live_range: Range<usiz
     let is_copied = random.chance(2);
     let mode = if is_copied { random.pick(&modes) } else { SwizzleMode::None };
     let row_bytes = mode.row_bytes().unwrap_or(16);
-    // At least two 128-byte lines of the pattern, which identify its mode. At most several
-    // patterns.
+    // A swizzled buffer has at least two 128-byte lines of its pattern, because two lines identify
+    // the mode. It has at most several patterns.
     let min_rows = if mode == SwizzleMode::None { 1 } else { 256 / row_bytes };
     let shape = [min_rows << random.below(5), row_bytes * 8 / FP32_BITS];
     let layout = swizzled(&shape, &[1, 0], FP32_BITS, mode);

@@ -287,8 +287,8 @@ fn narrow_elements_are_shuffled_in_words() {
 
 #[test]
 fn words_are_found_for_sums_of_registers() {
-    // No register basis of `to` is in the span of the registers of `from`, but the XOR of the two
-    // register bases is.
+    // No register basis of `to` is in the span of the registers of `from`. The XOR of the two bases
+    // is in this span.
     let lanes = [4, 8, 16, 32, 64];
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1 ^ 8, 2 ^ 8]).with_bases(Input::Lane, &lanes);

@@ -21,7 +21,8 @@ fn check(layout: &Layout, elements: u32, formula: Formula) {
     assert!(layout.is_surjective());
 }
 
-/// The accumulators of all shapes with 16 rows: pairs of columns; the second pair is 8 rows lower.
+/// The accumulators of all shapes with 16 rows have pairs of columns. The second pair is 8 rows
+/// below the first one.
 const ACCUMULATOR: Formula = |i, g, t| (if i < 2 { g } else { g + 8 }, t * 2 + (i & 1));
 
 #[test]

@@ -1,5 +1,5 @@
-//! Plans the tensor maps that the kernel makes itself, because the launch does not know the base or
-//! the shape of the tensor.
+//! Plans the tensor maps that the kernel makes itself. The launch does not know the base or the
+//! shape of these tensors.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride

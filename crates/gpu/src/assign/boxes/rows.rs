@@ -1,5 +1,5 @@
-//! Finds loads and stores of matrix rows whose indices are a tile, such as `desc.gather` and
-//! `desc.scatter` of a tensor descriptor.
+//! Finds loads and stores of gathered rows: matrix rows whose indices are a tile. Examples are
+//! `desc.gather` and `desc.scatter` of a tensor descriptor.
 //!
 //! ```text
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
@@ -107,8 +107,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the axis whose indices are the elements of a tile, with the term of the offset that
-    /// has these indices. Returns `None` if no axis has such indices.
+    /// Returns the axis of gathered rows, with the term of the offset that has their indices.
+    /// Returns `None` if there are no gathered rows.
     ///
     /// The error is the reason why tensor copies cannot gather such rows.
     pub(super) fn rows(

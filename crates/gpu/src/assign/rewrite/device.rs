@@ -57,8 +57,8 @@ impl SharedAllocations {
         found
     }
 
-    /// Returns whether a thread may have read shared memory since the last barrier of all threads,
-    /// at a point of a block.
+    /// At a point of a block, returns whether a thread may have read shared memory since the last
+    /// barrier of all threads.
     fn read_since_barrier(&self, block: Block) -> bool {
         !self.has_no_reads && self.all_have_read != Some(block)
     }

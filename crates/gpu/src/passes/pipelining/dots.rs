@@ -68,8 +68,8 @@ fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     }
 }
 
-/// Returns the wait for another dot, if only this dot uses the result of that dot, as its
-/// accumulator, and both accumulate exactly.
+/// Returns the wait for the dot whose result is the accumulator of `dot`. Returns `None` if the
+/// result has other users, or if one of the two dots does not accumulate exactly.
 fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let exact =
         |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));

@@ -40,8 +40,8 @@ pub struct Group {
     pub loads: Vec<usize>,
     /// The number of stages between the ops that read the loads and the last stage.
     pub lead: u32,
-    /// The ops that run ahead: first those of the copies, then those of the loads that the copies
-    /// depend on, and so on.
+    /// The ops that run ahead. Level 0 has the ops of the copies, level 1 those of the loads that
+    /// these copies depend on, and so on.
     pub levels: Vec<Level>,
 }
 
@@ -172,8 +172,8 @@ pub struct DotsInFlight {
 pub struct LateDots {
     /// The indices of the loads that only the late dots read.
     pub loads: Vec<usize>,
-    /// The ops of the late stage: the dots, the ops that depend on them, and the ops that only
-    /// their accumulators need.
+    /// The ops of the late stage: the dots, the ops that depend on them, and ops that only the
+    /// accumulators need.
     pub late: FxHashSet<Inst>,
     /// The ops of the early stage that compute A of the late dots. They write registers that the
     /// late dots of the previous iteration read.
@@ -202,13 +202,13 @@ impl Neutral {
     }
 }
 
-/// The fusion of a loop with its successor: the loop that takes the last slots that it fills.
+/// The fusion of a loop with its [`Successor`].
 pub struct Fusion {
     pub successor: Successor,
     /// The bounds of the counter of the successor.
     pub bounds: [Value; 2],
-    /// The instructions that compute the scalars for the successor, in the block of the first loop
-    /// or in the body of the outer loop.
+    /// The instructions that compute the scalars for the successor. They are in the block of the
+    /// first loop, or in the body of the outer loop.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,

@@ -352,8 +352,8 @@ impl LoopBody<'_> {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
     }
 
-    /// Returns the slot layout and the box of a tensor copy for a load in the layout of a dot
-    /// operand in registers.
+    /// Returns the slot layout and the box of the tensor copy for a load. The loaded tile has the
+    /// layout of a dot operand in registers.
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let result = function.insts[load].results[0];
@@ -428,8 +428,8 @@ impl LoopBody<'_> {
         Some((memory, boxed))
     }
 
-    /// If the only use of a loaded tile is a store to a buffer, returns the buffer, and the stored
-    /// tile's layout in registers.
+    /// If the only use of a loaded tile is a store to a buffer, returns the buffer. Also returns
+    /// the stored tile's layout in registers.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());

@@ -94,8 +94,8 @@ impl LoopRewriter<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
     }
 
-    /// Returns the number of ops that run before the copies of a step: all ops before the first
-    /// wait for a dot. Without such a wait, these are the first ops, which take slots.
+    /// Returns the number of ops that run before the copies of a step. These are all ops before the
+    /// first wait for a dot. Without such a wait, they are the first ops, which take slots.
     fn started(&self, insts: &[Inst]) -> usize {
         let is_take = |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {}));
         let first_wait = insts.iter().position(|inst| self.is_wait(*inst));

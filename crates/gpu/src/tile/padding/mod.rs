@@ -52,8 +52,9 @@ fn is_needed(function: &Function) -> bool {
     found
 }
 
-/// Returns the index of the mask operand of an access, a check or a histogram, or `None` if the op
-/// cannot have a mask. Padded operands of ops without a mask are refused ([`super::legality`]).
+/// Returns the index of the mask operand of an access, a check or a histogram. Returns `None` if
+/// the op cannot have a mask. Padded operands of ops without a mask are refused
+/// ([`super::legality`]).
 pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
         Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),

@@ -31,9 +31,8 @@ impl Pad<'_> {
         self.define_as(result, taken, shape);
     }
 
-    /// Computes, for each element of a tile of shape `to`, the row-major index of the same element
-    /// in the padded tile of shape `from`. Without padding, the row-major index of an element is
-    /// the same in both shapes.
+    /// For each element of a tile of shape `to`, computes its row-major index in the padded tile of
+    /// shape `from`. Without padding, the row-major index of an element is the same in both shapes.
     fn place_in(&mut self, from: &Shape, to: &Shape) -> Value {
         let shape = padded(to);
         let mut number = self.splat_int(0, &shape);

@@ -119,8 +119,8 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds three kinds of ops to `others`: those that an op in `others` needs, those without
-    /// users, and those with users after the loop.
+    /// Adds ops to `others`: ops that an op in `others` needs, ops without users, and ops with
+    /// users after the loop.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {

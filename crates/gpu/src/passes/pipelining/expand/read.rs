@@ -109,9 +109,9 @@ impl LoopRewriter<'_> {
         rings
     }
 
-    /// Lets the loop carry dots in flight in place of their accumulators, so that a dot does not
-    /// wait for the previous dot. Returns the waits, which move after the loop, with the indices of
-    /// the carried values.
+    /// Lets the loop carry dots in flight in place of their accumulators. A dot then does not wait
+    /// for the previous dot. Returns the waits, which move after the loop, with the indices of the
+    /// carried values.
     pub(super) fn forward_dots(&mut self, pipeline: &Pipeline) -> Vec<(Inst, usize)> {
         let mut forwarded = Vec::new();
         let end = self.function.terminator(self.body).expect("a body yields");

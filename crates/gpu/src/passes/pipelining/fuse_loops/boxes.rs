@@ -1,5 +1,5 @@
-//! Finds the coordinates of the boxes that a loop's tensor copies load, and the distance by which
-//! an iteration moves each coordinate.
+//! Finds the coordinates of the boxes that a loop's tensor copies load. Also finds the distance by
+//! which an iteration moves each coordinate.
 
 use std::collections::BTreeSet;
 

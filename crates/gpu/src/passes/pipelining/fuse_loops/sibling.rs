@@ -9,8 +9,8 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Fuses each loop with the next loop of its IR block, if the next loop can read its operands from
-/// the first loop's slots.
+/// Fuses each loop with the next loop of its IR block, if the next loop can read from the first
+/// loop's slots.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     for index in 1..plans.len() {
         let (before, after) = plans.split_at_mut(index);
@@ -140,8 +140,8 @@ impl Siblings<'_> {
         may && !self.between().iter().any(is_loop)
     }
 
-    /// Returns a lower bound of the iterations of the next loop: their number if its bounds differ
-    /// by a constant, else 0.
+    /// Returns a lower bound of the number of iterations of the next loop. The bound is 0 unless
+    /// the bounds of the loop differ by a constant.
     fn min_iterations(&self) -> i128 {
         let [lower, upper] = [0, 1].map(|index| self.function.insts[self.next.inst].operands[index]);
         let Some(step) = self.next.step else { return 0 };
