@@ -1,11 +1,13 @@
-//! Schedules the warps of a cluster of blocks (most launches have clusters of one block): runs them
-//! in turns until all have exited.
+//! Schedules the warps of a cluster of blocks: runs them in turns until all have exited. Most
+//! launches have clusters of one block.
 //!
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
-//! steps; then the next warp runs. If no warp executes a step in a whole round, none can go on. If
-//! lanes then wait at an `.aligned` instruction for the rest of their own warp, the scheduler
-//! reports a divergent barrier. Otherwise it reports a deadlock with the position of each group. A
-//! *group* is the lanes of a warp that are at the same step; a *site* is the index of the PTX
+//! steps; then the next warp runs. If no warp executes a step in a whole round, the cluster cannot
+//! continue. If lanes then wait at an `.aligned` instruction for the rest of their own warp, the
+//! scheduler reports a divergent barrier. Otherwise it reports a deadlock with the position of each
+//! group.
+//!
+//! A *group* is the lanes of a warp that are at the same step. A *site* is the index of the PTX
 //! instruction from which a step was decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,8 +81,7 @@ pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
     /// Runs at most `rounds` rounds. Returns true as soon as a round begins after all warps have
-    /// exited, else false. If no warp can go on, the fault is a divergent barrier, or a deadlock
-    /// that lists where every group waits.
+    /// exited, else false. If no warp can continue, the fault is a divergent barrier or a deadlock.
     pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
         for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);
@@ -120,8 +121,9 @@ impl Cluster<'_> {
         self.warps.iter().enumerate().flat_map(of_warp).collect()
     }
 
-    /// Returns the fault of a cluster without progress: a divergent barrier if lanes wait at an
-    /// `.aligned` instruction for the rest of their own warp, else a deadlock.
+    /// Returns the fault of a cluster without progress. If lanes wait at an `.aligned` instruction
+    /// for the rest of their own warp, the fault is a divergent barrier. Otherwise it is a
+    /// deadlock.
     fn deadlock(&self) -> Stopped {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in &warp.groups {
@@ -184,7 +186,7 @@ impl Cluster<'_> {
                 warp.hold(group_index, lanes);
                 return Ok(lanes != group.lanes);
             }
-            // A lane whose member mask names a lane that has not arrived yet stays at this step.
+            // A lane stays at this step while its member mask names a lane that has not arrived.
             absent = lanes & !present;
             lanes = present;
         }
@@ -341,7 +343,7 @@ impl Cluster<'_> {
     }
 
     /// Records the arrival of lanes at a barrier. Returns the index of the barrier and its current
-    /// generation, whose end the lanes wait for.
+    /// generation. The lanes wait for the end of this generation.
     fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -429,8 +431,8 @@ impl Cluster<'_> {
     }
 }
 
-/// If the launch watches for uninitialized reads, checks that the lanes have written the guard that
-/// they read.
+/// Checks that the lanes have written the guard that they read, if the launch watches for
+/// uninitialized reads.
 #[inline]
 fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     match &step.watched {
@@ -441,8 +443,8 @@ fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     }
 }
 
-/// If the launch watches for uninitialized reads, checks that the lanes have written the operands
-/// of the step, and marks the registers that the step writes.
+/// Checks that the lanes have written the operands of the step, and marks the registers that the
+/// step writes. Does nothing unless the launch watches for uninitialized reads.
 #[inline]
 fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     if let Some(watched) = &step.watched
@@ -466,8 +468,7 @@ fn check_written(warp: &Warp, lanes: u32, (slot, name): &(Slot, Box<str>)) -> Ou
     Err(FaultKind::Illegal(text).into()).of_lane(missing.trailing_zeros() as usize)
 }
 
-/// Returns the lanes that may execute a warp-synchronous step; none if all have to wait for other
-/// lanes.
+/// Returns the lanes that may execute a warp-synchronous step, or 0 if all have to wait.
 fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
     match step.gather {
         Gather::Any => Ok(lanes),

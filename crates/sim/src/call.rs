@@ -1,9 +1,9 @@
 //! Calls that the decoder does not inline: recursive calls, calls through pointers, and calls
 //! beyond the limits of inlining (`decode/call.rs`).
 //!
-//! The decoder places the steps of a function that is called in this way once, after the steps of
-//! the kernel. The variables of the function are in a frame on the stack of the lane, in local
-//! memory after the variables of the kernel. The call saves the function's registers and the return
+//! The decoder places the steps of such a function once, after the steps of the kernel. The
+//! variables of the function are in a frame on the stack of the lane. The stack is in local memory,
+//! after the variables of the kernel. The call saves the function's registers and the return
 //! restores them, because the function may already be active in the lane.
 
 use std::ops::Range;
@@ -88,7 +88,7 @@ pub(crate) enum CallTarget {
     Address(Slot),
 }
 
-/// A call that is not inlined.
+/// A call in executable form.
 pub(crate) struct Call {
     pub target: CallTarget,
     /// The argument variables with their sizes in bytes.

@@ -1,6 +1,6 @@
-//! The accesses of other agents to the shared memory of a block. The shared memory exists until the
-//! last warp of the block exits. Accesses by other blocks of the cluster, and by pending copies,
-//! have to be ordered before that exit.
+//! Checks the accesses of other agents to the shared memory of a block. The shared memory exists
+//! until the last warp of the block exits. Accesses by other blocks of the cluster, and by pending
+//! copies, have to be ordered before that exit.
 
 use crate::fault::{Cause, Outcome};
 use crate::memory::Clock;

@@ -1,5 +1,5 @@
-//! The clusters of a grid that have not begun, which the threads of the host and the running clusters
-//! take.
+//! Counts the clusters of a grid that have not begun. The threads of the host begin these clusters,
+//! and running clusters cancel them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub(crate) struct ClusterLaunches {
 }
 
 impl ClusterLaunches {
-    /// Takes a cluster that has not begun. Returns the index of its first block.
+    /// Removes the next cluster that has not begun. Returns the index of its first block.
     pub fn cancel(&self) -> Option<[u32; 3]> {
         let take = |next| (next < self.count).then_some(next + 1);
         let number = self.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;

@@ -18,8 +18,8 @@ pub(crate) enum Flow {
     /// The lanes go on to the next instruction.
     Next,
     /// The instruction cannot complete yet and has changed nothing. The lanes execute it again, at
-    /// the latest in the next turn of the warp. If no step of the cluster completes in a whole
-    /// round of turns, that is a deadlock.
+    /// the latest in the next turn of the warp. The launch faults if no step of the cluster
+    /// completes in a whole round of turns.
     Wait,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct BlockMemory {
     pub asynchronous: asynchronous::AsyncState,
 }
 
-/// Returns how many agents a cluster has: the warps of all blocks by rank, then the channels of
-/// their asynchronous operations.
+/// Returns how many agents a cluster has. The warps of all blocks come first, by rank, and then the
+/// channels of their asynchronous operations.
 pub(crate) fn agents(blocks: usize, warps: usize) -> usize {
     blocks * (warps + asynchronous::channels(warps))
 }
@@ -133,8 +133,8 @@ impl Context<'_> {
         &mut self.blocks[self.rank]
     }
 
-    /// Resolves an address. An address of shared memory that belongs to no block of the cluster
-    /// resolves to an offset that is out of bounds in the warp's own block.
+    /// Resolves an address. If no block of the cluster has an address of shared memory, returns an
+    /// offset that is out of bounds in the warp's own block.
     #[inline]
     pub fn locate(&self, space: AddressSpace, address: u64) -> ResolvedAddress {
         let (space, address) = match space {
@@ -191,8 +191,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts an access of the warp to global memory, after the access. `accesses` has, for each
-    /// lane, the address and the length in bytes.
+    /// Counts an access of the warp to global memory, after the access. `accesses` has the address
+    /// and the length in bytes of each lane's access.
     pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let Self { global, hint, counters, .. } = self;
         let accesses = accesses.map(|(address, len)| (global.device_address(hint, address), len));
@@ -279,9 +279,9 @@ impl Context<'_> {
         }
     }
 
-    /// Checks an access of a lane to shared memory for races with the accesses of other lanes since
-    /// the warp last synchronized its lanes. `data` is the bytes that a write stores; call this
-    /// function before the write.
+    /// Checks an access of a lane to shared memory for races. It may race with accesses of other
+    /// lanes since the warp last synchronized its lanes. `data` is the bytes that a write stores;
+    /// call this function before the write.
     #[inline]
     pub fn watch_lane(
         &mut self,

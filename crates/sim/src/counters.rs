@@ -1,5 +1,5 @@
-//! Counters of each instruction of the PTX. The counts of a source line or of an instruction class
-//! are sums of these.
+//! Counters of each instruction of the PTX. The counts of a source line, or of an instruction
+//! class, are the sums of the counters of its instructions.
 
 /// Counts of one instruction of the PTX, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -16,11 +16,11 @@ pub struct StepCounters {
     pub sectors: u64,
     /// Sectors that the same bytes would fill if they were contiguous.
     pub ideal_sectors: u64,
-    /// Shared-memory wavefronts. The hardware serves a set of lanes together. Of all banks, the one
-    /// in which these lanes access the most different words determines the number of wavefronts:
-    /// one for each of these words.
+    /// Shared-memory wavefronts. The hardware serves a set of lanes together. The bank in which
+    /// these lanes access the most different words determines the number of wavefronts: one for
+    /// each of these words.
     pub wavefronts: u64,
-    /// Wavefronts that the same accesses would take without bank conflicts.
+    /// Wavefronts that the same accesses would need without bank conflicts.
     pub ideal_wavefronts: u64,
     /// Bytes that loads, asynchronous copies and matrix instructions read from global and shared
     /// memory.
@@ -53,8 +53,8 @@ impl StepCounters {
         self.tensor_operations += other.tensor_operations;
     }
 
-    /// Counts an access of a warp to global memory. `accesses` has, for each lane, the device
-    /// address of the first byte and the length in bytes.
+    /// Counts an access of a warp to global memory. `accesses` has the device address and the
+    /// length in bytes of each lane's access.
     pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();
@@ -82,9 +82,10 @@ impl StepCounters {
         self.ideal_sectors += bytes.div_ceil(32);
     }
 
-    /// Counts the wavefronts of an access of a warp to shared memory. `offsets` has each lane and its offset; all
-    /// lanes access `bytes` bytes. The hardware serves 128 bytes in a wavefront: all lanes if each
-    /// accesses at most 4 bytes, half of the lanes at 8 bytes, a quarter at 16 bytes.
+    /// Counts the wavefronts of an access of a warp to shared memory. `offsets` has each lane and
+    /// its offset, and all lanes access `bytes` bytes. The hardware serves 128 bytes in a
+    /// wavefront. These are all lanes at up to 4 bytes, half of the lanes at 8, and a quarter at
+    /// 16.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
         let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
         for first in (0..32).step_by(lanes_a_pass) {

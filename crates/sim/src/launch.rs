@@ -50,9 +50,9 @@ pub struct Launch<'a> {
     /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
     /// Collects races and reads of uninitialized bytes in global memory, as the watch specifies. A
-    /// watch for races also reports races between lanes of a warp in shared memory, and a watch for
-    /// uninitialized reads also reports reads of uninitialized registers; both are faults that end
-    /// the launch.
+    /// watch for races also reports races between lanes of a warp in shared memory. A watch for
+    /// uninitialized reads also reports reads of uninitialized registers. The findings in shared
+    /// memory and registers are faults that end the launch.
     pub watch: Option<&'a Watch>,
     /// Collects loads that end in the padding of a region; the padding then reads as 0. Without a
     /// collector, such loads are faults.
@@ -117,12 +117,12 @@ impl Tally {
     }
 }
 
-/// Scheduler rounds of a cluster before the thread runs another cluster, if clusters may wait for
-/// each other, for example at a barrier of the whole grid.
+/// The scheduler rounds of a cluster before its thread runs another cluster. Applies only if
+/// clusters may wait for each other, for example at a barrier of the whole grid.
 const ROUNDS: u64 = 8;
 /// Maximum bytes of host memory of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
-/// Maximum waiting blocks that a fault of starvation names.
+/// Maximum waiting blocks that [`FaultKind::Starved`] names.
 const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
@@ -160,7 +160,7 @@ fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
 impl LoadedModule {
     /// Runs a kernel for every block of the grid. Returns the report, or the fault of the first
     /// cluster, in grid order, that has one. If clusters may wait for each other, a fault stops all
-    /// clusters, so the returned fault may be that of a later cluster.
+    /// clusters. The returned fault may then be that of a later cluster.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;
         let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };
@@ -216,8 +216,8 @@ impl LoadedModule {
         })
     }
 
-    /// Returns the extent of the clusters. If the launch has clusters of one block, and the kernel
-    /// requires an extent, returns that extent; otherwise returns the extent in the launch.
+    /// Returns the extent of the clusters. A launch with clusters of one block gets the extent that
+    /// the kernel requires, if any.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -340,7 +340,7 @@ impl CheckedLaunch<'_> {
     /// earlier ones.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = &self.machine.launches.next;
-        // The fault of the first cluster, in grid order, that has one.
+        // The fault of the first faulting cluster, in grid order.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
         let end = self.machine.end;
         let sites = self.program.sites.len();
@@ -392,9 +392,9 @@ impl CheckedLaunch<'_> {
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        // Clusters before this one go on, so that the reported fault does not
+                        // Clusters before this one continue, so that the reported fault does not
                         // depend on the host's scheduling. But if clusters may wait for each other,
-                        // all stop, because the others may wait for this one.
+                        // all stop: others may wait for this one.
                         let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
                         end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
@@ -424,7 +424,7 @@ impl CheckedLaunch<'_> {
     }
 
     /// Records the cluster in `residency` if it is stuck: it repeats its states while global memory
-    /// does not change. If all resident clusters are stuck, returns where each of them polls.
+    /// does not change. If all resident clusters are stuck, returns the poll of each of them.
     fn stuck(
         &self,
         running: &mut Running<'_>,
@@ -467,9 +467,9 @@ impl CheckedLaunch<'_> {
         Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
     }
 
-    /// Returns how many clusters may be resident at once. If clusters may wait for each other, this
-    /// is the number on the GPU, limited by the memory of the host; else it is the number of
-    /// threads.
+    /// Returns how many clusters may be resident at once. If clusters may wait for each other,
+    /// returns the number that the GPU holds, limited by the memory of the host. Otherwise returns
+    /// the number of threads.
     fn max_running(&self, threads: usize) -> usize {
         if !self.program.may_wait_for_others {
             return threads;
@@ -627,9 +627,9 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // The simulator models one multiprocessor, one grid and no reserved shared memory. For
-            // clocks and timers, the decoder emits steps that read the clock of the warp, so their
-            // values here are unused.
+            // The simulator models one multiprocessor, one grid and no reserved shared memory. The
+            // values of clocks and timers are unused here: the decoder emits steps that read the
+            // clock of the warp.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec

@@ -3,28 +3,30 @@
 //! ```text
 //! text ── ptx::isa ──> Module ── decode ──> Program ── launch ──> clusters ── warps ── memory
 //! ```
-//! - [`Simulator::load`] loads PTX of any compiler (`module`). A kernel is decoded once, when it is
-//!   first used (`decode`, one file for each family of instructions; `numeric` has the arithmetic).
+//! - [`Simulator::load`] loads PTX of any compiler (`module`). A kernel is decoded at its first
+//!   use. `decode` has one file for each family of instructions, and `numeric` has the arithmetic.
 //! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The
-//!   warps of a cluster take turns on one thread (`block`, `barrier`); the lanes of a warp may
+//!   warps of a cluster run in turns on one thread (`block`, `barrier`). The lanes of a warp may
 //!   diverge (`warp`, `registers`).
 //! - The decoder inlines calls. Recursive calls, calls through pointers, and calls beyond a limit
 //!   use a stack (`call`).
-//! - `context` and `memory` check the bounds and the alignment of every access; in shared memory,
+//! - `context` and `memory` check the bounds and the alignment of every access. In shared memory,
 //!   they also check for uninitialized bytes and for races between warps. `watch` checks global
 //!   memory in a watched launch. `asynchronous` implements copies that run concurrently with the
-//!   warps, and `tensor` the tensor cores.
+//!   warps. `tensor` implements the tensor cores.
 //! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`]
 //!   that names the line of the PTX and of the kernel.
 //!
-//! The simulator is written from the PTX ISA document, not from the emitter of this project, so
-//! that it can find errors of the emitter. If the ISA permits several results, the simulator
-//! returns one of them. If the ISA forbids a program, the simulator reports a fault as far as it
-//! detects the violation.
+//! The simulator follows the PTX ISA document, not the emitter of this project, so that it can find
+//! errors of the emitter. If the ISA permits several results, the simulator returns one of them. If
+//! the ISA forbids a program, the simulator reports a fault as far as it detects the violation.
 //!
-//! Invariants: only `memory` contains `unsafe` code; a lane whose access faults has not changed
-//! memory by this access; an unsupported feature never causes a wrong result: it is an error at
-//! load or a fault when it is executed, and both name the feature.
+//! Invariants:
+//!
+//! - Only `memory` contains `unsafe` code.
+//! - A lane whose access faults has not changed memory by this access.
+//! - An unsupported feature never causes a wrong result. It is an error at load, or a fault at
+//!   execution. Both name the feature.
 
 mod asynchronous;
 mod barrier;
@@ -90,8 +92,8 @@ impl Simulator {
         LoadedModule::load(&self.target, module, text)
     }
 
-    /// Loads a parsed module. Faults name the line numbers of its statements, but not the text of a
-    /// line.
+    /// Loads a parsed module. Faults give the line numbers of its statements, but not the text of
+    /// the lines.
     pub fn load_module(&self, module: tilewright_ptx::isa::Module) -> Result<LoadedModule, LoadError> {
         LoadedModule::load(&self.target, module, "")
     }

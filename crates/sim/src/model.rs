@@ -1,10 +1,10 @@
 //! A roofline model: bounds the time of a launch on a GPU by the simulator's counters.
 //!
-//! For each part of a multiprocessor, the model computes the time that the part needs for its share
-//! of the work. The longest time bounds the kernel. The model has no latencies. It assumes that the
-//! caches move each tensor from or to memory at most once, and that the multiprocessors that have
-//! blocks share the work evenly. Its times are therefore lower bounds: they show what limits a
-//! kernel, and do not predict the microseconds of a measurement.
+//! For each unit of a multiprocessor, the model computes the time that the unit needs for its work.
+//! The longest time bounds the kernel. The model has no latencies. It assumes that the caches move
+//! each tensor from or to memory at most once. It also assumes that the multiprocessors with blocks
+//! do equal work. Its times are therefore lower bounds. They show the limiting resource of a
+//! kernel, and do not predict a measurement.
 
 use crate::counters::StepCounters;
 use crate::decode::Class;
@@ -77,8 +77,7 @@ pub enum Bound {
     Memory,
     /// Shared-memory wavefronts, without those of bank conflicts.
     Shared,
-    /// Bank conflicts: the wavefronts beyond those that the same accesses would take without
-    /// conflicts.
+    /// Bank conflicts: the wavefronts in excess of those without conflicts.
     Conflicts,
     /// The tensor cores.
     Tensor,
@@ -115,12 +114,12 @@ const ISSUED_A_CLOCK: f64 = 4.0;
 /// for fp64.
 const FUNCTION_LANES: f64 = 16.0;
 
-/// The clocks that each part of one multiprocessor is busy.
+/// The number of clocks for which each unit of one multiprocessor is busy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Busy(pub Vec<(Bound, f64)>);
 
 impl Busy {
-    /// Returns the part that is busy longest.
+    /// Returns the unit that is busy longest, with its clocks.
     pub fn longest(&self) -> (Bound, f64) {
         let first = (Bound::Issue, 0.0);
         self.0.iter().copied().fold(first, |most, next| if next.1 > most.1 { next } else { most })
@@ -147,7 +146,8 @@ pub struct Estimate {
 
 impl Estimate {
     /// Estimates `launches` launches whose counters are in one report. `tensor_bytes` is the size
-    /// of the tensors of one launch: memory moves at most these bytes, and caches serve the rest.
+    /// of the tensors of one launch. At most these bytes move from or to memory; caches serve the
+    /// other accesses.
     pub fn new(report: &Report, launches: u64, tensor_bytes: u64, gpu: GpuModel) -> Self {
         let total = report.total();
         let launches = launches.max(1);
@@ -162,8 +162,8 @@ impl Estimate {
         Self { gpu, busy, active, nanoseconds, operations: operations(report), memory_bytes }
     }
 
-    /// Returns the operations per byte that moves between the caches and memory; 0 if no byte
-    /// moves.
+    /// Returns the operations per byte of traffic between the caches and memory, or 0 without
+    /// traffic.
     pub fn intensity(&self) -> f64 {
         if self.memory_bytes > 0.0 { self.operations / self.memory_bytes } else { 0.0 }
     }
@@ -177,8 +177,8 @@ impl Estimate {
     }
 }
 
-/// Returns the clocks that each part of a multiprocessor is busy with some instructions, if
-/// `active` multiprocessors share them evenly.
+/// Returns the clocks for which instructions keep each unit of a multiprocessor busy. `active`
+/// multiprocessors execute equal shares of the instructions.
 pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuModel, active: f64) -> Busy {
     let mut sums = StepCounters::default();
     let (mut arithmetic, mut function, mut tensor) = (0.0, 0.0, 0.0);
@@ -193,8 +193,8 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,
-            // tidy: wildcard because other instructions count only in `sums`: as issued, and by
-            // what they move
+            // tidy: wildcard because other instructions count only in `sums`, as issued and by
+            // their traffic
             _ => {}
         }
         tensor += counters.tensor_operations as f64 * width_of(&instruction.opcode) / gpu.tensor_rate;

@@ -68,8 +68,8 @@ impl fmt::Debug for LoadedModule {
     }
 }
 
-/// Maximum bytes of a variable, and of all global variables together: the host provides their
-/// memory.
+/// Maximum bytes of a variable, and of all global variables together, because the host provides
+/// their memory.
 const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 
 impl LoadedModule {
@@ -102,8 +102,8 @@ impl LoadedModule {
                 let what = format!("the variable `{name}` with an alignment of {bytes} bytes");
                 return Err(LoadError::Unsupported(what));
             }
-            // A gap separates variables, so that an access past the end of one is not inside the
-            // next.
+            // A gap separates variables, so that an access past the end of a variable is not inside
+            // the next one.
             let start = (end + 1_u64).next_multiple_of(u64::from(variable.alignment()).max(16));
             offsets.insert(id, start);
             end = start + variable.bytes();
@@ -228,7 +228,7 @@ impl LoadedModule {
     }
 }
 
-/// Returns the part of an address that the mask of an initializer selects.
+/// Returns the bits of an address that the mask of an initializer selects, shifted to bit 0.
 fn masked(address: u64, mask: Option<u64>) -> u64 {
     mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros())
 }

@@ -9,8 +9,8 @@ use crate::fault::{Fault, FaultKind};
 /// The origin of a load: the cluster in the grid, the warp in the cluster, and the lane.
 pub(crate) type Reader = (u64, usize, usize);
 
-/// Collects, for each instruction, the first load that ends in the padding of a region
-/// (`Region::with_padding`): first by cluster, then by warp, then by lane.
+/// For each instruction, collects the first load that ends in the padding of a region
+/// (`Region::with_padding`). Loads are ordered by cluster, then by warp, then by lane.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
     /// The load of each instruction, by the index of the instruction.

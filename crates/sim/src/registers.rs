@@ -1,9 +1,9 @@
 //! The registers of a warp: each is 32 lanes of 64 bits.
 //!
-//! Every operand of an instruction is a register: constants, addresses of variables, and special
-//! registers that do not change, get one that is filled before the warp starts. A value narrower
-//! than 64 bits is zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits takes
-//! two registers, the low half first.
+//! Every operand of an instruction is a register. Constants, addresses of variables and unchanging
+//! special registers get registers that are filled before the warp starts. A value narrower than 64
+//! bits is zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits occupies two
+//! registers, the low half first.
 
 /// The number of lanes of a warp.
 pub const LANES: usize = 32;
@@ -26,7 +26,7 @@ impl Slot {
 #[derive(Clone)]
 pub struct Registers {
     file: Vec<Lanes>,
-    /// The lanes that have written each register, if that is tracked.
+    /// A mask of the lanes that have written each register; empty unless tracked.
     written: Vec<u32>,
 }
 

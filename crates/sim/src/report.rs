@@ -23,13 +23,14 @@ pub struct Instruction {
     pub counters: StepCounters,
 }
 
-/// The report of a launch. Its `Display` prints a table of the instruction classes, the totals of
-/// global memory, shared memory and tensor cores, and a table of the source lines that access
-/// memory.
+/// The report of a launch.
+///
+/// Its `Display` prints a table of the instruction classes, and the totals of global memory, shared
+/// memory and tensor cores. It also prints a table of the source lines that access memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The name of the kernel. The caller may replace it by a description of the variant of the
-    /// kernel.
+    /// The name of the kernel. The caller may replace the name by a description of the variant of
+    /// the kernel.
     pub kernel: String,
     /// The number of blocks of the grid.
     pub blocks: u64,
@@ -58,8 +59,8 @@ impl Report {
         self.grouped(|instruction| instruction.class)
     }
 
-    /// Returns the counters of each source line (file and line) with executed instructions. The key
-    /// is `None` for instructions without `.loc`.
+    /// Returns the counters of each source line (file and line) with executed instructions.
+    /// Instructions without `.loc` have the key `None`.
     pub fn by_line(&self) -> BTreeMap<Option<(String, u32)>, StepCounters> {
         self.grouped(|instruction| instruction.location.kernel.clone())
     }

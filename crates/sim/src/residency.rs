@@ -1,11 +1,11 @@
 //! Limits how many clusters are resident, as a GPU does, and detects that none of them can make
 //! progress.
 //!
-//! Blocks begin in the order of their indices, as soon as a multiprocessor has room for them. A
-//! block occupies its room until it ends, even while it waits for another block that has no room
-//! yet. A cluster is stuck if its registers, positions, local and shared memory repeat while no
-//! byte of global memory has changed: it will do the same again. If all resident clusters are stuck
-//! and no other cluster can begin, the launch hangs.
+//! Blocks begin in the order of their indices, as soon as a multiprocessor has free resources. A
+//! block keeps its resources until it ends, even while it waits for a block that cannot begin. A
+//! cluster is stuck if its registers, positions, local and shared memory repeat while global memory
+//! does not change. Its next steps then repeat, too. If all resident clusters are stuck and no
+//! other cluster can begin, the launch hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -18,13 +18,13 @@ use crate::block::Cluster;
 use crate::fault::Polling;
 use crate::target::SimTarget;
 
-/// A cluster that reaches the same state this often is stuck.
+/// A cluster is stuck when it reaches the same state this number of times.
 const REPETITIONS: u32 = 3;
 /// Maximum states of a cluster that [`SeenStates`] stores.
 const MAX_STATES: usize = 1 << 12;
 
 /// Returns how many blocks a GPU holds at once, by its limits on threads, blocks and shared memory.
-/// Registers do not count, because only the assembler assigns them.
+/// The limit on registers does not count, because only the assembler allocates registers.
 pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) -> u64 {
     let limits = target.multiprocessor();
     let warps = threads.div_ceil(32).max(1);
@@ -88,8 +88,8 @@ impl Residency {
 
 impl SeenStates {
     /// Returns whether a cluster has reached its state at least [`REPETITIONS`] times. `changes` is
-    /// the number of changes of global memory so far. This function first forgets all states if
-    /// `changes` differs from that of the last call, or if there are more than [`MAX_STATES`].
+    /// the number of changes of global memory so far. This function first drops all states if
+    /// `changes` has changed since the last call, or if it stores more than [`MAX_STATES`].
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };
@@ -100,7 +100,7 @@ impl SeenStates {
     }
 }
 
-/// Returns a hash of all state, except global memory, that determines a cluster's next steps.
+/// Returns a hash of the state that determines a cluster's next steps, without global memory.
 fn fingerprint(cluster: &Cluster<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     for warp in &cluster.warps {

@@ -1,13 +1,14 @@
-//! Reports the reads of uninitialized shared and tensor memory, which are recorded while a cluster
-//! runs.
+//! Reports the reads of uninitialized shared and tensor memory that were recorded while a cluster
+//! ran.
 
 use crate::block::Stopped;
 use crate::context::BlockMemory;
 use crate::fault::{Cause, FaultKind};
 
-/// If a cluster has read uninitialized shared or tensor memory, replaces its outcome with a fault
-/// for the first of these reads in the block with the lowest rank, because the original fault may be
-/// a consequence of the read. Races and cancellations are not replaced.
+/// Replaces the outcome of a cluster that has read uninitialized shared or tensor memory by a fault
+/// for the read. The original fault may be a consequence of the read. If several blocks have such
+/// reads, reports the first read of the block with the lowest rank. Races and cancellations are not
+/// replaced.
 pub(crate) fn prefer_unwritten(
     blocks: &[BlockMemory],
     outcome: Result<(), Stopped>,

@@ -1,13 +1,14 @@
-//! A warp: the program position of each lane, and the divergence of lanes.
+//! Represents a warp: the program position of each lane, and the divergence of lanes.
 //!
-//! Lanes at the same step are a group and execute together. Of the groups that can go on, the group
-//! with the lowest step runs first. A group at a higher step waits until the running group reaches
-//! its step; then the two groups merge. (Nearly all compilers order the basic blocks of a function
-//! so that diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next
-//! warp-synchronous instruction.) Only the counters depend on where lanes rejoin. A lane at a lower
-//! step may spin until a lane at a higher step has done something, so the preference flips every
-//! [`PREFERENCE_STEPS`] steps. While a lane is in a call that is not inlined ([`crate::call`]), the
-//! depth of the calls of a group decides before its step: the deepest group runs first.
+//! Lanes at the same step are a group and execute together. The group with the lowest step runs
+//! first, unless it has to wait. A group at a higher step waits until the running group reaches its
+//! step; then the two groups merge. Nearly all compilers order the basic blocks of a function so
+//! that diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next
+//! warp-synchronous instruction. Only the counters depend on where lanes rejoin.
+//!
+//! A lane at a lower step may spin until a lane at a higher step acts. So the preference flips
+//! every [`PREFERENCE_STEPS`] steps. If a lane is in a call that is not inlined ([`crate::call`]),
+//! the group that is deepest in calls runs first. Only then does the step decide.
 //!
 //! At warp-synchronous instructions (`bar.sync`, `shfl.sync`, `mma.sync` …) a group waits until the
 //! other lanes have arrived.
@@ -51,7 +52,7 @@ pub(crate) struct Warp {
     /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
     /// several times.
     pub time: u64,
-    /// The generation of the cluster's barrier at which the warp has arrived.
+    /// The generation of the cluster's barrier in which lanes of the warp have arrived.
     pub cluster_arrival: Option<u64>,
     /// The lanes that have arrived at the cluster's barrier in the generation `cluster_arrival`.
     pub cluster_arrived: u32,
@@ -65,7 +66,7 @@ pub(crate) struct Warp {
 const PREFERENCE_STEPS: u64 = 4096;
 
 impl Warp {
-    /// Hashes all state, except shared and global memory, that determines the warp's next steps.
+    /// Hashes the state that determines the warp's next steps, without shared and global memory.
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         (self.alive, self.cluster_arrived, self.time / PREFERENCE_STEPS % 2).hash(hasher);
         for group in &self.groups {
@@ -112,7 +113,7 @@ impl Warp {
         }
         let mut ready = (0..self.groups.len()).filter(|index| !self.groups[*index].is_waiting);
         if !self.returns.is_empty() {
-            // The group deepest in calls runs first, so that lanes rejoin at the call.
+            // The group that is deepest in calls runs first, so that lanes rejoin at the call.
             let depth = |index: &usize| {
                 let lane = self.groups[*index].lanes.trailing_zeros() as usize;
                 (self.returns[lane].len(), std::cmp::Reverse(*index))

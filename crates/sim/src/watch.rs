@@ -1,10 +1,10 @@
 //! Watches accesses to global memory for races and for reads of uninitialized memory. A launch
 //! continues after such a finding.
 //!
-//! As in the race detector of shared memory, the agents are warps and asynchronous operations, here
-//! of all clusters of the launch. The index of an agent in the launch is the cluster's index times
-//! the agents of a cluster, plus the agent's index in the cluster. The watch treats accesses of the
-//! lanes of a warp as ordered, except if lanes of one store write different values to one address.
+//! The agents are the warps and asynchronous operations of all clusters of the launch. The race
+//! detector of shared memory has the agents of one cluster only. An agent has the index
+//! `cluster * agents_per_cluster + index_in_cluster` in the launch. The accesses of the lanes of a
+//! warp count as ordered, unless lanes of one store write different values to one address.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -77,12 +77,12 @@ pub(crate) struct Touch {
 pub(crate) struct Order {
     pub acquires: bool,
     pub releases: bool,
-    /// True for a read-modify-write, after which earlier releases at the address remain in effect.
+    /// True for a read-modify-write: earlier releases at the address then remain in effect.
     pub keeps: bool,
 }
 
-/// Returns the mode of an access: atomic accesses of `.cta` scope are atomic in the block, those of
-/// another scope, or without one, on the device.
+/// Returns the mode of an access. Atomic accesses of `.cta` scope are atomic in the block. Those of
+/// another scope, or without a scope, are atomic on the device.
 pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
     match (is_atomic, scope) {
         (false, _) => Mode::Plain,
@@ -94,8 +94,7 @@ pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
 /// The facts that the race rules query: the clock of an agent, and the bytes that it writes.
 struct AgentKnowledge<'r, 'a> {
     agent: &'r Agent,
-    /// The index in the launch of the first agent of the agent's cluster, and the number of agents
-    /// of the cluster.
+    /// The launch index of the first agent of the cluster, and the number of agents of the cluster.
     first: u32,
     agents: u32,
     global: &'r Global<'a>,

@@ -1,5 +1,5 @@
-//! Tests small kernels with asynchronous copies and barriers in shared memory: the results of
-//! correct kernels, and the faults of kernels with a mistake.
+//! Tests small kernels with asynchronous copies and barriers in shared memory: results of correct
+//! kernels, and faults of kernels with a mistake.
 
 mod support;
 
@@ -68,7 +68,8 @@ fn a_missing_wait_is_a_race_with_the_copy() {
 
 #[test]
 fn waits_keep_the_most_recent_groups() {
-    // Two copies in two groups. With one in flight, the first may be read and the second may not.
+    // Two copies in two groups. If one group may be in flight, the first copy may be read, and the
+    // second may not.
     let body = |offset: u32| {
         format!(
             "
@@ -130,7 +131,7 @@ fn copies_check_their_addresses() {
 }
 
 /// Returns a body in which one thread initializes the barrier at the start of shared memory with
-/// `count`, and all wait until it is initialized before `rest`.
+/// `count`. All threads wait for the initialization before `rest`.
 fn with_barrier(count: u32, rest: &str) -> String {
     format!(
         "
@@ -180,7 +181,7 @@ fn barriers_take_copies_with_them() {
     }
 }
 
-/// Returns a body in which warp 1 fills shared memory and arrives; warp 0 waits and writes the
+/// Returns a body in which warp 1 fills shared memory and arrives. Warp 0 waits and writes the
 /// output.
 fn handover(wait: &str) -> String {
     with_barrier(
@@ -212,10 +213,10 @@ fn barriers_order_earlier_accesses() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
-    // Without the wait, the simulator finds a fault in whichever order the warps run.
+    // Without the wait, the simulator finds a fault in every order of the warps.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // With a wait for parity 1, a consumer that runs before the producer does not wait, and races;
-    // a consumer that runs after the producer waits forever.
+    // The consumer waits for parity 1. If it runs before the producer, it does not wait, and races.
+    // If it runs after the producer, it waits forever.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
@@ -240,7 +241,7 @@ POLL:
 ",
     );
     let output = copy(&body, 32, &[], 128);
-    // The lanes arrive together or one after the other. The first lane reads the full count.
+    // The lanes may arrive together or one after the other. The first lane reads the full count.
     let pending = words(&output);
     assert!(pending.contains(&32) && pending.iter().all(|count| (1..=32).contains(count)), "{pending:?}");
 }
@@ -297,7 +298,7 @@ fn misused_barriers_are_faults() {
     assert!(matches!(mistake(unordered, 64), FaultKind::Race { .. } | FaultKind::Illegal(_)));
 }
 
-/// Returns a body in which one thread copies 256 bytes to shared memory with a bulk copy, and all
+/// Returns a body in which one thread copies 256 bytes to shared memory with a bulk copy. All
 /// threads write them to the output.
 fn bulk_load(publish: &str, expected: u32, wait: &str) -> String {
     format!(
@@ -334,7 +335,8 @@ fn bulk_copies_complete_at_their_barrier() {
     assert!(text.contains("fence.mbarrier_init"), "{text}");
 }
 
-/// Returns a body in which all threads write shared memory, and one copies it to global memory.
+/// Returns a body in which all threads write shared memory, and one thread copies it to global
+/// memory.
 fn bulk_store(fence: &str, wait: &str) -> String {
     format!(
         "
@@ -372,8 +374,8 @@ fn bulk_stores_want_a_fence_and_a_wait() {
 
 #[test]
 fn bulk_reductions_combine() {
-    // The operation with its type, and the result as a function of the old output and the stored
-    // value.
+    // Each case has the operation with its type, and the result as a function of the old output and
+    // the stored value.
     type Combine = fn(u32, u32) -> u32;
     let cases: [(&str, Combine); 7] = [
         ("add.u32", |old, new| old.wrapping_add(new)),
@@ -444,7 +446,7 @@ fn map(
 }
 
 /// Returns a body in which one thread loads a box at constant coordinates to offset 1024 of shared
-/// memory, and all threads copy `bytes` bytes of it to the output.
+/// memory. All threads copy `bytes` bytes of the box to the output.
 fn tensor_load(coordinates: &[i32], bytes: u32) -> String {
     let rank = coordinates.len();
     let list: Vec<String> = coordinates.iter().map(i32::to_string).collect();
@@ -541,8 +543,8 @@ fn a_map_whose_base_is_no_memory_faults() {
     );
 }
 
-/// Returns a body in which all threads write a word of shared memory, and one stores the words as a
-/// box at these coordinates.
+/// Returns a body in which all threads write a word of shared memory. One thread stores the words
+/// as a box at these coordinates.
 fn tensor_store([x, y]: [i32; 2]) -> String {
     format!(
         "
@@ -625,9 +627,9 @@ fn invalid_tensor_maps_are_rejected() {
 }
 
 /// Runs a cluster of two blocks, each with a barrier at the start of its shared memory that expects
-/// `expected` bytes. One thread of the first block executes `action`, with the second block's
-/// shared memory in `%r10`. Each block waits for the bytes that it expects, if any, and writes 64
-/// bytes from offset 128 to the output.
+/// `expected` bytes. One thread of the first block executes `action`, with the address of the
+/// second block's shared memory in `%r10`. Each block waits for the bytes that it expects, if any,
+/// and writes 64 bytes from offset 128 to the output.
 fn cluster(expected: [u32; 2], action: &str) -> Vec<u8> {
     let body = format!(
         "
@@ -706,8 +708,8 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
 
-/// Returns a body in which each thread writes a word of the output, and one thread loads the words
-/// with `copy`, a bulk copy of 32 words; all threads copy their words to the rest of the output.
+/// Returns a body in which each thread writes a word of the output. One thread loads the words with
+/// `copy`, a bulk copy of 32 words. All threads copy their words to the rest of the output.
 fn load_after_store(fence: &str, copy: &str) -> String {
     format!(
         "

@@ -6,7 +6,7 @@ mod common;
 use common::{fault, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// Returns a module whose kernel stores `%d` of each thread; `body` computes it from `%t`, the
+/// Returns a module whose kernel stores `%d` of each thread. `body` computes `%d` from `%t`, the
 /// index of the thread.
 fn module(functions: &str, body: &str) -> String {
     format!(
@@ -97,8 +97,8 @@ fn the_guard_of_a_call_holds_only_for_its_lanes() {
     assert_eq!(results(FIBONACCI, &body), expected);
 }
 
-/// Two functions that call each other. Each keeps its number in a local array, and sums the numbers
-/// of all active calls through their addresses.
+/// Two functions that call each other. Each call keeps its number in a local array, and sums the
+/// numbers of all active calls through their addresses.
 const CHAIN: &str = "
 .func (.param .b32 result) second(.param .b32 number, .param .b64 above);
 .func (.param .b32 result) first(.param .b32 number, .param .b64 above)
@@ -280,7 +280,7 @@ fn invalid_calls_are_faults() {
 }
 
 /// Calls a function with a parameter of 8 bytes. The argument must be a variable of the calling
-/// body, and large enough.
+/// body with at least 8 bytes.
 #[test]
 fn arguments_are_large_enough_variables_of_the_caller() {
     let function = "

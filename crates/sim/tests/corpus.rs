@@ -1,7 +1,7 @@
-//! Runs on the simulator kernels that the official Triton (see `corpus/kernels.py`), NVRTC
-//! (`corpus/cuda.py`) and tilewright compiled: the results equal those of a loop over the matrices,
+//! Runs kernels on the simulator that the official Triton (see `corpus/kernels.py`), NVRTC
+//! (`corpus/cuda.py`) and tilewright compiled. The results equal those of a loop over the matrices,
 //! and the simulator finds only planted mistakes. The elements of matmuls are small integers, so
-//! that sums are exact in every format; the results of attention have a tolerance.
+//! sums are exact in every format. The results of attention have a tolerance.
 
 mod support;
 
@@ -212,7 +212,7 @@ fn multiply_by_made_maps(ptx: &str) -> Result<(), FaultKind> {
 #[test]
 fn products_through_tensor_maps_that_the_kernel_makes() {
     multiply_by_made_maps(TMA_MADE).expect("the kernel is right");
-    // Removes all acquires, then only that of one map.
+    // The mistakes: all acquires are missing, and only the acquire of one map is missing.
     let acquire = "fence.proxy.tensormap::generic.acquire";
     for part in [acquire.to_owned(), format!("{acquire}.gpu [ %rd16")] {
         let found = multiply_by_made_maps(&planted(TMA_MADE, &part, "")).expect_err("a mistake is planted");
@@ -231,8 +231,8 @@ fn products_of_specialized_warps() {
     assert!(matches!(fault, FaultKind::Deadlock { .. }));
 }
 
-/// Some warps copy with `cp.async` and arrive when their copies are complete; the multiplying warps
-/// fence the copied data.
+/// Some warps copy with `cp.async` and arrive when their copies are complete. Other warps fence the
+/// copied data and multiply.
 #[test]
 fn wgmma_on_copies_by_other_warps() {
     let size = Size { m: 80, n: 48, k: 160 };
@@ -258,7 +258,7 @@ fn wgmma_on_copies_by_other_warps() {
     assert!(matches!(early, FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
 }
 
-/// Replaces each line that contains a part. Fails if there is none.
+/// Replaces each line that contains `part`. Fails if no line does.
 fn planted(ptx: &str, part: &str, replacement: &str) -> String {
     assert!(ptx.contains(part), "{part}");
     let line = |line: &str| if line.contains(part) { replacement.to_owned() } else { line.to_owned() };

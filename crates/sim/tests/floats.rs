@@ -1,4 +1,4 @@
-//! Compares arithmetic and functions of floating-point numbers with the host's arithmetic and
+//! Compares arithmetic and functions of floating-point numbers with the host's arithmetic and with
 //! binary64.
 
 mod common;
@@ -27,8 +27,8 @@ fn check(instruction: &str, seed: u64, reference: impl Fn([f32; 3]) -> f32) {
     let rows = singles(seed);
     let results = evaluate(instruction, "f32", &["f32"; 3], &rows);
     for (row, result) in rows.into_iter().zip(results) {
-        // `black_box` hides the value from the optimizer, which would assume the sign of a square
-        // root, and then the sign of a NaN.
+        // `black_box` hides the value from the optimizer, which would otherwise assume the sign of
+        // a square root, even of a NaN.
         let expected = std::hint::black_box(reference(row.map(single)));
         let expected = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
         assert_eq!(result as u32, expected, "{instruction} of {:?}: {:e}", row.map(single), single(result));
@@ -63,8 +63,8 @@ fn results_are_saturated_where_asked() {
     check("fma.rn.sat.f32 %d, %a, %b, %c;", 11, |[a, b, c]| clamp(a.mul_add(b, c)));
 }
 
-/// Rounds a binary64 number to f32, up or down. The sum of two f32 numbers is not always exact in
-/// binary64, but is so at these magnitudes.
+/// Rounds a binary64 number to f32, up or down. The sum of two f32 numbers is exact in binary64 at
+/// the magnitudes of this test.
 fn directed(exact: f64, up: bool) -> f32 {
     let near = exact as f32;
     match (f64::from(near).partial_cmp(&exact).expect("no NaN here"), up) {
@@ -117,7 +117,7 @@ fn extrema_as_the_isa_says() {
     check("min.xorsign.abs.f32 %d, %a, %b;", 16, |[a, b, _]| {
         let least = -larger(-a.abs(), -b.abs());
         if least.is_nan() {
-            // The sign of a NaN from `xorsign` is compared below.
+            // The test below compares the sign of a NaN from `xorsign`.
             return f32::from_bits(0x7fff_ffff);
         }
         if a.is_sign_negative() == b.is_sign_negative() { least } else { -least }
@@ -183,8 +183,8 @@ fn approximations_lie_within_the_errors_of_the_isa() {
                 .map(|x| u64::from((x as f32).to_bits()))
         })
         .collect();
-    // The function, its operand, its reference, and the relative and absolute errors that the ISA
-    // document allows.
+    // Each row has the function, its operand, its reference, and the relative and absolute errors
+    // that the ISA document allows.
     let table: [(&str, usize, Function, f64, f64); 8] = [
         ("ex2.approx.f32 %d, %b;", 1, f64::exp2, 2_f64.powi(-22), 0.0),
         ("lg2.approx.f32 %d, %a;", 0, f64::log2, 0.0, 2_f64.powi(-22)),
@@ -199,7 +199,7 @@ fn approximations_lie_within_the_errors_of_the_isa() {
         let results = evaluate(instruction, "f32", &["f32"; 2], &rows);
         for (row, result) in rows.iter().zip(results) {
             let exact = reference(f64::from(single(row[operand])));
-            // The result is an f32, which adds half of its last place.
+            // The rounding of the result to f32 adds an error of half of the last place.
             let allowed = relative * exact.abs() + absolute + exact.abs() * 2_f64.powi(-24);
             let error = (f64::from(single(result)) - exact).abs();
             assert!(error <= allowed, "{instruction} of {}: {error:e} > {allowed:e}", single(row[operand]));
@@ -271,8 +271,8 @@ fn conversions() {
 
 #[test]
 fn fp8_conversions_saturate() {
-    // The largest number, a larger one, the smallest subnormal, two ties and NaN in e4m3; the first
-    // operand is the upper one.
+    // The largest e4m3 number, a larger number, the smallest subnormal, two ties, and NaN. The
+    // first operand becomes the upper byte.
     let pairs = [
         (448.0_f32, 0x7e_u64),
         (1000.0, 0x7e),
@@ -295,7 +295,7 @@ fn fp8_conversions_saturate() {
 
 #[test]
 fn classes_of_numbers() {
-    // A zero, a subnormal number, a normal one, an infinity and NaN; zero counts as normal.
+    // Zeros, subnormal and normal numbers, infinities and NaN. Zero counts as normal.
     let numbers =
         [0_u64, 0x8000_0000, 1, 0x807f_ffff, 0x0080_0000, 0xff7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000];
     let rows: Vec<_> = numbers.iter().map(|number| [*number, 0, 0]).collect();
@@ -316,8 +316,8 @@ fn classes_of_numbers() {
     }
 }
 
-/// NaN becomes the integer 0, except from f64 and to 64 bits, as the ISA says since version 9.0 and
-/// an H200 does.
+/// NaN becomes the integer 0, except from f64 and to 64 bits. The ISA says so since version 9.0,
+/// and an H200 confirms it.
 #[test]
 fn nan_becomes_an_integer() {
     let rows = [[0x7fc0_0000, 0, 0]];
@@ -350,7 +350,7 @@ fn atomic_sums_of_subnormal_numbers() {
     assert_eq!(memory_of, [0, 10]);
 }
 
-/// The results of a vector instruction are in the registers of its operands.
+/// Tests a vector instruction whose results overwrite the registers of its operands.
 #[test]
 fn atomic_vectors_read_their_operands_first() {
     let body = "
@@ -370,7 +370,7 @@ fn atomic_vectors_read_their_operands_first() {
     assert_eq!(floats, [11.0, 22.0, 20.0, 10.0]);
 }
 
-/// Decimal constants have the type of the instruction, also for moves.
+/// Decimal constants have the type of the instruction, also in moves.
 #[test]
 fn constants_are_of_the_type_of_the_instruction() {
     let one = [[0; 3]];

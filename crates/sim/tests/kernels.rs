@@ -1,5 +1,5 @@
-//! Tests whole kernels that are written by hand, and the same kernels with planted bugs. The
-//! simulator finds and names each bug.
+//! Tests whole kernels that are written by hand, with and without planted bugs. The simulator finds
+//! and names each bug.
 
 mod common;
 
@@ -222,8 +222,8 @@ fn warps_at_different_barriers_wait_for_ever() {
 
 #[test]
 fn barriers_with_counts_order_their_threads() {
-    // Warp 0 waits for warps 1 and 2 at a barrier of 96 threads at which those only arrive. Warp 3
-    // does not participate.
+    // Warp 0 waits for warps 1 and 2 at a barrier of 96 threads. Warps 1 and 2 only arrive there.
+    // Warp 3 does not participate.
     let text = SUM
         .replace("    bar.sync 0;", "    setp.eq.s32 %p3, %r3, 0;\n    @%p3 bar.sync 3, 96;\n    @!%p3 bar.arrive 3, 96;")
         .replace("    setp.ne.s32 %p1, %r2, 0;", "    setp.eq.s32 %p1, %r3, 3;\n    @%p1 bra $done;\n    setp.ne.s32 %p1, %r2, 0;")
@@ -237,7 +237,7 @@ fn barriers_with_counts_order_their_threads() {
 
 #[test]
 fn the_fault_of_the_first_block_is_reported() {
-    // The blocks from index 3 on fault. Block 3 takes longest to reach its fault.
+    // All blocks from index 3 on have a fault. Block 3 reaches its fault last.
     let text = "
 .version 7.8
 .target sm_80
@@ -290,8 +290,7 @@ fn a_kernel_without_end_is_cancelled() {
     let is_looping = |waiting: &Vec<Waiting>| {
         waiting.len() >= 4 && waiting.iter().any(|place| place.instruction == "bra $skip;")
     };
-    // All four warps must be in the loop. The delay grows, since they take longer on a busy
-    // machine.
+    // All four warps must be in the loop. The delay grows, because a busy machine needs longer.
     let mut found = (3..17).map(|power| waiting_after(&module, 1 << power));
     let waiting = found.find(is_looping).expect("the warps reach the loop");
     // The message names the line of the PTX for each warp.
@@ -397,7 +396,8 @@ const FORWARDS: &str = "mov.u32 %from, %block;\n    add.u32 %to, %block, 1;";
 
 #[test]
 fn blocks_that_wait_for_blocks_without_room_hang_as_on_a_gpu() {
-    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, room for one of these blocks.
+    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, enough for one of these
+    // blocks.
     assert!(chained(FORWARDS, "sm_75", 100).unwrap().iter().all(|flag| *flag == 1));
     assert!(chained(BACKWARDS, "sm_75", 40).unwrap().iter().all(|flag| *flag == 1));
     let fault = chained(BACKWARDS, "sm_75", 41).unwrap_err();

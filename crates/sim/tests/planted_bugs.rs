@@ -14,8 +14,8 @@ use tilewright_sim::{
 #[repr(align(16))]
 struct Words([u32; 128]);
 
-/// Launches a text on `sm_90a`, watched for races and for uninitialized reads. Returns the outcome
-/// and the findings.
+/// Launches a text on `sm_90a` with a watch for races and for uninitialized reads. Returns the
+/// outcome and the findings.
 fn watched(
     text: &str,
     grid: u32,
@@ -150,7 +150,7 @@ fn bulk_stores_to_one_place_may_arrive_in_any_order() {
     }
 }
 
-/// Returns a kernel in which block 0 writes 64 words and sets a flag; block 1 waits for the flag
+/// Returns a kernel in which block 0 writes 64 words and sets a flag. Block 1 waits for the flag
 /// and reads the words.
 fn handover() -> String {
     kernel(
@@ -215,7 +215,7 @@ fn flags_order_blocks_by_release_acquire_and_barriers() {
 }
 
 /// Runs a cluster of two blocks that each write a word. In `access`, one thread of the second block
-/// accesses the word of the first; `last` is the code after `access`.
+/// accesses the word of the first block. `last` is the code after `access`.
 fn neighbors(access: &str, last: &str) -> Result<(), FaultKind> {
     let body = format!(
         "
@@ -251,7 +251,7 @@ fn a_block_stays_while_others_access_its_memory() {
             };
             assert!(access.contains(&found.instruction), "{found:?}");
         }
-        // If the blocks wait for each other before the access, no barrier orders the access before
+        // The blocks wait for each other before the access. So no barrier orders the access before
         // the exit of the first block.
         let early = neighbors(&format!("{meet}\n    {access}"), "");
         assert!(matches!(early, Err(FaultKind::EndedBlock { .. })), "{early:?}");
@@ -304,8 +304,8 @@ fn registers_are_written_before_they_are_read() {
     };
     let right = [
         "mov.u32 %r9, 1;",
-        // The register is written on both paths, under two guards, in the first iteration of a
-        // loop, or by the lanes that read it.
+        // In these cases, every read is initialized. The writes are on both paths, under two
+        // guards, in the first iteration of a loop, or in the reading lanes.
         "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
         "setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; bra BOTH; ONE: mov.u32 %r9, 2; BOTH:",
         "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 0; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
@@ -337,8 +337,8 @@ fn registers_are_written_before_they_are_read() {
     }
 }
 
-/// Returns a kernel in which the lanes of a warp pass values to each other through shared memory,
-/// and one lane stores them with a bulk copy.
+/// Returns a kernel in which the lanes of a warp exchange values through shared memory. One lane
+/// stores the values with a bulk copy.
 fn exchange(wait: &str, second: &str, third: &str) -> String {
     kernel(&format!(
         "
@@ -376,8 +376,8 @@ fn lanes_of_a_warp_synchronize() {
     }
     let shuffle = "shfl.sync.idx.b32 %r6, %r1, 0, 31, 0xffffffff;";
     for wait in ["", shuffle] {
-        // The first race is a read of another lane's write, the second a write of bytes that
-        // another lane has read, the third a bulk copy of bytes that other lanes have written.
+        // The first race is a read of another lane's write. The second is a write of bytes that
+        // another lane has read. The third is a bulk copy of bytes that other lanes have written.
         for (text, writes) in [
             (exchange(wait, sync, sync), false),
             (exchange(sync, wait, sync), true),
@@ -392,8 +392,8 @@ fn lanes_of_a_warp_synchronize() {
     }
 }
 
-/// A module that an assembler would reject is not loaded: the error has the line, and marks the
-/// wrong part.
+/// The simulator rejects a module that an assembler would reject. The error shows the line and
+/// marks the mistake.
 #[test]
 fn modules_that_an_assembler_rejects_are_not_loaded() {
     let refused = |target: &str, line: &str| {
@@ -441,7 +441,7 @@ fn modules_that_an_assembler_rejects_are_not_loaded() {
 #[repr(align(128))]
 struct Map([u32; 64]);
 
-/// Block 0 writes a tensor map and sets a flag, for which block 1 waits before it copies by the
+/// Block 0 writes a tensor map and sets a flag. Block 1 waits for the flag and then copies by the
 /// map.
 const MAP_OF_ANOTHER_BLOCK: &str = "
     mov.u32 %r3, %ctaid.x;

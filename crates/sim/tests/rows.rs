@@ -1,5 +1,5 @@
-//! Tests copies of gathered rows of a matrix, `.tile::gather4` and `.tile::scatter4`: the results
-//! of correct kernels, and the faults of kernels with a mistake.
+//! Tests copies of gathered rows of a matrix (`.tile::gather4`, `.tile::scatter4`): results of
+//! correct kernels, and faults of kernels with a mistake.
 
 mod support;
 
@@ -22,8 +22,8 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
-/// Returns code that moves the first four row indices to registers and then, in the second lane
-/// only, the other four.
+/// Returns code that moves the first four row indices to registers. The second lane then overwrites
+/// them with the other four.
 fn numbers(rows: [i32; 8]) -> String {
     let all = rows.iter().enumerate().map(|(place, row)| {
         let guard = if place < 4 { "" } else { "@%p4 " };
@@ -32,7 +32,7 @@ fn numbers(rows: [i32; 8]) -> String {
     "    setp.eq.u32 %p4, %r1, 1;\n".to_owned() + &all.collect::<String>()
 }
 
-/// Returns a body in which two lanes load four rows each from a column on; all threads copy
+/// Returns a body in which two lanes load four rows each, beginning at a column. All threads copy
 /// `row_bytes` bytes of each of the 8 rows to the output.
 fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> String {
     let moves = numbers(rows);
@@ -126,7 +126,7 @@ fn invalid_row_loads_are_found() {
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("a box of one row")), "{kind:?}");
 }
 
-/// Returns a body in which threads write 8 rows of 32 words; two lanes store four rows each.
+/// Returns a body in which threads write 8 rows of 32 words. Two lanes store four rows each.
 fn scatter(rows: [i32; 8], fence: &str) -> String {
     let moves = numbers(rows);
     format!(

@@ -1,6 +1,5 @@
 //! Tests small kernels with tensor core instructions: the instructions use the right operands, and
-//! the simulator finds mistakes. The tests of fragments and of the arithmetic are next to their
-//! code.
+//! the simulator finds mistakes. The tests of fragments and of the arithmetic are in the crate.
 
 mod support;
 
@@ -20,8 +19,8 @@ fn small(index: usize) -> f32 {
     (index * 5 % 11) as f32 - 4.0
 }
 
-/// Copies the input to shared memory: each thread copies 16 bytes, and 16 bytes that are 512 bytes
-/// later.
+/// Copies the input to shared memory. Each thread copies 16 bytes, and another 16 bytes at an
+/// offset of 512.
 const STAGE: &str = "
     shl.b32 %r5, %r1, 4;
     add.u32 %r6, %r2, %r5;
@@ -36,7 +35,7 @@ const STAGE: &str = "
 
 #[test]
 fn fragments_from_shared_memory_multiply() {
-    // A of 16x16 at 0 and B of 16x8 at 512, both row by row; C counts from 0.
+    // A is 16x16 at offset 0, and B is 16x8 at offset 512, both row by row. C counts from 0.
     let body = format!(
         "{STAGE}
     and.b32 %r7, %r3, 15;
@@ -99,7 +98,8 @@ fn four_small_products_of_a_warp() {
 
 #[test]
 fn matrices_move_and_turn() {
-    // Two 8x8 blocks are loaded, transposed by `movmatrix` or by the store, and stored.
+    // The kernel loads two 8x8 blocks, transposes them with `movmatrix` or in the store, and stores
+    // them.
     for (turn, store) in [
         (
             "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r20; movmatrix.sync.aligned.m8n8.trans.b16 %r21, %r21;",
@@ -143,8 +143,9 @@ fn matrix_instructions_check_their_addresses_and_lanes() {
     assert!(matches!(mistake(&divergent), FaultKind::Illegal(_)));
 }
 
-/// The variable parts of the code of a warpgroup that computes `D = A B`. A is 64x16 and B is 16x8
-/// (stored as 8 rows of 16), both in the unswizzled K-major layout: A at 0, B at 2048.
+/// The code of a warpgroup that computes `D = A B`, as parts that the tests vary. A is 64x16 and B
+/// is 16x8 (stored as 8 rows of 16). Both have the unswizzled K-major layout: A at offset 0, B at
+/// 2048.
 #[derive(Clone, Copy)]
 struct Product {
     proxy_fence: &'static str,

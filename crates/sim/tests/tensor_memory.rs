@@ -1,6 +1,6 @@
-//! Tests small kernels with tensor memory: dots of all kinds from matrices whose layout in shared
-//! memory the tests compute themselves, the moves between registers, shared and tensor memory, and
-//! the mistakes that the simulator reports.
+//! Tests small kernels with tensor memory: dots of all kinds, the moves between registers, shared
+//! and tensor memory, and the mistakes that the simulator reports. The tests compute the layout of
+//! the matrices in shared memory themselves.
 
 mod support;
 
@@ -11,9 +11,12 @@ use tilewright_sim::FaultKind;
 /// Bytes of shared memory that a kernel copies from its input.
 const IMAGE: usize = 48 << 10;
 
-/// A kernel of four warps on tensor memory. `%r2` is the address of shared memory, whose first
-/// [`IMAGE`] bytes are the input; `%r9` is the address of the allocated columns, `%r8` that of the
-/// warp's lanes; `%rd9` has the fixed bits of matrix descriptors plus `%r2 / 16`.
+/// A kernel of four warps on tensor memory. These registers have values:
+///
+/// - `%r2`: the address of shared memory, whose first [`IMAGE`] bytes are the input;
+/// - `%r9`: the address of the allocated columns;
+/// - `%r8`: the address of the warp's lanes in these columns;
+/// - `%rd9`: the fixed bits of matrix descriptors plus `%r2 / 16`.
 struct Kernel<'a> {
     columns: u32,
     /// The instructions of one thread, before the commit.
@@ -111,7 +114,8 @@ fn run_text(text: &str, blocks: u32, image: &[u8], output: &mut [u8]) -> Result<
     launch(text, &shape, vec![Argument::Input(&input), Argument::Output(output)]).map(|_| ())
 }
 
-/// Stores columns of tensor memory: thread t of a block writes those of lane t to row t of the output.
+/// Stores columns of tensor memory: thread t of a block writes the columns of lane t to row t of
+/// the output.
 fn store_columns(columns: u32) -> String {
     let registers: Vec<String> = (0..columns).map(|column| format!("%r{}", 20 + column)).collect();
     let store = |group: usize| {
@@ -136,7 +140,8 @@ fn store_columns(columns: u32) -> String {
 /// The layout of a K-major matrix in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layout {
-    /// Core matrices of 8 rows of 16 bytes, side by side; then the next 8 rows.
+    /// Core matrices of 8 rows of 16 bytes: first the matrices of 8 rows, then those of the next 8
+    /// rows.
     Plain,
     /// Lines of 32, 64 or 128 bytes, whose chunks are permuted.
     Swizzled(usize),
@@ -150,14 +155,14 @@ impl Layout {
             Self::Plain => row / 8 * 256 + chunk * 128 + row % 8 * 16 + rest,
             Self::Swizzled(line) => {
                 let at = row * line + chunk * 16;
-                // The chunk is at the exclusive or of its index and that of the 128-byte line.
+                // The new index of a chunk is its index XOR the index of the 128-byte line.
                 let permuted = (at / 16 % (line / 16)) ^ (at / 128 % (line / 16));
                 at / line * line + permuted * 16 + rest
             }
         }
     }
 
-    /// Returns the bits of the descriptor besides address and version.
+    /// Returns the bits of the descriptor other than address and version.
     fn descriptor(self) -> u64 {
         let field = |bytes: u64, low: u32| bytes >> 4 << low;
         match self {
@@ -350,8 +355,8 @@ fn dots_of_all_kinds_from_all_layouts() {
     }
 }
 
-/// The instructions that copy scale factors of up to 128 rows from shared memory, where they are in
-/// lines of 16 bytes: four bytes for each of the rows r, r + 32, r + 64 and r + 96.
+/// The instructions that copy scale factors of up to 128 rows from shared memory. A line of 16
+/// bytes there has four bytes for each of the rows r, r + 32, r + 64 and r + 96.
 fn copy_scales() -> String {
     let plain = Layout::Plain.descriptor();
     format!(
@@ -366,7 +371,8 @@ fn copy_scales() -> String {
 
 #[test]
 fn dots_with_scale_factors() {
-    // The kind, the types, the elements of a block, and the first bytes of the factors of A and B.
+    // Each case has the kind, the types of A and B, the elements of a block, and the first bytes of
+    // the factors of A and B.
     let kinds = [
         ("mxf8f6f4.block_scale.scale_vec::1X", E4M3, E2M1, 32, 3, 1),
         ("mxf8f6f4.block_scale.block32", E5M2, E3M2, 32, 0, 2),
@@ -484,7 +490,8 @@ fn pairs_of_blocks_read_both_copies_of_the_left_operand() {
         block.resize(IMAGE, 0);
         image.extend(block);
     }
-    // Each copy moves 16 bytes of each row, to the quarters 0 and 2, and 1 and 3 of the lanes.
+    // Each copy moves 16 bytes of each row. Half of the rows go to the quarters 0 and 2 of the
+    // lanes, the others to 1 and 3.
     let issue = format!(
         "or.b64 %rd10, %rd9, {layout:#x};
     add.u64 %rd11, %rd9, 1024;
@@ -518,8 +525,8 @@ fn the_left_operand_may_be_in_tensor_memory() {
     let (a, b) = (matrix(&mut random, 128, BF16, layout), matrix(&mut random, 32, BF16, layout));
     let image = [&a.image[..], &b.image[..]].concat();
     let bits = 8 << 24 | 4 << 17 | 1 << 10 | 1 << 7 | 1 << 4;
-    // Copies A to the columns from 32 on, adds the dot to twice itself, and leaves lanes 32 to 63 as
-    // they are after the first dot.
+    // Copies A to the columns from 32 on. The second dot adds to half of the first result. A mask
+    // leaves lanes 32 to 63 as the first dot wrote them.
     let issue = format!(
         "or.b64 %rd10, %rd9, {layout:#x};
     add.u64 %rd11, %rd9, 1024;
@@ -549,7 +556,7 @@ fn the_left_operand_may_be_in_tensor_memory() {
 
 #[test]
 fn copies_reach_the_lanes_of_their_shape() {
-    // The shape, and for each lane the row that it gets.
+    // Each case has the shape, and the row that each lane receives.
     type Rows = fn(usize) -> Option<usize>;
     let shapes: [(&str, Rows); 6] = [
         ("128x256b", Some),
@@ -594,8 +601,8 @@ fn copies_reach_the_lanes_of_their_shape() {
 
 #[test]
 fn registers_move_to_tensor_memory_and_back() {
-    // A load of one shape reads the cells that a store of another shape writes. Thread t of a warp has the
-    // value 100 t + i in register i.
+    // A load of one shape reads the cells that a store of another shape writes. Thread t of a warp
+    // has the value 100 t + i in register i.
     type Place = fn(usize, usize) -> (usize, usize);
     let value = |i: usize| {
         format!("and.b32 %r{0}, %r1, 31; mul.lo.u32 %r{0}, %r{0}, 100; add.u32 %r{0}, %r{0}, {i};\n", 30 + i)
@@ -688,7 +695,7 @@ fn missing_synchronization_is_a_race() {
     assert!(matches!(&found, FaultKind::Illegal(text) if text.contains("tcgen05.wait::ld")), "{found}");
     let found = without("fence.proxy.async.shared::cta;");
     assert!(matches!(found, FaultKind::MissingProxyFence { .. }), "{found}");
-    // A store that is not complete, and memory that is freed too early.
+    // A missing wait for a store, and memory that is freed too early.
     let store = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r8], {%r1};";
     let end = "tcgen05.fence::before_thread_sync;";
     let found = mistake(&correct.replacen(end, &format!("{store}{end}"), 1));
@@ -730,7 +737,7 @@ fn mistakes_of_allocation_are_faults() {
 
 #[test]
 fn a_warp_waits_until_columns_are_free() {
-    // Both warps need all columns. Each stores its index to its lanes and loads it again.
+    // Both warps need all columns. Each warp stores its index to its lanes and loads it again.
     let text = ".version 8.8
 .target sm_103a
 .address_size 64

@@ -1,5 +1,5 @@
-//! Runs kernels compiled by the official Triton (see `triton/generate.py`): compares their results
-//! with binary64 and their counters with the source, and plants bugs.
+//! Runs kernels that the official Triton compiled (see `triton/generate.py`). Compares their
+//! results with binary64 and their counters with the source, and plants bugs.
 
 mod common;
 
@@ -188,7 +188,7 @@ fn numbers_are_counted() {
 
 #[test]
 fn bugs_planted_into_the_code_of_a_compiler() {
-    // Each barrier of the two reductions matters.
+    // Every barrier of the two reductions is necessary.
     let path = format!("{}/tests/triton/softmax_sm_80.ptx", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let barriers: Vec<_> = text.match_indices("bar.sync \t0;").collect();

@@ -31,7 +31,7 @@ fn try_lanes(body: &str) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
 
 #[test]
 fn lanes_that_diverge_meet_again() {
-    // Counts the steps of the Collatz sequence: lanes leave the loop at different times, and the
+    // Counts the steps of the Collatz sequence. Lanes leave the loop at different times, and the
     // loop contains a branch.
     let out = lanes(
         "

@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// Returns a small number that every format represents exactly, so that sums are exact too.
+    /// Returns a small number that every format represents exactly, so that sums are also exact.
     fn random(self, random: &mut Random) -> u64 {
         let small = (random.bits() % 8) as f32 - if self == Self::U8 { 0.0 } else { 4.0 };
         match self {
@@ -84,7 +84,7 @@ struct Stored {
 impl Stored {
     fn new(kind: Kind, rows: usize, columns: usize, by_rows: bool) -> Self {
         let (lines, line) = if by_rows { (rows, columns) } else { (columns, rows) };
-        // The stride exceeds the length of a line by 32 bytes.
+        // A gap of 32 bytes separates the lines.
         let stride = line + 256 / kind.bits();
         let bytes = vec![0; (lines * stride * kind.bits()).div_ceil(64)];
         Self { kind, rows, columns, by_rows, stride, bytes }

@@ -1,10 +1,10 @@
 //! Executes the `mbarrier` instructions.
 //!
-//! A table outside of shared memory holds the state of each `mbarrier` object, and shared memory
-//! holds bits that encode the state. If the bits in shared memory differ from the encoded state, an
-//! ordinary store has overwritten the barrier, which is a fault. To the race detector, initializing
-//! and invalidating a barrier are writes of its bytes, and all other operations are atomic reads. A
-//! use that is not ordered after the initialization is therefore a race.
+//! A table outside of shared memory holds the state of each `mbarrier` object. Shared memory holds
+//! bits that encode this state. Different bits mean that an ordinary store has overwritten the
+//! barrier, which is a fault. To the race detector, initializing and invalidating a barrier are
+//! writes of its bytes, and all other operations are atomic reads. So a use of a barrier that is
+//! not ordered after its initialization is a race.
 
 use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
@@ -74,8 +74,8 @@ fn write(context: &mut Context<'_>, (rank, offset): BarrierAddress, bytes: &[u8]
 /// Applies a change to a barrier on behalf of the warp.
 ///
 /// # Errors
-/// If there is no barrier at the address, an ordinary store has overwritten it, its initialization
-/// is not ordered before this access, or the change fails.
+/// If the address has no barrier, or an ordinary store has overwritten the barrier. Also if its
+/// initialization is not ordered before this access, or if the change fails.
 pub(super) fn with_barrier<T>(
     context: &mut Context<'_>,
     (rank, offset): BarrierAddress,
@@ -169,8 +169,8 @@ pub(crate) struct Arrive {
     pub count: Option<Slot>,
     /// `.expect_tx`: the additional bytes that the phase expects.
     pub expected_bytes: Option<Slot>,
-    /// True without `.relaxed`: earlier accesses of the warp are then ordered before later accesses
-    /// of the agents that wait for the phase.
+    /// True without `.relaxed`. Agents that wait for the phase are then ordered after the earlier
+    /// accesses of this warp.
     pub releases: bool,
     pub token: Option<Slot>,
 }
@@ -217,9 +217,9 @@ pub(crate) enum Phase {
 
 /// `mbarrier.test_wait` and `mbarrier.try_wait`.
 ///
-/// Both may report a complete phase as incomplete for a while. In the simulator, copies are
-/// complete as soon as they begin. To expose programs that ignore the result, the first test by a
-/// warp that finds a phase complete reports it as incomplete.
+/// On hardware, both may report a complete phase as incomplete for a while. In the simulator,
+/// copies are complete as soon as they begin. To expose programs that ignore the result, a warp's
+/// first test of a complete phase still reports it as incomplete.
 pub(crate) struct Test {
     pub barrier: Pointer,
     pub phase: Phase,
@@ -227,8 +227,8 @@ pub(crate) struct Test {
     /// True if the instruction may wait (`try_wait`). It then waits until the phase is complete and
     /// ignores the time limit: a program that relies on the limit deadlocks.
     pub may_wait: bool,
-    /// True without `.relaxed`: the arrivals in the complete phase are then ordered before later
-    /// accesses of the warp.
+    /// True without `.relaxed`. Later accesses of the warp are then ordered after the arrivals in
+    /// the complete phase.
     pub acquires: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Implements bulk copies and reductions of linear memory and their groups, and the stores and
-//! reductions whose bytes a barrier counts (`st.async`, `red.async`).
+//! Implements bulk copies and reductions of linear memory, and their groups. Also implements
+//! `st.async` and `red.async`, whose bytes a barrier counts.
 
 use tilewright_sanitize::Mode;
 
@@ -39,8 +39,8 @@ pub(crate) struct BulkCopy {
     pub source: Pointer,
     pub bytes: Slot,
     pub completion: Completion,
-    /// A mask of the ranks of the blocks that receive the data. Without it, only the block of the
-    /// destination receives the data.
+    /// A mask of the ranks of the blocks that receive the data. Without a mask, only the block of
+    /// the destination receives the data.
     pub mask: Option<Slot>,
     pub reduction: Option<Reduction>,
 }
@@ -85,7 +85,8 @@ pub(super) struct Operation {
     /// The agent that reads the source. It also writes the destination unless `writes` is set.
     pub reads: Agent,
     /// The agent that writes the destination, for a copy to global memory in a launch with a
-    /// [`Watch`](crate::watch::Watch): such writes may happen in any order, long after the reads.
+    /// [`Watch`](crate::watch::Watch). A separate agent is needed because such writes may happen in
+    /// any order, long after the reads.
     writes: Option<Agent>,
     /// The barrier on which the copy signals its completion.
     pub barrier: Option<BarrierAddress>,
@@ -127,8 +128,8 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
     })
 }
 
-/// Returns the destinations of a copy with their barriers. Without a mask, this is the given pair;
-/// with a mask, it is a pair with the same offsets for each block of the mask.
+/// Returns the destinations of a copy with their barriers. Without a mask, returns only the given
+/// pair. With a mask, returns a pair with the same offsets for each block of the mask.
 pub(super) fn targets(
     context: &Context<'_>,
     mask: Option<Slot>,

@@ -1,8 +1,8 @@
 //! Cancels clusters that have not begun (`clusterlaunchcontrol`).
 //!
-//! A running cluster takes over the work of one that has not begun: the request takes the next
-//! cluster of the grid from the scheduler, if there is one. The ISA leaves the response's layout
-//! open.
+//! A running cluster takes over the work of a cluster that has not begun. Its request removes the
+//! next cluster of the grid from the scheduler, if one is left. The ISA leaves the layout of the
+//! response open.
 
 use super::{Channel, Pointer, barriers, bulk};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
@@ -39,7 +39,7 @@ impl Execute for TryCancel {
     }
 }
 
-/// Returns the response for a canceled cluster, or for none.
+/// Returns the response for a canceled cluster, or the response that no cluster was canceled.
 fn response(first_block: Option<[u32; 3]>) -> u128 {
     let Some([x, y, z]) = first_block else { return 0 };
     u128::from(x) | u128::from(y) << 32 | u128::from(z) << 64 | 1 << 96

@@ -1,5 +1,5 @@
-//! `cp.async`: copies of 4, 8 or 16 bytes for each lane from global to shared memory, and their
-//! groups.
+//! Implements `cp.async`: each lane copies 4, 8 or 16 bytes from global to shared memory. Threads
+//! commit these copies in groups.
 
 use tilewright_sanitize::Mode;
 
@@ -118,8 +118,8 @@ impl Execute for Wait {
 /// `cp.async.mbarrier.arrive`: makes the barrier's phase wait for the copies of the lanes.
 pub(crate) struct ArriveAfterCopies {
     pub barrier: Pointer,
-    /// `.noinc`: the barrier's expected count includes the arrivals; else each arrival first
-    /// increments the pending count.
+    /// True with `.noinc`: the barrier's expected count includes the arrivals. Otherwise each
+    /// arrival first increments the pending count.
     pub is_expected: bool,
 }
 

@@ -1,7 +1,8 @@
-//! The tensor maps that a launch itself has written to global memory. Tensor copies read maps
-//! through the tensor map proxy. So the writer has to release such a map with
-//! `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`, and then the copying thread has to acquire
-//! the map at its address with `fence.proxy.tensormap`.
+//! Tracks the tensor maps that the launch itself has written to global memory.
+//!
+//! Tensor copies read maps through the tensor map proxy. So the writer has to release such a map
+//! with `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`. Then the copying thread has to
+//! acquire the map at its address with `fence.proxy.tensormap`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +28,7 @@ pub(crate) struct AgentStep {
 struct DeviceTensorMap {
     maker: AgentStep,
     is_released: bool,
-    /// The steps of agents at which they have acquired the map since it was written.
+    /// The steps at which agents have acquired the map since the last write.
     acquired: Vec<AgentStep>,
 }
 
@@ -94,8 +95,8 @@ impl Context<'_> {
     }
 
     /// Returns whether a step is ordered before the warp's current step. The order of steps in
-    /// other clusters is known only in a launch that is watched for races. In other launches, these
-    /// steps count as ordered.
+    /// other clusters is known only if the launch is watched for races. Otherwise, the steps of
+    /// other clusters count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),
@@ -107,8 +108,8 @@ impl Context<'_> {
     }
 }
 
-/// `fence.proxy.tensormap`: acquires the map at an address, or releases all maps whose writes are
-/// ordered before the fence.
+/// `fence.proxy.tensormap`: acquires the map at an address, or releases maps. A release covers all
+/// maps whose writes are ordered before the fence.
 pub(crate) struct MapFence {
     /// The map to acquire; `None` for a release.
     pub map: Option<Pointer>,

@@ -1,5 +1,5 @@
-//! Executes the fences between the generic and the asynchronous proxy, and the fence of newly
-//! initialized barriers.
+//! Executes the fences between the generic and the asynchronous proxy, and the fence after the
+//! initialization of barriers.
 
 use crate::context::{Context, Execute, Flow};
 use crate::fault::Outcome;

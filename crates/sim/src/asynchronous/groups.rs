@@ -1,10 +1,10 @@
-//! Tracks groups of asynchronous operations, which threads commit together and wait for in the
-//! order of the commits.
+//! Tracks groups of asynchronous operations. Threads commit groups and wait for them in the order
+//! of the commits.
 //!
-//! `cp.async`, bulk copies and `wgmma` have the same rule for each thread: a commit makes a group
-//! of the operations since the last commit, and a wait specifies how many of the most recent groups
-//! may remain in flight. Threads of a warp usually commit together, so a group is stored once, with
-//! its lanes.
+//! `cp.async`, bulk copies and `wgmma` have the same rules for each thread. A commit makes a group
+//! of the operations since the last commit. A wait specifies how many of the most recent groups may
+//! remain in flight. Threads of a warp usually commit together, so a group is stored once, with its
+//! lanes.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub struct Groups<T> {
 struct Group<T> {
     /// The lanes that committed the group.
     lanes: u32,
-    /// The lanes among these that have waited for the group.
+    /// The lanes of `lanes` that have waited for the group.
     waited: u32,
     operations: Vec<T>,
 }
@@ -52,8 +52,7 @@ impl<T: Clone> Groups<T> {
     }
 
     /// Waits until at most `keep` groups of each of these lanes are in flight. Returns the
-    /// operations of the groups that one of these lanes waits for now and has not waited for
-    /// before.
+    /// operations of each group that one of these lanes waits for now for the first time.
     pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
         let mut kept = [0; 32];
         let mut complete = Vec::new();
@@ -127,7 +126,7 @@ mod tests {
         groups.commit(0b01);
         groups.begin(0b10, 2);
         groups.commit(0b10);
-        // Lane 0 has one group, lane 1 has one with both operations.
+        // Lane 0 has a group with one operation, lane 1 a group with both operations.
         assert_eq!(groups.wait(0b01, 0), [1]);
         assert!(groups.wait(0b11, 1).is_empty());
         assert!(!groups.is_under_way(0b01) && groups.is_under_way(0b11));

@@ -1,8 +1,8 @@
 //! The `mbarrier` object: counts arrivals and bytes of asynchronous copies, phase by phase.
 //!
-//! A phase completes when the expected count of arrivals is reached and no expected byte is
-//! outstanding; the next phase begins with the same count. An agent that waits for a phase
-//! synchronizes with all agents that arrived in this phase or an earlier one.
+//! A phase completes when all expected arrivals have happened and no expected byte is outstanding.
+//! The next phase begins with the same expected count. An agent that waits for a phase synchronizes
+//! with all agents that arrived in this phase or an earlier one.
 
 use crate::fault::FaultKind;
 use crate::memory::Clock;
@@ -23,7 +23,7 @@ pub struct Mbarrier {
     phase: u64,
     /// The joined clocks of all arrivals and completed copies so far.
     arriving: Clock,
-    /// The value of `arriving` when the last completed phase completed.
+    /// The value of `arriving` at the end of the last completed phase.
     completed: Clock,
 }
 
@@ -84,7 +84,7 @@ impl Mbarrier {
     /// transferred them.
     ///
     /// # Errors
-    /// If the number of transferred bytes that are not expected yet reaches `LIMIT`.
+    /// If the transferred bytes exceed the expected bytes by `LIMIT` or more.
     pub fn complete(&mut self, bytes: u32, clock: &Clock) -> Result<(), FaultKind> {
         self.transact(-i64::from(bytes))?;
         self.arriving.join(clock);
@@ -96,8 +96,8 @@ impl Mbarrier {
     /// `.noComplete`.
     ///
     /// # Errors
-    /// If the count is out of range, if the phase expects fewer arrivals, or if the phase completes
-    /// although `may_complete` is false.
+    /// If the count is out of range, or if the phase expects fewer arrivals. Also if the phase
+    /// completes although `may_complete` is false.
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
@@ -124,16 +124,16 @@ impl Mbarrier {
     /// `count`.
     ///
     /// # Errors
-    /// As [`Self::arrive`].
+    /// The errors of [`Self::arrive`].
     pub fn drop(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         let before = self.expected;
         self.expected = before.saturating_sub(count);
         self.arrive(count, may_complete, clock).inspect_err(|_| self.expected = before)
     }
 
-    /// Joins the clock of tracked copies to the current phase, but counts no arrival: without
-    /// `.noinc`, `cp.async.mbarrier.arrive` increments the pending count before it arrives, which
-    /// leaves the count unchanged.
+    /// Joins the clock of tracked copies to the current phase, and counts no arrival. Without
+    /// `.noinc`, `cp.async.mbarrier.arrive` increments the pending count before it arrives. The
+    /// arrival therefore leaves the count unchanged.
     pub fn track(&mut self, clock: &Clock) {
         self.arriving.join(clock);
     }
@@ -208,7 +208,8 @@ mod tests {
         let token = barrier.arrive(2, true, &clock()).unwrap();
         assert_eq!(token.pending(), 3);
         assert!(barrier.test(token).unwrap().is_none() && barrier.test_parity(false).is_none());
-        // The phase before the first counts as complete, so that a producer passes its first wait.
+        // The phase before the first phase counts as complete, so that a producer passes its first
+        // wait.
         assert!(barrier.test_parity(true).is_some());
         assert_eq!(barrier.arrive(1, true, &clock()).unwrap().pending(), 1);
         assert!(barrier.test(token).unwrap().is_some() && barrier.test_parity(false).is_some());
@@ -257,7 +258,8 @@ mod tests {
         let mut barrier = Mbarrier::new(1, clock()).unwrap();
         barrier.expect((1 << 20) - 1).unwrap();
         assert!(barrier.expect(1).is_err());
-        // All expected arrivals have come, but not the bytes: one more arrival is a fault.
+        // All expected arrivals have happened, but bytes are outstanding: another arrival is a
+        // fault.
         barrier.arrive(1, true, &clock()).unwrap();
         assert!(barrier.arrive(1, true, &clock()).is_err());
     }

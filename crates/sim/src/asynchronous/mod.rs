@@ -1,10 +1,10 @@
 //! Implements the asynchronous instructions: copies, their barriers, and the fences between
 //! proxies.
 //!
-//! The simulator performs an asynchronous operation when it begins, but as a separate agent (see
-//! [`crate::memory::clock`]): nothing is ordered after the operation until an agent waits for it.
-//! An access to its data without the wait is a race and is reported. So the result of a program
-//! without faults does not depend on when its copies complete.
+//! The simulator performs an asynchronous operation as soon as it begins, but as a separate agent
+//! (see [`crate::memory::clock`]). Nothing is ordered after the operation until an agent waits for
+//! it. The simulator reports an access to its data without the wait as a race. So the result of a
+//! program without faults does not depend on the time at which its copies complete.
 
 pub(crate) mod barriers;
 pub(crate) mod bulk;
@@ -30,13 +30,13 @@ pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
 /// The number of channels that the barriers of a block share. If two barriers share a channel, the
-/// race detector is less precise: an agent that waits for a copy at one barrier then counts as
-/// having waited for earlier copies at the other barrier, too.
+/// race detector is less precise. An agent that waits for a copy at one barrier then also counts as
+/// having waited for earlier copies at the other barrier.
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
-/// detector. All channels but those of [`Channel::BulkWrites`] complete their operations in the
-/// order in which the operations began.
+/// detector. A channel completes its operations in the order in which they began, except for
+/// [`Channel::BulkWrites`].
 pub(crate) fn channels(warps: usize) -> usize {
     7 * warps + BARRIER_CHANNELS
 }
@@ -56,7 +56,7 @@ pub(crate) enum Channel {
     TensorLoads(usize),
     /// The stores of a warp to tensor memory.
     TensorStores(usize),
-    /// The dots and copies in tensor memory that a warp issues, which the ISA keeps in order.
+    /// The dots and copies in tensor memory that a warp issues. The ISA keeps them in order.
     TensorDots(usize),
     /// The copies that complete at the barrier at this offset in shared memory.
     Barrier(u64),
@@ -85,9 +85,9 @@ pub(crate) struct AsyncState {
     /// The barriers, by their offsets in shared memory.
     barriers: BTreeMap<u64, Barrier>,
     warps: Vec<WarpState>,
-    /// For each warpgroup, the order in which its warps execute `wgmma` instructions.
+    /// The order in which the warps of each warpgroup execute `wgmma` instructions.
     convoys: Vec<Convoy>,
-    /// The writes to global memory since the last `fence.proxy.async` that includes global memory;
+    /// The writes to global memory since the last `fence.proxy.async` that includes global memory.
     /// `None` in a kernel without bulk copies from global memory.
     pub unfenced_writes: Option<UnfencedWrites>,
 }

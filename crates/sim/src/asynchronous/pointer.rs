@@ -27,7 +27,8 @@ impl Pointer {
         context.locate(self.space, self.at(context, lane))
     }
 
-    /// Returns the rank of the block and the offset in its shared memory.
+    /// Returns the rank of a block and the offset in its shared memory; other state spaces are an
+    /// error.
     pub fn shared(&self, context: &Context<'_>, lane: usize) -> Outcome<(usize, u64)> {
         match self.place(context, lane) {
             ResolvedAddress::Shared { rank, offset } => Ok((rank, offset)),
@@ -39,7 +40,7 @@ impl Pointer {
         }
     }
 
-    /// Returns the address in global memory.
+    /// Returns the address in global memory; other state spaces are an error.
     pub fn global(&self, context: &Context<'_>, lane: usize) -> Outcome<u64> {
         match self.place(context, lane) {
             ResolvedAddress::Global(address) => Ok(address),

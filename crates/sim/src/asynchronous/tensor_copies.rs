@@ -66,8 +66,8 @@ const CHUNK: usize = 16;
 /// The box operand of a tensor copy.
 pub(crate) struct TensorBox {
     pub map: Pointer,
-    /// One coordinate for each dimension, the contiguous dimension first. For gathered rows: the
-    /// column, then the index of each row.
+    /// One coordinate for each dimension, the contiguous dimension first. For gathered rows, these
+    /// are the column and then the index of each row.
     pub coordinates: Vec<Slot>,
     /// True if the operand selects four gathered rows of a matrix: `.tile::gather4`,
     /// `.tile::scatter4`.
@@ -106,12 +106,12 @@ impl TensorBox {
             ));
         }
         // The ISA does not say so, but Hopper reports an illegal access if the base of a map is not
-        // mapped memory, even if no element of the box lies before the tensor.
+        // mapped memory. It does so even if no element of the box lies before the tensor.
         context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
-        // The ISA does not say so, but Hopper reports an illegal instruction if the box does not
-        // begin at a multiple of 16 bytes in a row.
+        // The ISA does not say so, but each row of the box has to begin at a multiple of 16 bytes.
+        // Hopper reports an illegal instruction otherwise.
         let start = i64::from(coordinates[0]) * i64::from(map.data_type.bytes());
         if start % CHUNK as i64 != 0 {
             return illegal(format!(
@@ -162,8 +162,8 @@ impl TensorBox {
     }
 }
 
-/// Iterates over the chunks of a row: their offsets in shared memory, and the range of the row's
-/// bytes that each holds.
+/// Iterates over the chunks of a row. Returns the offset of each chunk in shared memory, and the
+/// range of the row's bytes in the chunk.
 fn chunks(
     map: &TensorMap,
     start: u64,
@@ -283,8 +283,8 @@ impl TensorStore {
                 let place = ResolvedAddress::Shared { rank, offset };
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
-            // The ISA does not say so, but if the tensor ends within a chunk, Hopper writes the
-            // whole chunk.
+            // If the tensor ends within a chunk, Hopper writes the whole chunk. The ISA does not
+            // say so.
             let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
             if !row.inside.is_empty() {
                 let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));

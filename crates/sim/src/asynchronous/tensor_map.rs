@@ -1,8 +1,8 @@
 //! Tensor maps: the 128-byte objects that describe a tensor in global memory to tensor copies.
 //!
-//! NVIDIA does not document how its driver encodes maps, so the simulator has its own encoding: a
-//! launch on the simulator encodes its maps with [`TensorMap::encode`], which accepts and rejects
-//! the same arguments as `cuTensorMapEncodeTiled`.
+//! NVIDIA does not document how its driver encodes maps, so the simulator has its own encoding,
+//! [`TensorMap::encode`]. This function accepts and rejects the same arguments as
+//! `cuTensorMapEncodeTiled`.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub const MAX_RANK: usize = 5;
 /// The first bytes of an encoded map.
 const MAGIC: [u8; 4] = *b"TWTM";
 
-/// The element type of a tensor, which reductions and the fill depend on.
+/// The element type of a tensor. Reductions and the fill depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TensorDataType {
     /// Unsigned 8 bits.
@@ -112,15 +112,15 @@ pub struct TensorMap {
     pub strides: Vec<u64>,
     /// The extents of the box, 1 to 256 each.
     pub box_extents: Vec<u32>,
-    /// The element step of each dimension, 1 to 8. A copy ignores the step of dimension 0 and takes
-    /// every element along it.
+    /// The element step of each dimension, 1 to 8. A copy ignores the step of dimension 0 and moves
+    /// every element along this dimension.
     pub element_strides: Vec<u32>,
     /// The swizzle of the box in shared memory.
     pub swizzle: Swizzle,
     /// The value of elements outside of the tensor.
     pub fill: OutOfBoundsFill,
-    /// The pixels that a copy moves, for im2col copies; the box then has one element along each
-    /// dimension but the first one.
+    /// The pixels that an im2col copy moves. The box then has one element along each dimension
+    /// except the first one.
     pub pixels: Option<PixelBox>,
 }
 
@@ -190,8 +190,8 @@ impl Field {
     }
 
     /// Returns the writes that set the field, for `tensormap.replace`: each is an offset and bytes.
-    /// One of them writes the first bytes of the object, by which [`TensorMap::decode`] recognizes
-    /// an encoded map.
+    /// One of them writes the first bytes of the object, because [`TensorMap::decode`] recognizes
+    /// an encoded map by them.
     pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
         let (at, len) = self.place();
         [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]
@@ -249,7 +249,7 @@ impl TensorMap {
     /// Decodes the object that a tensor copy reads.
     ///
     /// # Errors
-    /// If neither [`Self::encode`] nor `tensormap.replace` wrote the bytes, if a field has an
+    /// If neither [`Self::encode`] nor `tensormap.replace` wrote the bytes. Also if a field has an
     /// unknown value, or if [`Self::encode`] would reject the map.
     pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, TensorMapError> {
         if bytes[..MAGIC.len()] != MAGIC {
@@ -364,7 +364,7 @@ impl TensorMap {
         self.box_extents[0] * self.data_type.bytes()
     }
 
-    /// Returns how many elements a copy takes along a dimension.
+    /// Returns how many elements a copy moves along a dimension.
     fn taken(&self, dimension: usize) -> u32 {
         if dimension == 0 {
             return self.box_extents[0];
@@ -372,8 +372,8 @@ impl TensorMap {
         self.box_extents[dimension].div_ceil(self.element_strides[dimension])
     }
 
-    /// Returns the bytes of the box in shared memory. A copy adds these bytes to its barrier, even
-    /// if a part of the box is outside of the tensor.
+    /// Returns the bytes of the box in shared memory. A copy counts these bytes at its barrier,
+    /// even if part of the box is outside of the tensor.
     pub fn box_bytes(&self) -> u32 {
         let rows = match &self.pixels {
             Some(pixels) => pixels.pixels,

@@ -1,4 +1,5 @@
-//! Decodes arithmetic of all types: sums, products, quotients, minima and maxima, and functions.
+//! Decodes arithmetic of all types: sums, products, quotients, minima, maxima and functions of one
+//! number.
 
 use tilewright_ptx::isa::{self, DivisionPrecision, MultiplyMode, ScalarType};
 
@@ -99,7 +100,8 @@ impl Operands {
     }
 }
 
-/// Returns the rounding that a modifier selects: to nearest even without a modifier.
+/// Returns the rounding that a modifier selects. Without a modifier, returns rounding to nearest
+/// even.
 pub(super) fn rounding(modifier: Option<isa::Rounding>) -> Decoded<Rounding> {
     Ok(match modifier {
         None | Some(isa::Rounding::Rn | isa::Rounding::Rni) => Rounding::NearestEven,
@@ -130,8 +132,8 @@ impl Decoder<'_> {
         self.carry.expect("it was just made")
     }
 
-    /// Returns the register that receives a carry: the carry flag if the instruction writes it,
-    /// else an unused register.
+    /// Returns the register that receives a carry. If the instruction does not write the carry
+    /// flag, returns an unused register.
     fn carry_out(&mut self, is_written: bool) -> Slot {
         if is_written { self.carry() } else { self.slot() }
     }
@@ -409,8 +411,8 @@ impl Decoder<'_> {
         Ok(operands.map3(d, abc, move |a, b, c| mode.multiply_add(a, b, c)))
     }
 
-    /// Adds or subtracts a narrower number and an f32 number in f32, which represents the narrower
-    /// one exactly.
+    /// Adds or subtracts a narrower number and an f32 number in f32. f32 represents the narrower
+    /// number exactly.
     pub(super) fn decode_mixed_add(
         &mut self,
         (ty, rounding, saturate): (isa::MixedType, Option<isa::Rounding>, bool),
@@ -507,14 +509,14 @@ fn twice(ty: ScalarType) -> ScalarType {
         ScalarType::U16 => ScalarType::U32,
         ScalarType::S16 => ScalarType::S32,
         ScalarType::S32 => ScalarType::S64,
-        // tidy: wildcard because only 32 unsigned bits are left; others do not exist with `.wide`.
+        // tidy: wildcard because only `U32` is left; `.wide` has no other types.
         _ => ScalarType::U64,
     }
 }
 
 /// `(d, carry) = a + ~b + carry`: the carry of a subtraction is the complement of its borrow. The
-/// ISA calls both CC.CF and does not say how they relate, but an addition may follow a subtraction
-/// (in NVRTC's division of 128 bits). In the code of `ptxas`, an `addc` after `sub.cc` adds the
+/// ISA calls both CC.CF and does not say how they relate. But an addition may follow a subtraction,
+/// as in NVRTC's division of 128 bits. In the code of `ptxas`, an `addc` after `sub.cc` adds the
 /// carry, not the borrow.
 fn borrow(outs: [Slot; 2], sources: [Slot; 3], bits: u32) -> Action {
     map3_pair(outs, sources, move |a, b, carry| {

@@ -206,7 +206,7 @@ impl Decoder<'_> {
 
     pub(super) fn decode_tensormap_replace(&mut self, instruction: &TensormapReplace) -> Decoded {
         let TensormapReplace { field, value, dimension_value, .. } = instruction;
-        // For a field with one value for each dimension, the first operand is the dimension and the
+        // If a field has one value for each dimension, the first operand is the dimension and the
         // second is the value.
         let (number, value) = match dimension_value {
             Some(replacement) => (immediate(*value)? as usize, *replacement),
@@ -396,7 +396,7 @@ impl Decoder<'_> {
         let map = match (instruction.semantics, &instruction.address) {
             (Semantics::Acquire, Some(address)) => Some(self.address(address, None)?),
             (Semantics::Release, None) => None,
-            // tidy: wildcard because the ISA has no other form.
+            // tidy: wildcard because the ISA has no other combination.
             _ => {
                 let text = "fence.proxy.tensormap has to acquire with an address or release without one";
                 return Err(FaultKind::Illegal(text.into()));
@@ -419,7 +419,7 @@ fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded
     Ok(bulk::Reduction { element_bytes: ty.bytes() as usize, combine })
 }
 
-/// Returns the type in which elements of a tensor are combined.
+/// Returns the type in which a reduction combines elements of a tensor.
 fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded<ScalarType> {
     let is_bitwise = matches!(operation, AtomicOperation::And | AtomicOperation::Or | AtomicOperation::Xor);
     Ok(match data_type {

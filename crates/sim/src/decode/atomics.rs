@@ -26,7 +26,7 @@ struct Atomic {
     operands: Vec<Slot>,
     third: Option<Slot>,
     change: Change,
-    /// The function for global memory; `change` is for shared memory.
+    /// The function for global memory. `change` is the function for shared memory.
     change_global: Change,
     bits: u32,
     acquires: bool,
@@ -90,8 +90,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the function by which an atomic operation updates an element in memory. f32 addition in
-/// global memory flushes subnormal operands and results to zero.
+/// Returns the function by which an atomic operation updates an element in memory. In global
+/// memory, f32 addition flushes subnormal operands and results to zero.
 pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool) -> Decoded<Change> {
     use AtomicOperation as A;
     if ty == ScalarType::B128 {

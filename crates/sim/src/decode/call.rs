@@ -1,5 +1,5 @@
-//! Decodes calls: inlines functions of the module, or calls them on a stack if inlining is
-//! impossible or would exceed a limit, and simulates system functions.
+//! Decodes calls. Inlines functions of the module, unless this is impossible or would exceed a
+//! limit; other calls use a stack. Simulates system functions.
 
 use std::fmt::Write;
 
@@ -22,8 +22,8 @@ struct Passed {
     bytes: u64,
 }
 
-/// Maximum inlined calls of a kernel; further calls use the stack. Without this limit, a few
-/// functions that each call the next one several times could expand to very many steps.
+/// Maximum inlined calls of a kernel; further calls use the stack. Without this limit, a chain of
+/// functions that call each other several times could expand to very many steps.
 const MAX_EXPANSIONS: usize = 4096;
 /// Maximum nesting of inlined calls.
 const MAX_DEPTH: usize = 32;
@@ -161,8 +161,8 @@ impl Decoder<'_> {
         Action::Call(Box::new(Call { target, arguments, results, stack }))
     }
 
-    /// Returns the variable that holds an argument or a result: a variable of the caller, or a new
-    /// one for a register or a constant.
+    /// Returns the variable that holds an argument or a result. A register or a constant gets a new
+    /// variable.
     fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
         let bytes = formal.bytes();
         if let Source::Symbol(Symbol::Variable(id), 0) = operand {
@@ -214,7 +214,7 @@ impl Decoder<'_> {
         self.push(Action::Execute(Box::new(load)), self.guard);
     }
 
-    /// Returns the address of a passed variable, which is always in local memory.
+    /// Returns the address of a passed variable. Such a variable is always in local memory.
     fn local_address(&mut self, passed: &Passed) -> LocalAddress {
         match passed.binding {
             Binding::Frame(offset) => LocalAddress { base: self.stack().frame, offset },
@@ -270,7 +270,7 @@ impl Decoder<'_> {
         Ok(Action::Choose { index, targets: vec![0; labels.len()] })
     }
 
-    /// `ret`: leaves the function; in a kernel, exits.
+    /// `ret`: leaves a function, or exits from a kernel.
     pub(super) fn return_from_function(&mut self) -> Action {
         self.class = Class::Control;
         if self.frames.len() == 1 {
@@ -290,7 +290,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Maximum bytes of a string that the kernel passes to a system function; the rest is cut off.
+/// Maximum bytes of a string that the kernel passes to a system function. Longer strings are
+/// truncated.
 const MAX_STRING: usize = 4096;
 
 /// Reads memory of a lane in the state space of the address.

@@ -126,8 +126,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Extends an integer to the width of a register, if the register is wider: with its sign if the
-/// integer is signed, else with zeros.
+/// Extends an integer to the width of a register, if the register is wider. Sign-extends signed
+/// integers and zero-extends unsigned ones.
 fn extended(value: u64, int: Int, width: u32) -> u64 {
     if width <= int.bits { value } else { low(int.value(value) as u64, width) }
 }

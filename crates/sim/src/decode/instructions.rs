@@ -1,4 +1,4 @@
-//! Dispatches each instruction to its part of the decoder.
+//! Dispatches each instruction to the decoder of its family.
 
 use tilewright_ptx::isa;
 

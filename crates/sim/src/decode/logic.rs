@@ -25,8 +25,8 @@ impl Decoder<'_> {
         Ok(map2(d, ab, f))
     }
 
-    /// Decodes a bit function of one operand. `f` returns the result, which has 32 bits or the
-    /// width of the operand.
+    /// Decodes a bit function of one operand. The result of `f` has 32 bits or the width of the
+    /// operand.
     pub(super) fn bits(
         &mut self,
         ty: ScalarType,
@@ -159,7 +159,7 @@ pub(super) fn boolean(operation: Option<BooleanOperation>, a: u64, b: u64) -> u6
     }
 }
 
-/// Returns the `prmt` selector of a mode, by the two low bits of the third operand.
+/// Returns the `prmt` selector of a mode for the two low bits of the third operand.
 fn selector(mode: PermuteMode, c: u64) -> u64 {
     let table: [u64; 4] = match mode {
         PermuteMode::F4e => [0x3210, 0x4321, 0x5432, 0x6543],

@@ -94,8 +94,8 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
     }
 
-    /// Includes an access of `element` bytes in the minimum `Program::least_access`, if the access
-    /// may be to global memory.
+    /// Updates the minimum `Program::least_access` for an access of `element` bytes that may be to
+    /// global memory.
     pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
         if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
             self.least_access = self.least_access.min(element);
@@ -172,8 +172,8 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Reports an access of global memory, before it writes, to the [`crate::watch::Watch`] of the
-    /// launch, which finds races and reads of uninitialized memory.
+    /// Reports an access of global memory to the [`crate::watch::Watch`] of the launch. The watch
+    /// finds races and reads of uninitialized memory. A store calls this function before it writes.
     #[inline]
     fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
         let ResolvedAddress::Global(address) = place else { return };

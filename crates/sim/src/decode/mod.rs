@@ -2,8 +2,8 @@
 //! registers of a warp.
 //!
 //! Every operand becomes a register (see [`crate::registers`]). Calls are inlined as far as
-//! possible (see [`crate::call`]). The decoder evaluates the modifiers, so that a step is a call of
-//! one closure.
+//! possible (see [`crate::call`]). The decoder evaluates the modifiers, so a step is a call of one
+//! closure.
 //!
 //! - `operands`: registers, constants, variables and addresses;
 //! - `instructions`: one method for each instruction, implemented in the file of its family;
@@ -79,7 +79,7 @@ pub enum Class {
     Convert,
     /// Moves.
     Move,
-    /// Shuffles, votes, and the like.
+    /// Shuffles, votes, matches and reductions.
     Warp,
     /// Barriers of the block and of the cluster, and barriers in shared memory.
     Barrier,
@@ -122,10 +122,10 @@ impl std::fmt::Display for Class {
     }
 }
 
-/// The lanes that have to arrive before a step executes.
+/// The lanes that have to arrive at a step before it executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gather {
-    /// No others: the step executes for the lanes that are present.
+    /// No other lanes: the step executes for the lanes that are present.
     Any,
     /// All lanes of the warp that have not exited: `.aligned`.
     Warp,
@@ -138,7 +138,7 @@ pub(crate) enum Gather {
 pub(crate) struct Barrier {
     /// The index of the barrier, 0 to 15.
     pub number: Slot,
-    /// The number of participating threads; without it, all threads of the block participate.
+    /// The number of participating threads; by default, all threads of the block.
     pub threads: Option<Slot>,
     /// True if the instruction is `.aligned`.
     pub aligned: bool,
@@ -198,12 +198,12 @@ pub(crate) struct Step {
     pub site: u32,
     /// The accesses of the step to registers of `wgmma` instructions in flight.
     pub wgmma_registers: Vec<WgmmaRegisterAccess>,
-    /// The registers to check for uninitialized reads, or to mark as written, in a launch under a
-    /// sanitizer; `None` if there are none.
+    /// The registers to check for uninitialized reads, or to mark as written, in a launch that
+    /// watches for uninitialized reads. `None` if there are no such registers.
     pub watched: Option<Box<Watched>>,
 }
 
-/// The instruction from which steps were decoded. The counters of an instruction with several steps
+/// The instruction from which steps were decoded. If an instruction has several steps, its counters
 /// count the executions of every step.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -233,13 +233,13 @@ pub(crate) struct Program {
     pub sites: Vec<Site>,
     /// Functions that are called and not inlined.
     pub functions: Functions,
-    /// True if the kernel may poll global memory until another block writes it: it has an atomic or
-    /// volatile load, or an atomic operation with a result.
+    /// True if the kernel may poll global memory until another block writes it. Such a kernel has
+    /// an atomic or volatile load, or an atomic operation with a result.
     pub may_wait_for_others: bool,
     /// True if the kernel has bulk copies from global memory.
     pub has_bulk_loads: bool,
-    /// The size in bytes of the smallest element of a load, store or atomic operation that may
-    /// access global memory; at most 8.
+    /// The size in bytes of the smallest element that an instruction may access in global memory;
+    /// at most 8.
     pub least_access: usize,
     /// The number of registers of a warp.
     pub registers: usize,
@@ -281,16 +281,16 @@ pub(crate) enum Binding {
     DynamicShared,
 }
 
-/// A function that is being decoded: the kernel, an inlined call, or a function that is called on
-/// the stack.
+/// A function that is being decoded: the kernel, an inlined function, or a function called on the
+/// stack.
 struct Frame<'a> {
     function: &'a Function,
     id: FunctionId,
     registers: FxHashMap<RegisterId, Slot>,
     variables: FxHashMap<VariableId, Binding>,
     labels: FxHashMap<LabelId, u32>,
-    /// The branches of the function, which are resolved at the end of its body: the index of the
-    /// step, and the target.
+    /// The branches of the function: the index of the step, and the target. The end of the body
+    /// resolves them.
     jumps: Vec<(u32, Jump)>,
 }
 
@@ -317,11 +317,10 @@ pub(crate) struct Decoder<'a> {
     local_bytes: u64,
     shared_bytes: u64,
     dynamic_alignment: u64,
-    /// The class of the instruction that is being decoded, and the lanes that have to arrive before
-    /// it executes.
+    /// The class of the current instruction, and the lanes that have to arrive before it executes.
     class: Class,
     gather: Gather,
-    /// The guard of the instruction that is being decoded.
+    /// The guard of the current instruction.
     guard: Option<(Slot, bool)>,
     /// The register of the carry flag of extended-precision arithmetic, if an instruction uses it.
     carry: Option<Slot>,
@@ -490,8 +489,7 @@ impl<'a> Decoder<'a> {
                 });
                 let site = self.site;
                 self.guard = guard;
-                // An instruction that cannot be decoded is a fault when it is executed, not at load
-                // time.
+                // An instruction that cannot be decoded is a fault at execution, not at load.
                 let action = instruction.accept(self).unwrap_or_else(failing);
                 self.site = site;
                 self.sites[site as usize].class = self.class;
@@ -512,7 +510,8 @@ impl<'a> Decoder<'a> {
                 }
             }
             StatementKind::Verbatim(_) => {
-                // Only code generation makes verbatim text, for inline assembly; the parser makes none.
+                // Only code generation creates verbatim text, for inline assembly. The parser
+                // creates none.
                 self.site = self.sites.len() as u32;
                 self.sites.push(Site {
                     line: statement.line,

@@ -250,8 +250,7 @@ fn immediate_bits(immediate: Immediate, ty: ScalarType) -> u64 {
         ScalarType::Bf16 => Format::BF16,
         ScalarType::F32 | ScalarType::Tf32 => Format::F32,
         ScalarType::F64 => Format::F64,
-        // tidy: wildcard because the other types have no floating-point constants: they take the
-        // bits.
+        // tidy: wildcard because the other types have no floating-point constants and use the bits.
         _ => return low(from.1, ty.bits()),
     };
     if from.0 == to { from.1 } else { Conversion::plain(from.0, to).apply(from.1) }

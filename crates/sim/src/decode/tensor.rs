@@ -97,8 +97,8 @@ impl Decoder<'_> {
             return unsupported();
         };
         let is_fragment = instruction.a.0.len() > 1;
-        // A fragment is never transposed, so an instruction with a fragment has one immediate only,
-        // for B. The parser stores it as the immediate of A.
+        // A fragment is never transposed, so an instruction with a fragment has an immediate for B
+        // only. The parser stores this immediate in `transpose_a`.
         let (transpose_a, transpose_b) = if is_fragment {
             (None, instruction.transpose_a)
         } else {
@@ -203,14 +203,14 @@ fn unsupported(instruction: &Instruction) -> Decoded {
     Err(FaultKind::Unsupported(format!("`{}`", instruction.opcode())))
 }
 
-/// The registers of the `wgmma` instructions of a kernel and the results of its `tcgen05.ld`
-/// instructions, and the accesses of other instructions to these registers. The simulator checks
-/// such accesses while such an instruction is in flight.
+/// Records the registers of the `wgmma` instructions of a kernel and the results of its
+/// `tcgen05.ld` instructions. Also records the accesses of other instructions to these registers.
+/// The simulator checks these accesses while a `wgmma` or a `tcgen05.ld` is in flight.
 pub(super) struct WgmmaRegisters {
     /// True if the module has a `wgmma` or a `tcgen05.ld`.
     is_needed: bool,
     accumulators: FxHashSet<Slot>,
-    /// Accesses of all other instructions, by step.
+    /// The accesses of all other instructions, each with its step.
     accesses: Vec<(usize, WgmmaRegisterAccess)>,
 }
 
@@ -230,7 +230,7 @@ impl WgmmaRegisters {
         Self { is_needed, accumulators: FxHashSet::default(), accesses: Vec::new() }
     }
 
-    /// Attaches to steps their accesses to registers of `wgmma`, and to copies of these registers.
+    /// Attaches to each step its accesses to registers of `wgmma` and to copies of these registers.
     pub fn attach(&mut self, steps: &mut [Step]) {
         let mut copies = self.accumulators.clone();
         let mut count = 0;
@@ -286,7 +286,8 @@ impl Decoder<'_> {
         }
         let fragment = match instruction {
             Instruction::Wgmma(wgmma) if wgmma.a.0.len() > 1 => &wgmma.a.0[..],
-            // tidy: wildcard because no other instruction has registers that stay in use.
+            // tidy: wildcard because no other instruction keeps registers in use after its
+            // execution.
             _ => &[],
         };
         // An instruction reads its sources before it writes its destinations.
@@ -332,7 +333,7 @@ pub(super) fn element(ty: ScalarType) -> Option<Element> {
 }
 
 /// Returns the type of the registers that hold elements of a type. With the type `B32`, a constant
-/// operand is taken as raw bits.
+/// operand is raw bits.
 pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::F64 | ScalarType::F32 => ty,

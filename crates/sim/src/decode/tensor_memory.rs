@@ -1,5 +1,5 @@
-//! Decodes the instructions on tensor memory (`tcgen05`), and the cancellation of clusters that have
-//! not begun.
+//! Decodes the instructions on tensor memory (`tcgen05`), and the instructions that cancel clusters
+//! (`clusterlaunchcontrol`).
 
 use tilewright_ptx::isa::{
     Address, AddressBase, ClusterDimension, ClusterFirstBlock, ClusterFirstBlockDimension, ClusterIsCanceled,
@@ -33,7 +33,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns the step of an instruction that single threads issue.
+    /// Returns the step of a tensor core instruction that single threads issue.
     fn issued_step(&mut self, step: impl crate::context::Execute + 'static) -> Action {
         self.class = Class::Tensor;
         Action::Execute(Box::new(step))
@@ -208,7 +208,7 @@ impl Decoder<'_> {
         Ok(self.query(vec![d], response, move |response| vec![response_dimension(response, dimension)]))
     }
 
-    /// Returns the step that sets registers to values of a response.
+    /// Returns the step that sets registers to fields of a cancellation response.
     fn query(
         &mut self,
         d: Vec<Slot>,

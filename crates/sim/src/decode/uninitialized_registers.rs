@@ -1,5 +1,5 @@
 //! Finds reads of registers that may be uninitialized: on some path, no unguarded write precedes
-//! the read. The simulator checks only these reads at run time; most kernels have none.
+//! the read. The simulator checks only such reads at run time. Most kernels have none.
 
 use tilewright_ptx::isa::{Access, Instruction, RegisterId};
 
@@ -18,8 +18,8 @@ pub(super) struct StepRegisters {
 /// The registers to check or to mark when a step executes.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// The guard and the registers that the executing lanes read, with their names, if they may be
-    /// uninitialized.
+    /// The guard, if it may be uninitialized, with its name. `reads` has the other such registers,
+    /// which the executing lanes read.
     pub guard: Option<(Slot, Box<str>)>,
     pub reads: Vec<(Slot, Box<str>)>,
     pub writes: Vec<Slot>,
@@ -65,8 +65,7 @@ impl Decoder<'_> {
         let mut known: Vec<Option<Vec<u64>>> = vec![None; blocks.len()];
         known[0] = Some(vec![0; words]);
         for &entry in entries {
-            // The registers of a called function are shared by all of its calls, so they count as
-            // initialized.
+            // All calls of a function share its registers, so these registers count as initialized.
             known[block_of(&blocks, entry)] = Some(vec![u64::MAX; words]);
         }
         let mut has_changed = true;
@@ -187,7 +186,7 @@ fn block_of(blocks: &[std::ops::Range<u32>], step: u32) -> usize {
     blocks.binary_search_by_key(&step, |block| block.start).expect("an entry begins a block")
 }
 
-/// Intersects the registers written on two paths. Returns whether that changed `known`.
+/// Intersects `known` with the registers written on another path. Returns whether `known` changed.
 fn meet(known: &mut Option<Vec<u64>>, state: &[u64]) -> bool {
     let Some(known) = known else {
         *known = Some(state.to_vec());

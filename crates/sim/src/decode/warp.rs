@@ -1,7 +1,7 @@
 //! Decodes warp-level instructions: shuffles, votes, matches, reductions.
 //!
-//! The scheduler executes an instruction with a member mask for a lane only after all lanes of that
-//! lane's mask have arrived at the instruction. A lane that has exited is no longer a member.
+//! Some instructions have a member mask. A lane executes such an instruction only after all lanes
+//! of its mask have arrived. A lane that has exited is no longer a member.
 
 use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, VoteMode, WarpReduction};
 
@@ -15,8 +15,8 @@ use crate::numeric::low;
 use crate::registers::{LANES, Slot, lanes_of};
 
 impl Decoder<'_> {
-    /// Decodes the member mask. The scheduler executes the step only after all lanes of the mask
-    /// have arrived.
+    /// Decodes the member mask. A lane executes the step only after all lanes of its mask have
+    /// arrived.
     fn members(&mut self, mask: Source) -> Decoded<Slot> {
         self.class = Class::Warp;
         let mask = self.source(mask, ScalarType::B32)?;
@@ -160,7 +160,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the source lane of a shuffle, and whether it is in range, as the ISA defines it.
+/// Returns the source lane of a shuffle, and whether the lane is in range as the ISA defines it.
 fn source_lane(mode: ShuffleMode, lane: usize, b: u64, c: u64) -> (usize, bool) {
     let (lane, b, clamp, segment) = (lane as i64, (b & 31) as i64, (c & 31) as i64, (c >> 8 & 31) as i64);
     let last = lane & segment | clamp & !segment;

@@ -1,4 +1,4 @@
-//! The texts of faults.
+//! Writes the texts of faults.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
-/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that poll and,
-/// if there are any, the programs that cannot begin.
+/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that poll, and
+/// the programs that cannot begin.
 fn starved(
     f: &mut fmt::Formatter<'_>,
     waiting: &[Polling],

@@ -1,5 +1,5 @@
-//! The faults of a launch: each finding of the simulator's checks is a [`FaultKind`] with its
-//! source location.
+//! Defines the faults of a launch. Each finding of the simulator's checks is a [`FaultKind`] with
+//! its source location.
 
 mod display;
 
@@ -27,8 +27,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A finding of a launch. It ends the launch, except for `GlobalRace`, `UnwrittenGlobal` and the
-/// loads that [`PaddedReads`](crate::PaddedReads) collects.
+/// A finding of a launch. A fault ends the launch, except for `GlobalRace`, `UnwrittenGlobal` and
+/// the loads that [`PaddedReads`](crate::PaddedReads) collects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
     /// The kind of the fault.
@@ -71,8 +71,7 @@ impl Fault {
     }
 }
 
-/// An access that a fault names in addition to the access that was stopped, such as the first
-/// access of a race.
+/// The other access that a fault names, such as the first access of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RacingAccess {
     /// The accessing agent: "warp 3", "warp 3 of block 1 of the cluster", or "an asynchronous
@@ -87,7 +86,7 @@ pub struct RacingAccess {
 }
 
 /// Lanes of a warp at the same instruction, in a fault that lists the positions of all lanes. In a
-/// deadlock they wait; in a cancelled launch they may also run.
+/// deadlock the lanes wait. In a cancelled launch they may also run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The rank of the block in its cluster.
@@ -128,10 +127,11 @@ pub enum FaultKind {
         address: u64,
         /// The size of the access in bytes.
         bytes: u32,
-        /// The nearest allocation: its index among the regions of the launch, and by how many bytes
-        /// the access misses it (negative: the access begins before it). `None` if the access
-        /// misses every allocation by more than the size of that allocation. In other spaces than
-        /// global memory, the index is 0 and the bytes are relative to the end of the memory.
+        /// The nearest allocation: its index among the regions of the launch, and the distance in
+        /// bytes by which the access misses it. A negative distance means that the access begins
+        /// before the allocation. `None` if the access misses every allocation by more than the
+        /// size of that allocation. In other spaces than global memory, the index is 0, and the
+        /// distance is relative to the end of the memory.
         nearest: Option<(usize, i64)>,
     },
     /// The address is not a multiple of the required alignment.
@@ -222,9 +222,10 @@ pub enum FaultKind {
         /// The access, which is not ordered before that exit.
         access: RacingAccess,
     },
-    /// A barrier, or another warp-synchronous instruction, that some lanes reach and the others
-    /// cannot. At an aligned barrier of the block, exited lanes of a warp that still runs count as
-    /// missing; a warp whose lanes have all exited does not count, as the ISA specifies for `exit`.
+    /// Some lanes reach a barrier, or another warp-synchronous instruction, that the other lanes
+    /// cannot reach. At an aligned barrier of the block, exited lanes of a warp that still runs
+    /// count as missing. A warp that has exited completely does not count, as the ISA specifies for
+    /// `exit`.
     DivergentBarrier {
         /// A mask of the lanes that have arrived.
         present: u32,
@@ -236,10 +237,11 @@ pub enum FaultKind {
         /// The position of each group of lanes.
         waiting: Vec<Waiting>,
     },
-    /// All resident blocks poll memory that none of them changes, and no other block can begin
-    /// before one of them ends.
+    /// All resident blocks poll memory that none of them changes. No other block can begin before a
+    /// resident block ends.
     Starved {
-        /// The first blocks that wait, in the order of the grid; one for each cluster.
+        /// The first clusters that wait, in the order of the grid, each with one of its waiting
+        /// blocks.
         waiting: Vec<Polling>,
         /// How many blocks are resident.
         resident: u64,

@@ -1,13 +1,14 @@
-//! Vector clocks: the accesses that barriers and other synchronization order.
+//! Vector clocks: the order of accesses that barriers and other synchronization establish.
 //!
 //! An agent is a warp, or a channel of asynchronous operations of a block. The accesses of one
-//! agent are ordered; its synchronizations divide them into steps, which the agent counts. The
-//! clock of an agent has, for each other agent, the last step whose accesses happen before the next
-//! access of the clock's owner. An access of one agent happens before a later access of another
-//! agent if the clock of the second agent includes the step of the first access. (Lamport's
-//! happened-before with Mattern's vector clocks.)
+//! agent are ordered. Its synchronizations divide them into steps, which the agent counts. The
+//! clock of an agent has one step for each other agent. Accesses up to this step happen before the
+//! next access of the clock's owner. So an access happens before a later access of another agent if
+//! the other agent's clock includes its step. This is Lamport's happened-before with Mattern's
+//! vector clocks.
 
-/// The steps of other agents that an agent knows.
+/// The steps of other agents that are ordered before the next access of the owner. The owner
+/// *knows* these steps.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Clock {
     /// The last step of each agent that is ordered before later accesses.
@@ -25,8 +26,8 @@ impl Clock {
         Self { order: vec![0; agents], fenced: vec![0; agents], world: tilewright_sanitize::Clock::default() }
     }
 
-    /// Learns the steps that another clock knows, because the owner synchronizes with the agent of
-    /// that clock.
+    /// Adds the steps that another clock knows. The owner has synchronized with the agent of that
+    /// clock.
     pub fn join(&mut self, other: &Self) {
         for (mine, theirs) in self.order.iter_mut().zip(&other.order) {
             *mine = (*mine).max(*theirs);
@@ -39,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Returns the clock for other clusters; `first` is the index of this cluster's first agent in
+    /// Returns the clock for other clusters. `first` is the index of this cluster's first agent in
     /// the launch.
     pub fn export(&self, first: u32) -> tilewright_sanitize::Clock {
         let mut world = self.world.clone();
@@ -49,7 +50,7 @@ impl Clock {
         world
     }
 
-    /// Learns the steps that a clock of another cluster knows.
+    /// Adds the steps that a clock of another cluster knows.
     pub fn import(&mut self, first: u32, world: &tilewright_sanitize::Clock) {
         for (number, step) in (first..).zip(&mut self.order) {
             *step = (*step).max(world.step_of(number));
@@ -99,7 +100,7 @@ pub struct Agent {
     fenced: Option<Clock>,
     /// The clocks that the agent's relaxed reads have observed; its next fence acquires them.
     seen: Option<Clock>,
-    /// The step of an operation that is unordered with the others of its channel.
+    /// The step of an operation that is unordered with the other operations of its channel.
     unordered_step: Option<u32>,
     /// How often a warp has synchronized its lanes, plus 1; 0 for an asynchronous operation.
     pub lane_phase: u32,
@@ -126,13 +127,13 @@ impl Agent {
         self.unordered_step.unwrap_or(self.clock.order[self.index])
     }
 
-    /// Returns the step of an operation that is unordered with the others of its channel.
+    /// Returns the step of an operation that is unordered with the other operations of its channel.
     pub fn unordered_step(&self) -> Option<u32> {
         self.unordered_step
     }
 
-    /// Returns the clock that a synchronizing agent acquires, and begins the next step: the clock
-    /// does not cover later accesses of this agent.
+    /// Returns the clock that a synchronizing agent acquires, and begins the next step. So the
+    /// clock does not cover later accesses of this agent.
     pub fn release(&mut self) -> Clock {
         let clock = self.clock.clone();
         self.clock.order[self.index] += 1;
@@ -144,8 +145,8 @@ impl Agent {
         self.clock.join(clock);
     }
 
-    /// Fences threads: orders everything before the fence with relaxed writes after it, and relaxed
-    /// reads before it with everything after it.
+    /// Fences threads. Orders all accesses before the fence before later relaxed writes, and
+    /// earlier relaxed reads before all accesses after the fence.
     pub fn fence_threads(&mut self) {
         if let Some(seen) = self.seen.take() {
             self.acquire(&seen);
@@ -184,8 +185,8 @@ impl Agent {
         Self { index, clock, fenced: None, seen: None, unordered_step: None, lane_phase: 0 }
     }
 
-    /// Begins an operation as [`Self::fork`] does, but the operation is unordered with the other
-    /// operations of its channel, except those that this warp has waited for.
+    /// Begins an operation as [`Self::fork`] does, but leaves it unordered with the other
+    /// operations of its channel. It is only ordered after those that this warp has waited for.
     pub fn fork_unordered(&mut self, index: usize, step: u32) -> Self {
         Self {
             index,

@@ -2,9 +2,10 @@
 //! warp last synchronized its lanes.
 //!
 //! The race detector of shared memory treats a warp as one agent. A launch that is watched for
-//! races also detects races between lanes of a warp: two lanes access a byte, at least one writes,
-//! and neither `bar.warp.sync` nor a barrier nor an acquiring wait for an `mbarrier` separates the
-//! accesses. A write that does not change the bytes does not race with an earlier write.
+//! races also detects races between lanes of a warp. Such a race is two accesses of different lanes
+//! to a byte, at least one of them a write, without synchronization in between. `bar.warp.sync`, a
+//! barrier, or an acquiring wait for an `mbarrier` synchronizes lanes. A write that does not change
+//! the bytes does not race with an earlier write.
 
 use super::shadow::{Proxy, Record};
 use crate::fault::{Cause, Outcome};
@@ -31,8 +32,8 @@ struct LastAccess {
 }
 
 impl LastAccess {
-    /// Returns the other lanes of these accesses, or none if the accesses are of another warp or
-    /// phase.
+    /// Returns a mask of the other lanes of these accesses, or 0 if the accesses are of another
+    /// warp or phase.
     fn others(&self, now: &LaneAccess) -> u32 {
         let is_same = self.agent == now.agent && self.phase == now.phase;
         if is_same { self.lanes & !(1 << now.lane) } else { 0 }
@@ -55,8 +56,8 @@ impl LaneShadow {
         Self { writes: vec![LastAccess::default(); bytes], reads: vec![LastAccess::default(); bytes] }
     }
 
-    /// Checks and records an access within bounds. `is_same` returns whether a byte, by its offset
-    /// in the access, is overwritten with its own value.
+    /// Checks and records an access within bounds. `is_same` returns whether the write keeps the
+    /// value of the byte at an offset in the access.
     pub fn access(
         &mut self,
         now: LaneAccess,

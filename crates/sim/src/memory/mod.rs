@@ -11,8 +11,8 @@
 //! - [`clock`]: the vector clocks of the race detector;
 //! - [`shadow`]: the last accesses to each byte of shared memory.
 //!
-//! The upper bits of a generic address select the state space: the windows of shared, local and
-//! parameter memory begin at addresses that no operating system gives to user programs.
+//! The upper bits of a generic address select the state space. The windows of shared, local and
+//! parameter memory are at addresses that no operating system gives to user programs.
 
 pub mod clock;
 pub mod lanes;

@@ -1,9 +1,9 @@
 //! Global memory: host memory that the caller lends, accessed by all threads of the simulator at
 //! once.
 //!
-//! Kernels may race, so the code makes no reference to this memory except as atomics. It loads and
-//! stores aligned elements with relaxed atomic operations, as the hardware does, and other bytes
-//! one by one. It checks every access against the regions first.
+//! Kernels may race, so the code refers to this memory only as atomics. It loads and stores aligned
+//! elements with relaxed atomic operations, as the hardware does. It accesses other bytes one by
+//! one. Before each access, it checks that a region contains the bytes.
 #![expect(
     unsafe_code,
     reason = "user memory is known only by address; every access is checked against a region"
@@ -50,7 +50,8 @@ impl<'a> Global<'a> {
         let mut numbered: Vec<_> =
             regions.iter().copied().zip(0..).filter(|(region, _)| !region.is_empty()).collect();
         numbered.sort_by_key(|(region, _)| (region.address(), region.len()));
-        // Overlapping regions are parts of one allocation, which begins at the first of them.
+        // Overlapping regions are parts of one allocation. The allocation begins at the first
+        // region.
         let (mut end, mut device_end, mut to_device) = (0, 0_u64, 0);
         let place = |(region, number): (Region<'a>, usize)| {
             let address = region.address();
@@ -70,9 +71,8 @@ impl<'a> Global<'a> {
         Self { padded, ..self }
     }
 
-    /// Reads bytes; `at` returns the instruction and the reader. If the launch has a collector of
-    /// loads from padding, bytes in the padding of a region read as 0, and the collector records
-    /// the load.
+    /// Reads bytes. `at` returns the instruction and the reader. In a launch with a collector of
+    /// loads from padding, padding reads as 0, and the collector records the load.
     #[inline]
     pub fn load(
         &self,
@@ -99,8 +99,8 @@ impl<'a> Global<'a> {
         }
     }
 
-    /// Returns the device address of an accessed byte. Allocations begin at multiples of 256 on the
-    /// device, as those of a driver do, so that the sectors of an access do not depend on the
+    /// Returns the device address of an accessed byte. On the device, allocations begin at
+    /// multiples of 256, as those of a driver do. So the sectors of an access do not depend on the
     /// host's allocator.
     pub fn device_address(&self, hint: &mut usize, address: u64) -> u64 {
         let is_hit = self.regions.get(*hint).is_some_and(|lent| lent.region.contains(address, 1));
@@ -139,7 +139,8 @@ impl<'a> Global<'a> {
         is_store: bool,
     ) -> Result<&Region<'a>, FaultKind> {
         let end = self.regions.partition_point(|lent| lent.region.address() <= address);
-        // Overlapping regions are rare: search back through all that begin before the address.
+        // Overlapping regions are rare, so a search through all regions before the address is fast
+        // enough.
         for index in (0..end).rev() {
             if self.regions[index].region.contains(address, bytes) {
                 *hint = index;
@@ -150,7 +151,8 @@ impl<'a> Global<'a> {
             let start = address.wrapping_sub(region.address()) as i64;
             let past = start.saturating_add(bytes as i64).saturating_sub(region.len() as i64);
             let distance = if start < 0 { start } else { past };
-            // An access that misses a region by more than the region's size was not meant for it.
+            // An access that misses a region by more than the region's size probably has another
+            // target.
             (distance.unsigned_abs() <= region.len() as u64).then_some((*number, distance))
         };
         let misses = self.regions.iter().filter_map(miss);
@@ -164,7 +166,7 @@ impl<'a> Global<'a> {
         let pointer = self.check(hint, address, to.len(), false)?;
         let mut at = 0;
         while at < to.len() {
-            // SAFETY: `check` has shown that the bytes lie in a region; `element_size` that the
+            // SAFETY: `check` has shown that the bytes lie in a region, and `element_size` that the
             // element is aligned.
             unsafe {
                 let from = pointer.add(at);
@@ -200,7 +202,7 @@ impl<'a> Global<'a> {
         let mut at = 0;
         while at < from.len() {
             let rest = &from[at..];
-            // SAFETY: as in `read`.
+            // SAFETY: the same as in `read`.
             let size = unsafe {
                 let to = pointer.add(at);
                 let size = element_size(to, rest.len());
@@ -220,8 +222,8 @@ impl<'a> Global<'a> {
         Ok(())
     }
 
-    /// Replaces an aligned element of 1, 2, 4 or 8 bytes by a function of it, atomically. Returns the
-    /// old element.
+    /// Applies a function to an aligned element of 1, 2, 4 or 8 bytes, atomically. Returns the old
+    /// element.
     pub fn update(
         &self,
         hint: &mut usize,
@@ -296,7 +298,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 /// The pointer is valid and aligned for the element.
 #[inline]
 unsafe fn atomic64<'a>(pointer: *mut u8) -> &'a AtomicU64 {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees it.
     unsafe { AtomicU64::from_ptr(pointer.cast()) }
 }
 
@@ -305,7 +307,7 @@ unsafe fn atomic64<'a>(pointer: *mut u8) -> &'a AtomicU64 {
 /// The pointer is valid and aligned for the element.
 #[inline]
 unsafe fn atomic32<'a>(pointer: *mut u8) -> &'a AtomicU32 {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees it.
     unsafe { AtomicU32::from_ptr(pointer.cast()) }
 }
 
@@ -314,7 +316,7 @@ unsafe fn atomic32<'a>(pointer: *mut u8) -> &'a AtomicU32 {
 /// The pointer is valid and aligned for the element.
 #[inline]
 unsafe fn atomic16<'a>(pointer: *mut u8) -> &'a AtomicU16 {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees it.
     unsafe { AtomicU16::from_ptr(pointer.cast()) }
 }
 

@@ -1,12 +1,14 @@
 //! Records the last accesses to each byte of a block's shared memory, and checks that the next
 //! access is ordered after them.
 //!
-//! Each byte has the record of its last write and the set of reads since then that are not ordered
-//! before each other. Records and sets are interned, because the bytes of an access share them; so
-//! the check of most bytes only compares an index with that of the previous byte. Two accesses race
-//! if at least one is a write, not both are atomic, and the agent of the second does not know the
-//! step of the first (see [`super::clock`]). A write that does not change the bytes does not race
-//! with an earlier write: compilers let several warps store the same value.
+//! Each byte has the record of its last write and a set of the later reads that are unordered with
+//! each other. Records and sets are interned, because the bytes of an access share them. So the
+//! check of most bytes only compares an index with that of the previous byte.
+//!
+//! Two accesses race if at least one is a write, at most one is atomic, and they are unordered.
+//! They are unordered if the agent of the second does not know the step of the first (see
+//! [`super::clock`]). A write that does not change the bytes does not race with an earlier write,
+//! because compilers let several warps store the same value.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,7 +16,8 @@ use smallvec::SmallVec;
 use super::clock::Agent;
 use crate::fault::{Cause, Outcome};
 
-/// The proxy of an access: PTX orders accesses of different proxies only by a fence between them.
+/// The proxy of an access. PTX orders accesses of different proxies only if a proxy fence is
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proxy {
     /// Ordinary loads, stores and atomics.
@@ -28,14 +31,14 @@ pub enum Proxy {
 pub struct Record {
     /// The index of the agent in the cluster.
     pub agent: u32,
-    /// The step of the agent at the access, which its synchronizations increment.
+    /// The step of the agent at the access.
     pub step: u32,
     /// The index of the instruction in the program.
     pub instruction: u32,
     /// The proxy of the access.
     pub proxy: Proxy,
-    /// True if the access is atomic or volatile. A volatile access orders nothing, but does not
-    /// race with other volatile or atomic accesses.
+    /// True if the access is atomic or volatile. A volatile access orders no other accesses, but
+    /// does not race with other volatile or atomic accesses.
     pub is_atomic: bool,
     /// True if the access is a write.
     pub is_write: bool,
@@ -44,8 +47,8 @@ pub struct Record {
 /// The indices of the records of reads.
 type ReadSet = SmallVec<[u32; 8]>;
 
-/// The accesses to a byte: the index of the record of its last write (0 if the byte is
-/// uninitialized), and the index of the set of reads since then.
+/// The accesses to a byte: the index of the record of its last write, and the index of the set of
+/// reads since then. The index 0 of `write` means that the byte is uninitialized.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     write: u32,
@@ -83,19 +86,19 @@ impl Shadow {
     }
 
     /// Returns the first read of an uninitialized byte, as the byte and the read. Only valid after
-    /// a run without races: a write may have raced with this read.
+    /// a run without races, because a write may have raced with this read.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.unwritten
     }
 
-    /// Forgets the accesses to bytes, which are uninitialized again.
+    /// Drops the accesses to bytes, and marks the bytes as uninitialized.
     pub fn forget(&mut self, bytes: std::ops::Range<usize>) {
         self.cells[bytes].fill(Cell::default());
     }
 
     /// Interns a record. The lanes of an instruction share a record. The lanes of an atomic
-    /// instruction alternate between two records, one for its read and one for its write, so the
-    /// new record is compared with the last two.
+    /// instruction alternate between a record of the read and a record of the write. So this
+    /// function compares the new record with the last two.
     fn intern(&mut self, record: Record) -> u32 {
         let last = self.records.len() - 1;
         for number in (last.saturating_sub(1)..=last).rev() {
@@ -114,8 +117,8 @@ impl Shadow {
         self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
     }
 
-    /// Drops all reads, and the records that are not the last write of a byte. Races with the
-    /// dropped reads go unnoticed.
+    /// Drops all reads, and all records except those of last writes. Races with the dropped reads
+    /// go unnoticed.
     fn compact(&mut self) {
         let old = std::mem::replace(&mut self.records, vec![None]);
         let mut renumbered = FxHashMap::default();
@@ -153,8 +156,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks and records a write of bytes. `is_same` returns whether a byte, by its offset in the
-    /// access, is overwritten with its own value.
+    /// Checks and records a write of bytes. `is_same` returns whether the write keeps the value of
+    /// the byte at an offset in the access.
     pub fn write(
         &mut self,
         agent: &Agent,
@@ -202,8 +205,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Adds a read to a set. Drops the reads of the set that are ordered before the new read: a
-    /// write that is ordered after the new read is also ordered after these.
+    /// Adds a read to a set. Drops the reads of the set that are ordered before the new read,
+    /// because a write after the new read is also ordered after them.
     fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
         if (self.last_addition.0, self.last_addition.1) == (number, set) {
             return self.last_addition.2;

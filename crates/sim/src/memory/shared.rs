@@ -95,7 +95,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces an element of up to 16 bytes by a function of it. Returns the old element.
+    /// Applies a function to an element of up to 16 bytes. Returns the old element.
     pub fn update(
         &mut self,
         accessor: &Accessor<'_>,
@@ -124,7 +124,7 @@ impl Shared {
         self.published.get(&offset)
     }
 
-    /// Reads bytes with no check but their bounds, for example of `mbarrier` objects, which
+    /// Reads bytes and checks only their bounds. `mbarrier` objects need this, because they
     /// synchronize their own accesses.
     pub fn peek(&self, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
@@ -132,7 +132,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes bytes without any check but their bounds. See [`Shared::peek`].
+    /// Writes bytes and checks only their bounds (see [`Shared::peek`]).
     pub fn poke(&mut self, address: u64, from: &[u8]) -> Outcome {
         let offset = self.bounds(address, from.len(), true)?;
         self.bytes[offset..offset + from.len()].copy_from_slice(from);

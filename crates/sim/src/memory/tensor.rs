@@ -1,8 +1,9 @@
 //! The tensor memory of a block: 128 lanes of 512 columns, each 32 bits.
 //!
-//! A block allocates columns, in all lanes, by powers of two. Every access has to be to allocated
-//! columns, and is checked for races as an access to shared memory is. Each block of the simulator
-//! has a tensor memory of its own; on a GPU, the resident blocks of a multiprocessor share one.
+//! A block allocates a power of two of columns, in all lanes. Accesses have to be to allocated
+//! columns. They are checked for races as accesses to shared memory are. In the simulator, each
+//! block has a tensor memory of its own. On a GPU, the resident blocks of a multiprocessor share a
+//! tensor memory.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl TensorMemory {
         Ok(Some(first))
     }
 
-    /// Frees an allocation. Every access to it has to be ordered before.
+    /// Frees an allocation. Every access to the allocation has to be ordered before this call.
     ///
     /// # Errors
     /// If there is no such allocation, or another agent may still access it.
@@ -89,7 +90,7 @@ impl TensorMemory {
         Ok(())
     }
 
-    /// Ends the right of the block to allocate.
+    /// Forbids further allocations of the block.
     pub fn relinquish(&mut self) {
         self.has_relinquished = true;
     }
@@ -190,7 +191,7 @@ fn illegal(text: String) -> FaultKind {
     FaultKind::Illegal(text)
 }
 
-/// Makes a race of the shadow one in tensor memory.
+/// Converts a race in the shadow to a race in tensor memory.
 fn in_tensor_memory(outcome: Outcome) -> Outcome {
     outcome.map_err(|mut stop| {
         if let Cause::Race { offset, first, is_write } = stop.cause {

@@ -1,19 +1,19 @@
-//! The memory of a module's variables, which kernels read and write. It exists as long as the
-//! loaded module.
+//! The memory of a module's variables. Kernels read and write this memory, and it exists as long as
+//! the loaded module.
 #![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
 
 use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Alignment of the storage in bytes. The simulator does not load a module with a variable of a
-/// greater alignment.
+/// Alignment of the storage in bytes. The simulator rejects a module with a variable of a greater
+/// alignment.
 pub const ALIGNMENT: u64 = 128;
 
 /// Zeroed memory that kernels may read and write.
 #[derive(Debug)]
 pub struct Storage {
-    /// Atomics, since kernels of several threads write them through a shared reference.
+    /// Atomics, because several threads write them through a shared reference.
     words: Box<[AtomicU64]>,
     bytes: usize,
 }
@@ -30,7 +30,8 @@ impl Storage {
         let start = self.words.as_ptr().cast::<u8>().cast_mut();
         let offset = start.align_offset(ALIGNMENT as usize);
         // SAFETY: the words are atomics, so they may be written through a shared reference. The
-        // bytes after the first aligned address fit into them, and they live as long as the region.
+        // bytes after the first aligned address fit into the words, and the words live as long as
+        // the region.
         unsafe { Region::new(start.wrapping_add(offset), self.bytes) }
     }
 }

@@ -65,13 +65,14 @@ impl Conversion {
     }
 }
 
-/// Flushes subnormals of binary32 to zero, if `flush`; those of other formats stay.
+/// Flushes a subnormal of binary32 to zero, if `flush` is set. Subnormals of other formats stay.
 fn flushed(format: Format, number: Number, flush: bool) -> Number {
     if flush && format == Format::F32 { number.flushed(format) } else { number }
 }
 
-/// Converts a floating-point number to an integer, clamped to its range. NaN becomes 0; but from
-/// binary64, or to 64 bits, it becomes the integer with only the highest bit set.
+/// Converts a floating-point number to an integer, clamped to the range of the integer type. NaN
+/// becomes 0. But from binary64, or to 64 bits, NaN becomes the integer with only the highest bit
+/// set.
 pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: bool) -> u64 {
     let number = flushed(from, Number::of(from, bits), flush);
     match number.to_integral(rounding) {
@@ -94,7 +95,8 @@ pub fn from_integer(from: Int, bits: u64, to: Format, rounding: Rounding) -> u64
     Number::integer(from.value(bits)).round(to, rounding, false)
 }
 
-/// Converts an integer to another integer type: keeps its low bits or, with `saturate`, clamps it.
+/// Converts an integer to another integer type. Keeps the low bits or, with `saturate`, clamps the
+/// value.
 pub fn between_integers(from: Int, bits: u64, to: Int, saturate: bool) -> u64 {
     let value = from.value(bits);
     if saturate { to.clamp(value) } else { to.wrap(value) }

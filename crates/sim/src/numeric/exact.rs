@@ -1,9 +1,9 @@
 //! Represents floating-point numbers with enough bits for exact results, and rounds them once, to a
 //! format.
 //!
-//! A finite number is an integer times a power of two. Operations whose result exceeds 128 bits set
-//! the lowest bit as a sticky bit, far below every format's last place, so that the rounding is
-//! correct.
+//! A finite number is an integer times a power of two. If a result does not fit into 128 bits, the
+//! operation sets the lowest bit as a sticky bit. This bit is far below every format's last place,
+//! so the rounding is correct.
 
 /// The rounding of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,7 +20,7 @@ pub enum Rounding {
     Up,
 }
 
-/// The meaning of the largest exponent of a format.
+/// The meaning of the largest stored exponent of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Top {
     /// Infinities and NaN, as in IEEE 754.
@@ -298,8 +298,8 @@ impl Number {
         Self::scaled(negative, round_shifted(significand, -exponent as u32, negative, rounding), 0)
     }
 
-    /// Flushes the number: returns zero with the same sign if the number is subnormal in a format
-    /// before it is rounded. The hardware flushes before it rounds, too.
+    /// Returns zero with the same sign if the number is subnormal in a format, else the number. The
+    /// check precedes the rounding, as on the hardware.
     #[inline]
     #[must_use]
     pub fn flushed(self, format: Format) -> Self {
@@ -313,10 +313,12 @@ impl Number {
         }
     }
 
-    /// Rounds once and returns the bits in a format. Overflow becomes the largest finite number in
-    /// three cases: the rounding is towards zero for this sign, `saturate` is true, or the format
-    /// has neither infinity nor NaN. Otherwise it becomes infinity, or NaN if the format has no
-    /// infinity.
+    /// Rounds once and returns the bits in a format. On overflow, returns infinity, or NaN if the
+    /// format has no infinity. In three cases, overflow returns the largest finite number instead:
+    ///
+    /// - the rounding is towards zero for this sign;
+    /// - `saturate` is true;
+    /// - the format has neither infinity nor NaN.
     #[inline]
     pub fn round(self, format: Format, rounding: Rounding, saturate: bool) -> u64 {
         let sign = |negative: bool| u64::from(negative) << format.sign_bit();
@@ -458,7 +460,7 @@ mod tests {
 
     #[test]
     fn directed_roundings_enclose_the_exact_result() {
-        // 1/3 rounded down and up are the neighbors of the exact value; with the opposite sign,
+        // 1/3 rounded down and up are the neighbors of the exact value. With the opposite sign,
         // they swap.
         let third = Number::integer(1).divided_by(Number::integer(3));
         let round = |x: Number, rounding| f32::from_bits(x.round(Format::F32, rounding, false) as u32);

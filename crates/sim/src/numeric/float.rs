@@ -1,10 +1,11 @@
-//! PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals, saturation, NaN.
+//! Implements PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals,
+//! saturation, NaN.
 //!
 //! Operations in binary32 that round to nearest even use the host's arithmetic, which follows IEEE
-//! 754. Three kinds of operations use [`Number`] instead: those in other types, those with another
-//! rounding, and multiplications (fused ones, too) and divisions whose result `.ftz` may flush. A NaN result of
-//! 16 or 32 bits is the canonical NaN, independent of the operands' payloads; only `abs` and `neg`
-//! keep the payload.
+//! 754. Operations in other types, or with another rounding, use [`Number`]. So do multiplications,
+//!      fused multiply-adds and divisions whose result `.ftz` may flush. A NaN result of 16 or 32
+//!      bits is the canonical NaN, independent of the operands' payloads. Only `abs` and `neg` keep
+//!      the payload.
 
 use super::exact::{Format, Number, Rounding};
 
@@ -123,7 +124,7 @@ impl Mode {
         if self.saturate && bits > one { one } else { bits }
     }
 
-    /// Rounds a number to a result.
+    /// Rounds a number to the type, and applies the modifiers.
     #[inline]
     pub fn round(self, number: Number) -> u64 {
         let format = self.kind.format();
@@ -146,8 +147,8 @@ impl Mode {
         self.result(u64::from(value.to_bits()))
     }
 
-    /// Returns whether the result may have been subnormal before rounding, so that `.ftz` flushes
-    /// it.
+    /// Returns whether the result may have been subnormal before rounding. `.ftz` flushes such a
+    /// result.
     #[inline]
     fn may_be_flushed(self, result: f32) -> bool {
         self.flush && result.abs() == f32::MIN_POSITIVE
@@ -213,7 +214,7 @@ impl Mode {
         self.round(self.number(a).square_root())
     }
 
-    /// Returns the absolute value. It also clears the sign of a NaN.
+    /// Returns the absolute value. Also clears the sign of a NaN.
     #[inline]
     pub fn absolute(self, a: u64) -> u64 {
         self.operand(a) & !self.kind.sign()
@@ -226,7 +227,7 @@ impl Mode {
     }
 
     /// Returns the minimum or, with `largest`, the maximum. If only one operand is NaN, returns the
-    /// other one or, with `nan`, NaN. -0 is less than +0.
+    /// other operand or, with `nan`, NaN. -0 is less than +0.
     #[inline]
     pub fn extremum(self, a: u64, b: u64, largest: bool, nan: bool) -> u64 {
         let (a, b) = (self.operand(a), self.operand(b));
@@ -294,8 +295,8 @@ mod tests {
         let flush = Mode { flush: true, ..Mode::plain(F32) };
         assert_eq!(flush.add(bits(-1e-40), bits(-1e-40)), bits(-0.0));
         assert_eq!(flush.multiply(bits(1e-20), bits(-1e-20)), bits(-0.0));
-        // Half of the largest number below 2^-125 rounds to the smallest normal number; the flush
-        // comes before the rounding.
+        // Half of the largest number below 2^-125 rounds to the smallest normal number. But the
+        // flush precedes the rounding.
         let below = 0x00ff_ffff;
         assert_eq!(Mode::plain(F32).multiply(below, bits(0.5)), bits(f32::MIN_POSITIVE));
         assert_eq!(flush.multiply(below, bits(-0.5)), bits(-0.0));
@@ -312,8 +313,8 @@ mod tests {
 
     #[test]
     fn halves_are_rounded_once() {
-        // 2048 + 1.0 * 1.001 in binary16: rounding the product first would round the tie down; the
-        // exact sum rounds up.
+        // 2048 + 1.0 * 1.001 in binary16. The exact sum rounds up. A separately rounded product
+        // would make a tie, which rounds down.
         let mode = Mode::plain(Kind::F16);
         let exact = 2048.0 + half::f16::from_bits(0x3c01).to_f64();
         let result = mode.multiply_add(0x3c00, 0x3c01, 0x6800);

@@ -53,7 +53,7 @@ impl Int {
     }
 
     /// Returns the remainder, with the sign of the dividend. The remainder of a division by zero
-    /// has all bits set, as the quotient has.
+    /// has all bits set, like the quotient.
     #[inline]
     pub fn remainder(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -106,8 +106,8 @@ pub fn shift_left(bits: u32, a: u64, by: u64) -> u64 {
     if by >= u64::from(bits) { 0 } else { low(a << by, bits) }
 }
 
-/// `bfe`: extracts the field of `len` bits at `start`. A signed field is extended by its upper bit
-/// or, if it exceeds the operand, by the operand's upper bit.
+/// `bfe`: extracts the field of `len` bits at `start`. A signed field is extended by its upper bit.
+/// If the field exceeds the operand, the operand's upper bit extends it.
 pub fn extract(ty: Int, a: u64, start: u64, len: u64) -> u64 {
     let (start, len) = ((start & 0xff) as u32, (len & 0xff) as u32);
     if len == 0 {
@@ -131,9 +131,9 @@ pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     low((b & !field) | ((a << start) & field), bits)
 }
 
-/// `bfind`: returns the index of the highest set bit or, if the type is signed, of the highest bit
-/// that differs from the sign. Returns all ones if there is none. With `shift`, returns the left
-/// shift that moves this bit to the highest position.
+/// `bfind`: returns the index of the highest set bit. For a signed type, returns the index of the
+/// highest bit that differs from the sign. Returns all ones if there is no such bit. With `shift`,
+/// returns the left shift that moves this bit to the highest position.
 pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     let magnitude = if ty.signed && signed(a, ty.bits) < 0 { low(!a, ty.bits) } else { a };
     match magnitude.checked_ilog2() {
@@ -156,8 +156,8 @@ pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     found.map_or(0xffff_ffff, |bit| bit as u64)
 }
 
-/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`; if the highest bit
-/// of the nibble is set, the sign bit of that byte fills the result byte.
+/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`. If the highest bit
+/// of the nibble is set, the sign bit of the selected byte fills the result byte.
 pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = low(a, 32) | b << 32;
     (0..4).fold(0, |result, place| {
@@ -188,7 +188,7 @@ pub fn funnel(a: u64, b: u64, by: u64, left: bool, wrap: bool) -> u64 {
     if left { low((u128::from(pair) << by >> 32) as u64, 32) } else { low(pair >> by, 32) }
 }
 
-/// `dp4a`: adds the dot product of four bytes each to `c`.
+/// `dp4a`: adds the dot product of the four bytes of `a` and of `b` to `c`.
 pub fn dot4(a: u64, a_signed: bool, b: u64, b_signed: bool, c: u64) -> u64 {
     let byte = |value: u64, signed, place: u32| Int { bits: 8, signed }.value(value >> (8 * place) & 0xff);
     let sum = (0..4).fold(0, |sum, place| sum + byte(a, a_signed, place) * byte(b, b_signed, place));

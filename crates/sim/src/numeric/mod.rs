@@ -1,4 +1,4 @@
-//! Arithmetic on the bits of single values, with the rounding that PTX defines.
+//! Implements arithmetic on the bits of single values, with the rounding that PTX defines.
 //!
 //! Values are in the low bits of a `u64`, zero above. The functions depend on types and modifiers,
 //! but not on registers.

@@ -8,17 +8,17 @@
 //! | 49–51 | base offset: the shift of the swizzle's pattern, in units of 128 bytes |
 //! | 62–63 | swizzle: none, 128, 64, 32 bytes |
 //!
-//! A matrix consists of chunks of 16 bytes: along k in a K-major matrix, along m (or n) in an
-//! MN-major one. `line` is the size in bytes of a line of the swizzle:
+//! A matrix consists of chunks of 16 bytes. They extend along k in a K-major matrix, and along m
+//! (or n) in an MN-major matrix. Let `line` be the size in bytes of a line of the swizzle, and
+//! `leading` and `stride` the two byte offsets:
 //!
-//! - K-major: rows come in groups of 8. Each row begins `line` bytes after the previous one, each
-//!   group `stride` bytes after the previous one. Without a swizzle, the two chunks of a row are
-//!   `leading` bytes apart; with a swizzle they are adjacent.
-//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent; 4 lines
-//!   with the swizzle of pairs of chunks, which only `tcgen05` has.
-//!   Without a swizzle, the next line along m is `stride` bytes away and the next 8 k are `leading`
-//!   bytes away; with a swizzle, the next line along m is `leading` bytes away and the next 8 k are
-//!   `stride` bytes away.
+//! - K-major: a group has 8 rows. Each row begins `line` bytes after the previous row, and each
+//!   group `stride` bytes after the previous group. Without a swizzle, the two chunks of a row are
+//!   `leading` bytes apart. With a swizzle, the chunks are adjacent.
+//! - MN-major: a line is `line` bytes along m. The lines of 8 successive k are adjacent, and form a
+//!   group. With the swizzle of pairs of chunks, which only `tcgen05` has, a group is 4 lines.
+//!   Without a swizzle, the next line along m is `stride` bytes away, and the next group is
+//!   `leading` bytes away. With a swizzle, the two offsets are exchanged.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ use super::swizzle::Swizzle;
 /// The dimension of a matrix that is contiguous in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
-    /// The dimension k: A is stored row by row, B column by column.
+    /// The dimension k: A is stored row by row, and B column by column.
     K,
     /// The dimension m of A or n of B: the layouts are the transposes of the K-major ones.
     Mn,
@@ -88,12 +88,12 @@ impl Descriptor {
     }
 
     /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
-    /// range of rows must begin at a multiple of the elements of a chunk. `in_chunk` is the
-    /// number of elements of a chunk, which begin at its first bit. `read` returns the chunk at an
-    /// address.
+    /// range of rows must begin at a multiple of the elements of a chunk. `in_chunk` is the number
+    /// of elements of a chunk. They begin at the first bit of the chunk. `read` returns the chunk
+    /// at an address.
     ///
     /// # Errors
-    /// The error of `read`.
+    /// The errors of `read`.
     pub fn read<T: Copy + Default, E>(
         &self,
         rows: Range<usize>,

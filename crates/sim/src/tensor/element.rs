@@ -9,7 +9,7 @@ pub enum Element {
     F64,
     /// IEEE binary32, of accumulators only.
     F32,
-    /// 8 exponent and 10 mantissa bits in the upper part of 32; the lower 13 bits are ignored.
+    /// 8 exponent and 10 mantissa bits in the upper bits of 32; the lower 13 bits are ignored.
     Tf32,
     /// IEEE binary16.
     F16,
@@ -70,7 +70,7 @@ impl Element {
         }
     }
 
-    /// Decodes an element, exactly for every format. It ignores bits above the width.
+    /// Decodes an element, exactly for every format. Ignores bits above the width.
     pub fn value(self, bits: u64) -> f64 {
         match self {
             Self::F64 => f64::from_bits(bits),
@@ -109,11 +109,11 @@ impl Element {
         }
     }
 
-    /// Rounds `value` to an accumulator format, to nearest even, and returns its bits. The format
-    /// `S32` truncates the value.
+    /// Rounds `value` to nearest even in an accumulator format, and returns the bits. The format
+    /// `S32` truncates instead.
     ///
     /// # Panics
-    /// If the format is not that of an accumulator: tf32, fp8, narrow integers, bits.
+    /// If the format is not an accumulator format.
     pub fn round(self, value: f64) -> u64 {
         match self {
             Self::F64 => value.to_bits(),
@@ -148,7 +148,7 @@ fn e4m3(bits: u8) -> f64 {
     }
 }
 
-/// Returns the value of a format without infinities and NaN, with a sign and these numbers of bits.
+/// Returns the value of an element in a format with a sign, without infinities and NaN.
 fn tiny(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
     let field = |low: u32, width: u32| bits >> low & ((1 << width) - 1);
     let sign = if field(exponent_bits + mantissa_bits, 1) == 0 { 1.0 } else { -1.0 };

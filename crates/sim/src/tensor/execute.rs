@@ -24,7 +24,7 @@ pub(super) fn read_registers(context: &Context<'_>, slots: &[Slot]) -> Vec<Lanes
     slots.iter().map(|&slot| *context.registers.get(slot)).collect()
 }
 
-/// Sets the registers of D to the result of `product` for the registers of A, B and C.
+/// Sets the registers of D to `product` of the registers of A, B and C.
 fn multiply(
     context: &mut Context<'_>,
     abc: [&[Slot]; 3],

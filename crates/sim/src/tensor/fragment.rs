@@ -1,12 +1,13 @@
-//! The element of a matrix that each register of each lane holds: the "matrix fragments" of the PTX
-//! ISA.
+//! Maps each register of each lane to elements of a matrix: the "matrix fragments" of the PTX ISA.
 //!
-//! The ISA has one drawing and one formula for each shape and type. Except for the first-generation
-//! `m8n8k4` of f16, all are instances of one map, which this file implements once. A lane is a
-//! group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many consecutive
-//! elements as fit. In A, C and D with 16 rows, the elements of a lane alternate between the upper
-//! and the lower eight rows before they advance to the next columns: one register at a time in A,
-//! two columns at a time in C and D. The tests compare the map with each formula of the ISA.
+//! The ISA has one drawing and one formula for each shape and type. All of them are instances of
+//! one map, which this file implements once. The exception is the first-generation `m8n8k4` of f16.
+//!
+//! A lane is a group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many
+//! consecutive elements as fit. In A, C and D with 16 rows, the elements of a lane alternate
+//! between the upper and the lower eight rows. Then they advance to the next columns. They
+//! alternate after each register in A, and after two columns in C and D. The tests compare the map
+//! with each formula of the ISA.
 
 use super::Element;
 use crate::registers::{LANES, Lanes};
@@ -36,7 +37,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Returns how many elements one register holds; a 64-bit element has a 64-bit register.
+    /// Returns how many elements one register holds. A 64-bit element has a 64-bit register.
     pub fn elements_per_register(self) -> usize {
         (32 / self.element.bits()).max(1) as usize
     }

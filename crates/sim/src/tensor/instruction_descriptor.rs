@@ -20,7 +20,7 @@ use tilewright_ptx::isa::{ScaleVectorSize, ScaledDotKind, TensorDotKind};
 use super::{Element, Major};
 use crate::fault::FaultKind;
 
-/// The element types of a `tcgen05.mma`, and its scale factors.
+/// The kind of a `tcgen05.mma`: its element types, and the block size of its scale factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorKind {
     /// Without scale factors.

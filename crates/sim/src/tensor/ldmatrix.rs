@@ -11,8 +11,8 @@ pub fn address_lane(matrix: usize, row: usize) -> usize {
     matrix * 8 + row
 }
 
-/// Returns the register that holds `block`: lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row
-/// l / 4, or of that row of the transposed block.
+/// Returns the register that holds `block`. Lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row
+/// l / 4. With `transposed`, it has these elements of the transposed block.
 pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     std::array::from_fn(|lane| {
         let [low, high] = [0, 1].map(|element| {
@@ -23,7 +23,7 @@ pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     })
 }
 
-/// Returns the block that `register` holds; the inverse of [`distribute`].
+/// Returns the block that `register` holds. This is the inverse of [`distribute`].
 pub fn collect(register: &Lanes, transposed: bool) -> Block {
     let mut block = Block::default();
     for (lane, bits) in register.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! The tensor cores: matrix multiplications of a warp (`mma.sync`, `wmma`), of a warpgroup (`wgmma`)
-//! and in tensor memory (`tcgen05`), and the instructions that move their matrices between memory
-//! and registers.
+//! Simulates the tensor cores.
 //!
-//! The code is written from the PTX ISA document, as functions of registers and of memory reads;
-//! `execute` connects them to the executor.
+//! The instructions multiply matrices of a warp (`mma.sync`, `wmma`), of a warpgroup (`wgmma`) and
+//! in tensor memory (`tcgen05`). Other instructions move these matrices between memory and
+//! registers.
+//!
+//! The code follows the PTX ISA document, as functions of registers and of memory reads. `execute`
+//! connects them to the executor.
 
 mod descriptor;
 mod element;

@@ -1,13 +1,15 @@
-//! The arithmetic of the tensor cores: `D = A B + C`.
+//! Implements the arithmetic of the tensor cores: `D = A B + C`.
 //!
-//! The ISA guarantees little: products of narrow floats with at least the precision of f32,
-//! accumulation "with at least single precision", and no order. Here, products are exact, they are
-//! added to the accumulator in binary64 in the order of k, and the sum is rounded once, to nearest
-//! even, to the format of D. Hardware is less exact: it aligns the products of one step to the
-//! largest exponent and truncates. (On an H200, single multiplications of random f16, bf16 and tf32
-//! matrices differed by at most one unit in the last place of f32.) A program that is correct on
-//! hardware and in the simulator does not depend on the difference. As the ISA says, binary64 uses
-//! fused multiply-adds. Integers are exact, then wrap or, with `.satfinite`, clamp.
+//! The ISA guarantees little. Products of narrow floats have at least the precision of f32. The
+//! accumulation has "at least single precision", in any order. Here, products are exact. They are
+//! added to the accumulator in binary64, in the order of k. The sum is rounded once, to nearest
+//! even, to the format of D. As the ISA says, binary64 uses fused multiply-adds. Integers are
+//! exact, and then wrap or, with `.satfinite`, clamp.
+//!
+//! Hardware is less exact: it aligns the products of one step to the largest exponent and
+//! truncates. On an H200, single multiplications of random f16, bf16 and tf32 matrices differed by
+//! at most one unit in the last place of f32. A program that is correct on both hardware and the
+//! simulator does not depend on this difference.
 
 use super::{Element, Matrix};
 

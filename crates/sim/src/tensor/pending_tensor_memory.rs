@@ -10,14 +10,14 @@ use crate::registers::Slot;
 /// The asynchronous instructions of a warp on tensor memory.
 #[derive(Default)]
 pub(crate) struct PendingTensorMemory {
-    /// The clocks of the last load, store, and dot or copy. Each is ordered after the earlier ones
-    /// of its kind.
+    /// The clocks of the last load, of the last store, and of the last dot or copy. Each operation
+    /// is ordered after the earlier operations of the same field.
     load: Option<Clock>,
     store: Option<Clock>,
     dot: Option<Clock>,
     /// The registers that loads in flight write.
     loading: FxHashSet<Slot>,
-    /// Copies of these registers. Compilers make some that no instruction reads before the wait.
+    /// Copies of these registers. Compilers emit copies that no instruction reads before the wait.
     copies: FxHashSet<Slot>,
 }
 

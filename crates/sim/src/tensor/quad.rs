@@ -1,9 +1,9 @@
-//! `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp. The ISA keeps this
-//! first-generation instruction for all targets.
+//! `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp. The ISA keeps this instruction of
+//! the first tensor cores for all targets.
 //!
-//! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The second four lanes hold
-//! the lower four rows of A, C and D, and the right four columns of B. A and B may each be stored
-//! by rows or by columns.
+//! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The lanes from 4q + 16 on
+//! hold the lower four rows of A, C and D, and the right four columns of B. A and B may each be
+//! stored by rows or by columns.
 
 use super::Element;
 use super::fragment::Matrix;
@@ -26,12 +26,12 @@ pub struct QuadMma {
     pub d: Element,
 }
 
-/// Returns the multiplication that a lane takes part in.
+/// Returns the index of a lane's multiplication.
 fn product(lane: usize) -> usize {
     lane % 16 / 4
 }
 
-/// Returns the first of a lane's rows or columns: lanes 16 to 31 hold the second half.
+/// Returns the first row or column of a lane. Lanes 16 to 31 hold the second half.
 fn half(lane: usize) -> usize {
     lane / 16 * 4
 }

@@ -1,4 +1,5 @@
-//! The accesses of instructions to registers that asynchronous instructions of the tensor cores use.
+//! Defines the accesses of other instructions to registers that asynchronous tensor core
+//! instructions use.
 
 use crate::registers::Slot;
 
@@ -10,6 +11,6 @@ pub(crate) enum WgmmaRegisterAccess {
     /// Writes the register. If `unfences` is true, the next `wgmma` needs another `wgmma.fence`.
     Write { slot: Slot, unfences: bool },
     /// Copies the register. Compilers copy accumulators in flight and rely on `ptxas` to remove the
-    /// copies; such a copy must not be read before the wait either.
+    /// copies. No instruction may read such a copy before the wait.
     Copy { from: Slot, to: Slot },
 }

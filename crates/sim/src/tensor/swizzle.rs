@@ -1,10 +1,9 @@
-//! The swizzles of shared memory that tensor copies write and `wgmma` reads.
+//! Implements the swizzles of shared memory that tensor copies write and `wgmma` reads.
 //!
-//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes: it combines the index of
-//! a chunk with bits 7 and up of the address by an exclusive or. So the same chunk of successive
-//! lines is in different banks. The swizzle acts on the address, not on the offset in a tile. The
-//! pattern repeats after 256, 512 or 1024 bytes; a tile that begins inside the pattern begins with
-//! that part of it.
+//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes. The index of a chunk is
+//! XOR-ed with address bits from bit 7 on. So the same chunk of successive lines is in different
+//! banks. The swizzle acts on the address, not on the offset in a tile. The pattern repeats after
+//! 256, 512 or 1024 bytes. A tile may begin in the middle of the pattern.
 
 /// The permutation of the chunks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +21,7 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// Returns the bytes of a permuted line; one chunk without a permutation.
+    /// Returns the bytes of a permuted line, or of one chunk without a permutation.
     pub fn line_bytes(self) -> u32 {
         match self {
             Self::None => 16,

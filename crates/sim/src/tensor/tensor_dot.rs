@@ -1,21 +1,23 @@
 //! `tcgen05.mma` in executable form.
 //!
-//! The simulator computes a dot when a thread issues it, as a separate agent: nothing is ordered
+//! The simulator computes a dot when a thread issues it, as a separate agent. Nothing is ordered
 //! after the dot until a `tcgen05.commit` and a wait for its barrier. The dots and copies of a warp
-//! are ordered among themselves, as the ISA says of its pairs of pipelined instructions. An access
-//! to D, to the operands or to the scale factors without the wait is a race.
+//! are ordered among themselves, because the ISA calls them pipelined instructions. An access to D,
+//! to the operands or to the scale factors without the wait is a race.
 //!
 //! # Layouts
 //!
-//! D has a row in each lane and an element in each column: row r of 128 is in lane r, row r of 64 in
-//! lane 32 ⌊r / 16⌋ + r mod 16. Of the 256 rows of a pair of blocks, each block has 128; of 128
-//! rows, each has 64: the first half of the columns in the lanes 0 to 63, the second half in the
-//! lanes 64 to 127. In shared memory, each block of a pair has its rows of A and half of the columns
-//! of B. A in tensor memory has its rows in the lanes of D, and as many elements in a cell as fit; of
-//! 128 rows of a pair, both halves of the lanes of a block have its 64 rows.
+//! D has a row in each lane and an element in each column. With 128 rows, row r is in lane r. With
+//! 64 rows, row r is in lane 32 ⌊r / 16⌋ + r mod 16. Each block of a pair has half of the rows of
+//! D. A block with 64 rows of a pair has the first half of the columns in lanes 0 to 63, and the
+//! second half in lanes 64 to 127.
 //!
-//! The scale factors of row r of A, or of column r of B, are in lane r mod 32 and column ⌊r / 32⌋;
-//! each quarter of the lanes has a copy.
+//! In shared memory, each block of a pair has its rows of A and half of the columns of B. A in
+//! tensor memory has its rows in the lanes of D, and as many elements in a cell as fit. A block
+//! with 64 rows of a pair has a copy of A in each half of the lanes.
+//!
+//! The scale factors of row r of A, or of column r of B, are in lane r mod 32 and column ⌊r / 32⌋.
+//! Each quarter of the lanes has a copy.
 
 use tilewright_ptx::isa::ScaledDotKind;
 
@@ -61,7 +63,7 @@ pub(crate) struct TensorDotStep {
     /// The mask of the lanes that stay unchanged, 32 lanes a register; empty without a mask.
     pub disabled_lanes: Vec<Slot>,
     pub accumulates: DotCondition,
-    /// D is multiplied by 2 to the power of minus this number before the sum.
+    /// The dot scales the old D by 2 to the power of minus this number.
     pub scale_d: u32,
     /// The addresses of the scale factors of A and B.
     pub scales: Option<[TensorAddress; 2]>,
@@ -73,12 +75,12 @@ struct Issued<'a> {
     dot: TensorDot,
     agent: &'a Agent,
     lane: usize,
-    /// The ranks of the blocks that compute it.
+    /// The ranks of the blocks that compute the dot.
     ranks: Vec<usize>,
 }
 
-/// A run of adjacent cells of a row of D: the first column of the matrix, the position of the first
-/// cell, and the number of cells.
+/// Adjacent cells of a row of D: the first column of the matrix, the position of the first cell,
+/// and the number of cells.
 struct Run {
     first: usize,
     lane: usize,
@@ -115,7 +117,7 @@ pub(super) fn blocks_of_group(context: &Context<'_>, is_pair: bool) -> Outcome<V
     Err(FaultKind::Illegal(text.into()).into())
 }
 
-/// Returns the accessor of an asynchronous instruction on tensor memory. Tensor memory has no proxies.
+/// Returns the accessor of an asynchronous instruction on tensor memory, which has no proxies.
 pub(super) fn tensor_accessor(agent: &Agent, instruction: u32) -> Accessor<'_> {
     Accessor::generic(agent, instruction, false)
 }
@@ -314,7 +316,7 @@ impl Issued<'_> {
         Ok(values)
     }
 
-    /// Returns whether elements narrower than a byte are padded to 16 bytes for 16 elements.
+    /// Returns whether 16 elements narrower than a byte are padded to 16 bytes.
     fn is_padded(&self, element: Element) -> bool {
         let is_packed =
             matches!(self.step.kind, TensorKind::Scaled(ScaledDotKind::Mxf4 | ScaledDotKind::Mxf4nvf4, _));
@@ -369,8 +371,9 @@ impl Issued<'_> {
         Ok(if element.is_integer() { Values::Integers(integers) } else { Values::Floats(floats) })
     }
 
-    /// Returns the scale factors of A (operand 0) for each block of the group, or of B (operand 1)
-    /// once; nothing for a dot without them.
+    /// Returns the scale factors of A (operand 0) or of B (operand 1), with one matrix for each
+    /// block of the group. All blocks must have the same matrix of B. A dot without scale factors
+    /// has no matrices.
     fn scale_factors(
         &self,
         context: &mut Context<'_>,
@@ -428,7 +431,7 @@ impl Issued<'_> {
     }
 }
 
-/// Decodes the descriptor of a matrix in shared memory: as that of `wgmma`, with a version.
+/// Decodes the descriptor of a matrix in shared memory. It is that of `wgmma` with a version field.
 pub(super) fn shared_descriptor(bits: u64) -> Outcome<Descriptor> {
     let illegal = |text: String| Err(FaultKind::Illegal(text).into());
     if bits >> 46 & 7 != 1 {

@@ -1,9 +1,10 @@
-//! The instructions on tensor memory besides dots, in executable form: allocation, loads, stores,
-//! copies from shared memory, and their synchronization.
+//! Executes the instructions on tensor memory other than dots: allocation, loads, stores, copies
+//! from shared memory, and their synchronization.
 //!
-//! Loads and stores are asynchronous: until `tcgen05.wait`, no instruction may access the results of
-//! a load, and the accesses to tensor memory are not ordered before others. A warp accesses only its
-//! quarter of the lanes: warp w of the block those from 32 (w mod 4) on.
+//! Loads and stores are asynchronous. Until `tcgen05.wait`, no instruction may access the results
+//! of a load, and the accesses to tensor memory are not ordered before later accesses. A warp
+//! accesses only its quarter of the lanes: warp w of the block accesses the 32 lanes from 32 (w mod
+//! 4) on.
 
 use tilewright_ptx::isa::{LaneMulticast, MatrixFormat, TensorMemoryCopyShape, TensorMemoryShape};
 
@@ -21,7 +22,7 @@ use crate::registers::{LANES, Slot, lanes_of};
 /// The lanes of tensor memory that a warp accesses.
 const QUARTER: usize = 32;
 
-/// An operand that is an address of tensor memory: a register and columns to add.
+/// An operand that is an address of tensor memory: a register plus a number of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorAddress {
     pub base: Slot,
@@ -38,7 +39,7 @@ impl TensorAddress {
         split(self.value(context, lane))
     }
 
-    /// Returns the address, which all threads of the warp have to share.
+    /// Returns the address after checking that it is the same in all threads of the warp.
     fn uniform(self, context: &Context<'_>, instruction: &str) -> Outcome<u32> {
         let first = self.value(context, 0);
         match (1..LANES).find(|&lane| self.value(context, lane) != first) {
@@ -292,7 +293,7 @@ pub(crate) struct TensorCopyStep {
 }
 
 impl TensorCopyStep {
-    /// Returns the number of rows, and of 16-byte chunks of a row.
+    /// Returns the number of rows, and the number of 16-byte chunks of a row.
     fn extent(&self) -> (usize, usize) {
         match self.shape {
             TensorMemoryCopyShape::L128x256b => (128, 2),
@@ -303,7 +304,7 @@ impl TensorCopyStep {
         }
     }
 
-    /// Returns the lanes that get a row.
+    /// Returns the lanes to which the copy writes a row.
     fn lanes(&self, row: usize) -> Vec<usize> {
         let (half, at) = (row / QUARTER, row % QUARTER);
         match (self.shape, self.multicast) {
@@ -378,8 +379,7 @@ impl Execute for TensorCopyStep {
     }
 }
 
-/// Returns the 16 bytes that 16 bytes of shared memory become: elements narrower than a byte get a
-/// byte each.
+/// Unpacks 16 bytes of shared memory: each element narrower than a byte becomes a byte.
 fn unpacked(bits: u128, format: Option<MatrixFormat>) -> u128 {
     let width = match format {
         None | Some(MatrixFormat::B8) => return bits,

@@ -1,10 +1,10 @@
-//! `wgmma.mma_async` and its synchronization in executable form.
+//! Executes `wgmma.mma_async` and its synchronization.
 //!
 //! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
 //! until a `wgmma.wait_group`. Until then, it is a fault to read or write an accumulator, or to
 //! write a fragment of A. It is also a fault if no `wgmma.fence` lies between a write to registers
 //! of a `wgmma` and the next `wgmma`. Each `wgmma` reads its operands in shared memory as a
-//! separate agent, so a write to an operand without the wait is a race.
+//! separate agent. So a write to an operand without the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -37,12 +37,12 @@ struct PendingWgmma {
 /// The uses of a register by `wgmma`s in flight.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
-    /// The number of `wgmma`s that read the register as a part of A.
+    /// The number of `wgmma`s that read the register as a fragment of A.
     reading: u32,
     /// The number of `wgmma`s that accumulate in the register.
     accumulating: u32,
-    /// The number of columns of the accumulators of these `wgmma`s. It is equal for all of them,
-    /// because only `wgmma`s of the same shape may accumulate in the same registers.
+    /// The number of columns of the accumulators. All these `wgmma`s have the same number, because
+    /// only `wgmma`s of the same shape may accumulate in the same registers.
     columns: usize,
     /// The index of the last `wgmma` that accumulates in the register.
     last: u64,
@@ -56,7 +56,7 @@ pub(crate) struct PendingWgmmas {
     /// The registers that hold copies of accumulators in flight, each with the index of the last
     /// `wgmma` that wrote the accumulator.
     copies: FxHashMap<Slot, u64>,
-    /// The indices of the last `wgmma` that has begun and of the last that is complete.
+    /// The index of the last `wgmma` that has begun, and the index of the last complete `wgmma`.
     begun: u64,
     complete: u64,
     /// True if a `wgmma.fence` follows the last write to registers of a `wgmma`.
@@ -67,9 +67,9 @@ impl PendingWgmmas {
     /// Checks the accesses of another instruction to registers of `wgmma`s.
     ///
     /// # Errors
-    /// If an access reads or writes an accumulator of a `wgmma` in flight, reads a copy of such an
-    /// accumulator, or writes a register of A of a `wgmma` in flight. A copy itself is not an
-    /// error.
+    /// If an access reads or writes an accumulator of a `wgmma` in flight, or reads a copy of such
+    /// an accumulator. Also if it writes a register of A of a `wgmma` in flight. The instruction
+    /// that copies an accumulator is not an error.
     pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
         for &access in accesses {
             match access {
@@ -205,7 +205,7 @@ impl Convoy {
 }
 
 /// Checks that all lanes of a warp execute a warpgroup instruction, and that the other warps of the
-/// warpgroup execute the same one.
+/// warpgroup execute the same instruction.
 fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     whole_warp(context, name)?;
     let (warp, instruction) = (context.warp, context.instruction);

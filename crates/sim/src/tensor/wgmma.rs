@@ -1,8 +1,8 @@
-//! `wgmma.mma_async`: the matrix multiplication of a warpgroup, as one of its four warps computes
-//! it.
+//! Computes the result of `wgmma.mma_async`, the matrix multiplication of a warpgroup, for one of
+//! its four warps.
 //!
 //! Each warp owns 16 of the 64 rows of D, and reads its rows of A and all of B. The warps exchange
-//! nothing, so each computes its rows when it executes the instruction.
+//! no data, so each warp computes its rows when it executes the instruction.
 
 use super::Element;
 use super::fragment::{Fragment, Matrix, MatrixRole};
@@ -78,8 +78,8 @@ impl Wgmma {
         Fragment { operand: MatrixRole::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
     }
 
-    /// Returns the new registers of D of one warp, from its rows of A, all of B (transposed: n rows
-    /// of k), and the old D.
+    /// Returns the new registers of D of one warp. The inputs are its rows of A, all of B
+    /// (transposed: n rows of k elements), and the old D.
     ///
     /// # Panics
     /// If the values do not match the formats of the instruction.

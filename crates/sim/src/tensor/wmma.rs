@@ -1,10 +1,10 @@
 //! `wmma`: matrix multiplications of a warp with opaque fragments.
 //!
 //! The ISA leaves open which element a register of a lane holds. The simulator distributes the
-//! elements to the lanes in row-major order: first the first element of every lane, then the
-//! second. So fragments of one shape have the same order, however many elements a register packs.
-//! If the registers of a fragment have room for more elements than the matrix has (f16), the
-//! elements repeat.
+//! elements in row-major order: 32 elements to the first position of all lanes, the next 32 to the
+//! second position. So fragments of one shape have the same order, independent of the number of
+//! elements in a register. The registers of an f16 fragment may hold more elements than the matrix
+//! has. Then the elements repeat.
 
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
@@ -29,7 +29,7 @@ pub(crate) struct WmmaFragment {
 
 impl WmmaFragment {
     /// Returns the fragment of an operand in a multiplication of this shape; `None` if the ISA has
-    /// none of this format.
+    /// no such fragment.
     pub fn new(operand: MatrixRole, (m, n, k): Shape, element: Element) -> Option<Self> {
         use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let (rows, columns) = match operand {
@@ -61,8 +61,8 @@ impl WmmaFragment {
         self.registers
     }
 
-    /// Calls `each` for each element in each register: with the lane, the register, the lowest bit
-    /// of the element in the register, and the row-major index of the element in the matrix.
+    /// Calls `each` for each element in each register. The arguments are the lane, the register,
+    /// the lowest bit of the element in the register, and the row-major index of the element.
     fn visit(self, mut each: impl FnMut(usize, usize, u32, usize)) {
         let packed = (32 / self.element.bits()).max(1) as usize;
         for place in 0..self.registers * packed {
@@ -101,7 +101,7 @@ pub(crate) struct WmmaMemory {
 }
 
 impl WmmaMemory {
-    /// Returns the address of each element: the first byte, and the bit in it.
+    /// Returns the address of each element: its first byte, and its first bit in that byte.
     fn places(&self, context: &Context<'_>, instruction: &str) -> Outcome<Vec<(ResolvedAddress, u32)>> {
         whole_warp(context, instruction)?;
         let WmmaFragment { rows, columns, element, .. } = self.fragment;

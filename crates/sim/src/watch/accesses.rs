@@ -9,8 +9,8 @@ use crate::context::{Context, ResolvedAddress};
 use crate::memory::{Agent, Clock};
 
 impl Context<'_> {
-    /// Reports an access of a lane to the watch. The caller calls this function before the access
-    /// writes memory.
+    /// Reports an access of a lane to the watch. Call this function before the access writes
+    /// memory.
     #[inline]
     pub fn watch(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, data: Option<&[u8]>) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
@@ -27,9 +27,9 @@ impl Context<'_> {
     }
 
     /// Reports an atomic access of a lane to the watch, and applies its orderings unless its scope
-    /// is `.cta`. If the access reads, the warp acquires the earlier releases at the address, at
-    /// once or, without `acquires`, at its next fence. If it writes, the warp publishes its clock
-    /// or, without `releases`, the clock of its last fence.
+    /// is `.cta`. If the access reads, the warp acquires the earlier releases at the address: at
+    /// once with `acquires`, else at its next fence. If the access writes, the warp publishes its
+    /// clock or, without `releases`, the clock of its last fence.
     #[inline]
     pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
@@ -83,8 +83,8 @@ impl Context<'_> {
         let knowledge = AgentKnowledge { agent, first, agents, global, hint, data };
         let Some(memory) = &mut state.memory else { return };
         let record = memory.shadow.begin(access);
-        // The shadow distinguishes the unordered operations of a channel by their steps, in place
-        // of lanes.
+        // The unordered operations of a channel have no lanes, so the shadow distinguishes them by
+        // their steps.
         let lane = agent.unordered_step().unwrap_or(0);
         if let Some(Conflict { first, .. }) = memory.shadow.touch(record, lane, (address, bytes), &knowledge)
         {
@@ -134,7 +134,7 @@ impl Context<'_> {
         }
     }
 
-    /// Reports a race if several lanes of one store write different values to one address: any of
+    /// Reports a race if several lanes of one store write different values to one address. Any of
     /// the values may remain.
     pub fn watch_lanes(&mut self, stored: &[(usize, u64, Vec<u8>)]) {
         let Some(watch) = self.watch.filter(|watch| watch.races) else { return };

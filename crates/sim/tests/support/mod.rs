@@ -1,5 +1,4 @@
-//! Runs small PTX kernels, and launches with tensor maps, for the tests of copies and of the tensor
-//! cores.
+//! Runs small PTX kernels, also with tensor maps, for the tests of copies and of the tensor cores.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use tilewright_sim::{FaultKind, Launch, Region, Report, SimTarget, Simulator};
@@ -81,9 +80,13 @@ pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<
     })
 }
 
-/// Runs a body in one block of `threads` threads. `%rd1` and `%rd2` hold the addresses of input and
-/// output, `%rd3` that of a tensor map, `%r1` is `%tid.x`, `%r2` the address of 16 KiB of shared
-/// memory, `%r3` the lane and `%r4` the warp.
+/// Runs a body in one block of `threads` threads. These registers have values:
+///
+/// - `%rd1` and `%rd2`: the addresses of the input and of the output;
+/// - `%rd3`: the address of a tensor map;
+/// - `%r1`: `%tid.x`;
+/// - `%r2`: the address of 16 KiB of shared memory;
+/// - `%r3` and `%r4`: the lane and the warp.
 pub fn run(
     body: &str,
     threads: u32,

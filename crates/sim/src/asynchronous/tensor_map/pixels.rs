@@ -1,9 +1,9 @@
-//! Copies of pixels: PTX ISA, "Im2col mode".
+//! Implements copies of pixels (PTX ISA, "Im2col mode").
 //!
-//! The axes between the channels (the contiguous axis) and the images (the last axis) have a
-//! bounding box. A copy takes pixels of it, from a first one on: along the fastest of these axes in
-//! steps, then along the next one, and then in the next image. The offsets of the copy move the
-//! pixels that it takes, not the bounding box. Pixels outside of the tensor are filled.
+//! The contiguous axis holds the channels, and the last axis the images. The axes between them have
+//! a bounding box. A copy moves pixels of this box from a first one on, in steps along the fastest
+//! of these axes. It continues along the next axes, and then in the next image. The offsets of the
+//! copy move the pixels, but not the bounding box. Pixels outside of the tensor are filled.
 
 use super::{BoxRow, TensorMap, TensorMapError};
 
@@ -15,16 +15,15 @@ const MAX_PIXELS: u32 = 1024;
 /// The pixels that a copy moves. Axes are counted from the fastest one after the channels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PixelBox {
-    /// For each axis of the bounding box, its first coordinate.
+    /// The first coordinate along each axis of the bounding box.
     pub lower: Vec<i32>,
-    /// For each axis of the bounding box, the offset of its last coordinate from that of the
-    /// tensor.
+    /// The offset of the box's last coordinate from the tensor's last coordinate, along each axis.
     pub upper: Vec<i32>,
     /// The number of pixels that a copy moves, 1 to 1024.
     pub pixels: u32,
 }
 
-/// The number of bits of an offset of the bounding box, for each number of its axes.
+/// The number of bits of a corner offset for a bounding box with 1, 2 and 3 axes.
 const CORNER_BITS: [u32; 3] = [16, 8, 5];
 
 impl PixelBox {
@@ -61,7 +60,7 @@ impl PixelBox {
         (self.lower[axis].into(), last)
     }
 
-    /// Returns the reason why no copy begins at a pixel, if there is one.
+    /// Returns the reason why a copy may not begin at a pixel, or `None` if it may.
     pub fn misplaced(&self, map: &TensorMap, coordinates: &[i32]) -> Option<String> {
         let outside = (0..self.lower.len()).find(|axis| {
             let (first, last) = self.range(map, *axis);

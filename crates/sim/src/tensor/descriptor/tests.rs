@@ -1,6 +1,6 @@
 //! Compares descriptors with the canonical layouts of the PTX ISA. The ISA writes a layout in
-//! `CuTe` notation: a list of (extent, stride) for each coordinate, strides in elements, then the
-//! swizzle of the byte address.
+//! `CuTe` notation. A coordinate has a list of pairs (extent, stride), with strides in elements.
+//! The swizzle then applies to the byte address.
 
 use super::*;
 
@@ -32,7 +32,8 @@ fn cute_swizzle((bits, base): (u32, u32), address: u32) -> u32 {
 }
 
 /// Returns the byte offset of element (row, k) by the table "canonical layouts" of the ISA. The
-/// strides of the table are in elements; its `t` is the number of elements in 16 bytes.
+/// strides of the table are in elements. The `t` of the table is the number of elements in 16
+/// bytes.
 fn canonical(
     major: Major,
     swizzle: Swizzle,
@@ -115,7 +116,7 @@ fn every_layout_is_the_canonical_one() {
 #[test]
 fn a_tile_that_a_tensor_copy_places_is_found() {
     // A box of 64 rows of 128 bytes in the layout of a tensor copy: chunk c of row r is at chunk c
-    // xor (r % 8). Steps along k move the start address by 32 bytes, inside the pattern.
+    // xor (r % 8). Each step along k advances the start address by 32 bytes, inside the pattern.
     let start = 3 * 1024;
     let mut memory = vec![0u8; 16384];
     for row in 0..64 {
@@ -144,7 +145,7 @@ fn a_tile_that_a_tensor_copy_places_is_found() {
 
 #[test]
 fn the_base_offset_shifts_the_pattern() {
-    // A pattern that begins at 3 * 128. The ISA defines the base offset as (start >> 7) & 7.
+    // The start address is 3 * 128. The ISA defines the base offset as (start >> 7) & 7.
     let descriptor =
         Descriptor { start: 384, leading: 16, stride: 1024, base_offset: 3, swizzle: Swizzle::Bytes128 };
     for row in 0..8 {

@@ -1,5 +1,5 @@
 //! Compares the fragment map with the formulas of the PTX ISA, "Matrix Fragments for mma.…", one
-//! shape and type at a time: `group` is `%laneid >> 2`, `thread` is `%laneid % 4`, and `i` counts
+//! shape and type at a time. `group` is `%laneid >> 2`, and `thread` is `%laneid % 4`. `i` counts
 //! the elements of a lane from the lowest bits of its first register.
 
 use super::*;

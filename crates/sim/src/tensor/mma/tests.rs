@@ -1,5 +1,5 @@
-//! Compares multiplications of every shape and type with a loop over integers (`expected`), on
-//! values that every format represents exactly.
+//! Compares multiplications of every shape and type with a loop over integers (`expected`). Every
+//! format represents the values exactly.
 
 use super::*;
 use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
@@ -30,8 +30,8 @@ fn all() -> Vec<Mma> {
     all
 }
 
-/// Returns the bits of a small integer in a format, from the format's definition and not from its
-/// decoder.
+/// Returns the bits of a small integer in a format. Follows the definition of the format and does
+/// not use its decoder.
 fn encode(element: Element, value: i64) -> u64 {
     let narrow = |exponent_bits: u32, mantissa_bits: u32| {
         if value == 0 {
@@ -72,7 +72,7 @@ fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i6
     matrix
 }
 
-/// Returns D of `D = A B + C`; the argument holds A, B and C.
+/// Returns D of `D = A B + C`. The argument holds A, B and C.
 fn expected(mma: &Mma, [left, right, before]: [&Matrix<i64>; 3]) -> Matrix<i64> {
     let mut sums = before.clone();
     for row in 0..mma.m {
@@ -132,7 +132,7 @@ fn integers_wrap_or_saturate() {
 #[test]
 fn sums_are_rounded_once() {
     // Each of the 8 products is 2^-24, half of the last place of 1 in f32. Added one by one in f32,
-    // all would be rounded away. The exact sum is 1 + 2^-21.
+    // they would all round to nothing. The exact sum is 1 + 2^-21.
     let mma = Mma { m: 16, n: 8, k: 8, a: F16, b: F16, c: F32, d: F32, product: IntegerProduct::Wrapping };
     let tiny = mma
         .fragment(MatrixRole::A)
