@@ -1,6 +1,6 @@
 //! Loads device code and launches it by its driver handle, as Triton's driver module does. The
-//! source of the kernel is unknown, so the caller states the types of the arguments. Kernels of
-//! `triton.compile` and of torch's Inductor are launched this way.
+//! source of the kernel is unknown, so the caller states the types of the arguments.
+//! `triton.compile` and torch's Inductor launch their kernels in this way.
 //!
 //! ```text
 //! bytes ──load──> handle ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
@@ -24,7 +24,7 @@ use crate::{Device, Error};
 pub use call::Call;
 pub use signature::{ArgumentType, Slot};
 
-/// Kernels by their handle, each with the handle of its module.
+/// Maps the handle of a kernel to the handle of its module and the kernel.
 type Kernels = FxHashMap<u64, (u64, Function)>;
 
 /// The kernels that [`load`] has loaded, and those that [`share`] has registered.
@@ -45,10 +45,12 @@ pub struct Binary {
     pub attributes: FunctionAttributes,
 }
 
-/// Assembles PTX for a GPU, or reads its cubin from the cache. `block` has the number of threads
-/// and of bytes of shared memory of a block. Without `max_registers`, the kernel may get another
-/// number of registers than the assembler would choose, so that more blocks are resident or fewer
-/// registers are spilled. Returns the cubin, and a warning if the cache cannot be used.
+/// Assembles PTX for a GPU, or reads its cubin from the cache. Returns the cubin, and a warning if
+/// the cache cannot be used.
+///
+/// `block` has the number of threads and the bytes of shared memory of a block. Without
+/// `max_registers`, this function may choose the number of registers of a thread. More blocks are
+/// then resident, or fewer registers are spilled.
 pub fn assemble(
     device: Device,
     kernel: &str,
@@ -63,12 +65,13 @@ pub fn assemble(
     Ok((cubin, cache.take_warning()))
 }
 
-/// Loads a kernel of a cubin, a fat binary or PTX on a GPU. Fails if a block cannot have
+/// Loads a kernel of a cubin, a fat binary or PTX on a GPU. Fails if the GPU cannot give a block
 /// `shared_bytes` bytes of dynamic shared memory.
 pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
     let module = Module::load(device.context()?, kernel, image)?;
     let function = module.function(kernel)?;
-    // Fails here, and not at the first launch, if a block cannot have `shared_bytes` bytes.
+    // Configures now, so that too large a value of `shared_bytes` fails here and not at the first
+    // launch.
     function.configure(LaunchOptions { shared_bytes, ..LaunchOptions::new(1) })?;
     let (module, number, attributes) = (module.raw(), function.raw(), function.attributes());
     loaded().get_or_insert_default().insert(number, (module, function));
@@ -83,8 +86,8 @@ pub fn share(function: &Function) -> u64 {
     number
 }
 
-/// Removes the kernel of the module with this handle. This unloads the module, unless another value
-/// still uses it. Fails if there is no such kernel.
+/// Removes the kernel of the module with this handle. This unloads the module, unless another
+/// [`Function`] still uses the module. Fails if there is no such kernel.
 pub fn unload(module: u64) -> Result<(), Error> {
     let mut kernels = loaded();
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
@@ -119,8 +122,8 @@ pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Resu
 pub struct Manner {
     /// The handle of the kernel.
     pub function: u64,
-    /// Triton's packed metadata: the warps of a block, the blocks of a cluster (0 counts as 1), and
-    /// the bytes of dynamic shared memory of a block.
+    /// Triton's packed metadata: the warps of a block, the blocks of a cluster, and the bytes of
+    /// dynamic shared memory of a block. A cluster of 0 blocks counts as one block.
     pub packed: (u32, u32, u32),
     /// True if all programs have to be resident at the same time.
     pub is_cooperative: bool,

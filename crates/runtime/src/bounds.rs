@@ -1,6 +1,5 @@
 //! Checks that the accesses of a kernel are in bounds for every grid and every size. Converts the
-//! compiler's findings to text and diagnostics, and tries to confirm each counterexample by a run
-//! of the kernel.
+//! compiler's findings to text and diagnostics. Runs the kernel to confirm each counterexample.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ pub enum BoundsVerdict {
     Proved,
     /// The access is out of bounds for a grid and sizes that the diagnostic names.
     Refuted(Box<Diagnostic>),
-    /// The access is undecided, for this reason: the check found neither a proof nor a
+    /// The access is undecided, for this reason. The check found neither a proof nor a
     /// counterexample, or a run showed that the counterexample is wrong.
     Undecided(String),
 }
@@ -54,16 +53,17 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 const MAX_BYTES: i128 = 256 << 20;
 /// The maximum number of programs of a run that confirms a counterexample.
 const MAX_PROGRAMS: i128 = 1 << 20;
-/// In a run that confirms a counterexample, the number of elements of a tensor whose extent the
-/// statement does not contain.
+/// The number of elements of a tensor in a run that confirms a counterexample. Applies to tensors
+/// whose extent is not in the statement.
 const SOME_ELEMENTS: i128 = 1 << 16;
 
 impl Handle {
     /// Decides for each access whether it is in bounds for every grid and every size that satisfy
-    /// `statement`, which has the extents of the tensors, the grid, and conditions. Adds the
-    /// compile-time ints and the facts about descriptors to the statement. Fails if the statement
-    /// is wrong, for example if a name in it is not a parameter. If the kernel is compiled for the
-    /// CPU, tries to confirm each counterexample by a run.
+    /// `statement`. The statement has the extents of the tensors, the grid, and conditions. This
+    /// function adds the compile-time ints and the facts about descriptors to the statement. If the
+    /// kernel is compiled for the CPU, a run tries to confirm each counterexample.
+    ///
+    /// Fails if the statement is wrong, for example if a name in it is not a parameter.
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
@@ -117,7 +117,7 @@ impl Handle {
 
     /// Runs the kernel with the numbers of a counterexample. Returns a note with the error of this
     /// run, or with the reason why no run confirms the counterexample. Fails if the run stays in
-    /// bounds: then the counterexample is wrong, and the access is not decided.
+    /// bounds. Then the counterexample is wrong, and the access is undecided.
     fn confirm(
         &self,
         module: &Module,
@@ -173,8 +173,8 @@ impl Handle {
         }
     }
 
-    /// Returns the argument of a run for each parameter; `None` for a parameter whose value is part
-    /// of the code.
+    /// Returns the argument of a run for each parameter. It is `None` for a parameter whose value
+    /// is part of the code.
     fn values<'m>(
         &self,
         number: &impl Fn(&str) -> Option<i128>,
@@ -287,8 +287,8 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
         .note(note)
 }
 
-/// Returns the advice for a counterexample. If the extent of the tensor names a parameter, the
-/// advice states an assumption or a grid that excludes the counterexample.
+/// Returns the advice for a counterexample. If the extent of the tensor contains a parameter, the
+/// advice is an assumption or a grid that excludes the counterexample.
 fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: &str) -> String {
     let mask = "mask the elements outside of the tensor";
     let parameters = &module.kernel().parameters;
@@ -301,8 +301,8 @@ fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: 
         .collect();
     let Some(&(size, number)) = sizes.first() else { return mask.into() };
     let mut blocks = statement.constants.iter().filter(|(_, block)| *block > 1);
-    // The advice can only be a grid of one axis. If the extent of the tensor names several sizes,
-    // the kernel may need a grid of several axes.
+    // The advice can only be a grid of one axis. If the extent of the tensor contains several
+    // sizes, the kernel may need a grid of several axes.
     let is_grid_open = statement.grid.is_empty() && sizes.len() == 1 && found.grid[1..] == [1, 1];
     let is_beyond = |(_, block): &&(String, i128)| is_grid_open && found.program[0] * block >= number;
     let in_grid = blocks.clone().find(is_beyond);
@@ -327,7 +327,7 @@ fn has_name(expression: &Expression, name: &str) -> bool {
     }
 }
 
-/// Describes the reason why an access is not decided.
+/// Describes the reason why an access is undecided.
 fn why(module: &Module, reason: &Reason, tensor: Option<&str>) -> String {
     match reason {
         Reason::NoExtent => {

@@ -1,5 +1,5 @@
-//! Parses descriptions of a kernel's arguments. A run-time argument is described by its type, a
-//! compile-time argument by its value: `*fp32:16, i32, 1024, 'text'`.
+//! Parses descriptions of a kernel's arguments, such as `*fp32:16, i32, 1024, 'text'`. A type
+//! describes a run-time argument, and a value describes a compile-time argument.
 //!
 //! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler,
 //! and of the types in `ASTSource(signature=...)`:
@@ -33,14 +33,15 @@ use crate::{Error, Value, parse_dtype};
 pub type DescribedLayout = (HostValue, Arc<str>);
 
 impl Signature {
-    /// Parses a description of arguments. Returns one argument for each parameter; a parameter
+    /// Parses a description of arguments. Returns one argument for each parameter. A parameter
     /// without an argument gets its default.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
         self.parse_arguments_with(text, &mut |_| None)
     }
 
-    /// Parses a description of arguments as [`parse_arguments`](Self::parse_arguments) does. `layout`
-    /// returns the layout of Gluon that an expression makes, and its text form.
+    /// Parses a description of arguments as [`parse_arguments`](Self::parse_arguments) does.
+    /// `layout` evaluates an expression for a layout of Gluon. It returns the layout and its text
+    /// form.
     ///
     /// # Errors
     /// If the text does not fit the parameters.
@@ -146,7 +147,7 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     }
 }
 
-/// Splits the description of a descriptor with the layout of its blocks before the layout.
+/// Splits the description of a descriptor at the layout of its blocks; `None` if it has no layout.
 fn with_block_layout(text: &str) -> Option<(&str, &str)> {
     let end = text.strip_prefix("tensordesc<").and_then(|_| text.find("],"))?;
     let (head, rest) = (&text[..=end], &text[end + 2..]);
@@ -261,8 +262,8 @@ fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
     dtype.filter(|_| is_constexpr || text.contains('.')).map(Constant::dtype)
 }
 
-/// Splits a text at the commas outside of quotes and brackets, and trims the parts. Leaves out an
-/// empty last part, so an empty text has no parts.
+/// Splits a text at the commas outside of quotes and brackets, and trims the parts. Omits an empty
+/// last part, so an empty text has no parts.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_i32, None);
     for (index, c) in text.char_indices() {

@@ -31,9 +31,9 @@ pub enum Device {
 /// The argument of the last call of [`claim_capability`]; 0 if there was none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
-/// kernels that are compiled for the processor from now on: these functions return the values for
-/// such a GPU. This is for programs that run on the processor in place of a GPU.
+/// Sets the compute capability (times 10) of the GPU that the processor replaces. In kernels that
+/// are compiled for the processor from now on, `is_cuda()` and `cuda_capability_geq(...)` return
+/// the values for this GPU.
 pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
@@ -44,8 +44,8 @@ pub(crate) fn claimed_capability() -> u32 {
 }
 
 /// Returns the number of multiprocessors of the simulated GPU with this compute capability (times
-/// 10) or, if there is none, with the next lower capability. Returns 1 if no simulated GPU has this
-/// or a lower capability.
+/// 10). If no simulated GPU has this capability, uses the next lower capability. Returns 1 if there
+/// is no lower capability.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -90,7 +90,7 @@ impl Device {
         device.check_included()
     }
 
-    /// Returns the device if this build has the code for it.
+    /// Returns the device. Fails if this build does not have the code for it.
     fn check_included(self) -> Result<Self, Error> {
         let is_included = match self {
             Device::Cpu => cfg!(feature = "cpu"),
@@ -100,7 +100,7 @@ impl Device {
         if is_included { Ok(self) } else { Err(self.left_out()) }
     }
 
-    /// Returns the error of a device that a feature of the crate `tilewright` leaves out.
+    /// Returns the error for a device whose feature of the crate `tilewright` is off.
     #[cold]
     pub(crate) fn left_out(self) -> Error {
         let feature = match self {
@@ -127,8 +127,8 @@ impl Device {
     }
 
     /// Returns the target that code for the device is compiled for. Fails if this machine does not
-    /// have the device, if the compiler does not support it, or if this build leaves out its
-    /// feature.
+    /// have the device, or if the compiler does not support it. Also fails if its feature is off in
+    /// this build.
     pub fn target(self) -> Result<Target, Error> {
         match self.check_included()? {
             Device::Cpu => Ok(Target::Cpu),
@@ -154,8 +154,8 @@ impl Device {
         found.map_err(|error| self.unavailable(&error.to_string()))
     }
 
-    /// Returns the context that code for this GPU is loaded in: the thread's current context if it
-    /// belongs to this GPU, else the GPU's primary context.
+    /// Returns the context in which code for this GPU is loaded. This is the thread's current
+    /// context if it belongs to this GPU, else the GPU's primary context.
     pub fn context(self) -> Result<cuda::Context, Error> {
         let gpu = self.gpu()?;
         Ok(match cuda::Context::current(gpu.driver())? {
@@ -184,7 +184,7 @@ impl Device {
     }
 
     /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on. Python
-    /// creates a kernel at its first launch. Fails as [`target`](Self::target) does.
+    /// creates a kernel at its first launch. Fails if [`target`](Self::target) fails.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);

@@ -8,8 +8,8 @@ use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
-/// Returns the number of the next compilation, which is part of the names of its dumped files; 0 if
-/// nothing is dumped.
+/// Returns the number of the next compilation, or 0 if nothing is dumped. The names of the dumped
+/// files contain this number.
 pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
@@ -46,7 +46,7 @@ pub(crate) fn hook<'a>(
 }
 
 /// Formats the options of code generation as a comment of a dumped file. A later compilation of the
-/// file needs the options, and the text of tile IR does not have them.
+/// file needs these options, but the text of tile IR does not contain them.
 fn describe(options: CodegenOptions) -> String {
     let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
     let registers = max_registers.unwrap_or(0);
@@ -58,8 +58,8 @@ fn describe(options: CodegenOptions) -> String {
     )
 }
 
-/// Writes a cubin, if the knobs request it. The hook of the compiler receives no cubin, because the
-/// cubin is made when the code is loaded.
+/// Writes a cubin, if the knobs request it. The hook of the compiler receives no cubin, because
+/// loading the code creates the cubin.
 pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
     if !knobs.dump.contains(&Stage::Cubin) {
         return;

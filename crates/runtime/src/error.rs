@@ -8,8 +8,7 @@ use tilewright_compiler::{CompileError, InternalError};
 use tilewright_frontend::Failure;
 
 /// The reason why a kernel was not compiled, was not launched, or did not finish. `Debug` prints
-/// the same text as `Display`, so that `unwrap`, and a `main` that returns the error, show readable
-/// text.
+/// the same text as `Display`, so that the message of a failed `unwrap` is readable.
 #[derive(Clone)]
 pub enum Error {
     /// The user's program, its input or the device is at fault: diagnostics with codes, and the
@@ -64,8 +63,8 @@ impl Error {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }
 
-    /// Returns the kind of the first finding, which determines the class of the Python exception;
-    /// `None` for an error without findings.
+    /// Returns the kind of the first finding, or `None` without findings. The kind determines the
+    /// class of the Python exception.
     pub fn kind(&self) -> Option<Kind> {
         self.code().map(Code::kind)
     }

@@ -25,8 +25,8 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
 /// Launches a kernel with arguments that it was compiled for. `foreign` is memory that the kernel
-/// may access in addition to the memory of its arguments; only the simulator needs it. The grid
-/// must not be empty.
+/// may access in addition to the memory of its arguments. Only the simulator needs `foreign`. The
+/// grid must not be empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,
@@ -64,8 +64,8 @@ pub(crate) fn launch(
     })
 }
 
-/// Starts a kernel on a GPU with the arguments in `parameters`. Runs the variant of the code that
-/// these arguments require.
+/// Starts a kernel on a GPU with the arguments in `parameters`. Selects the variant of the code
+/// that these arguments require.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -88,9 +88,9 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// Runs a kernel in the simulator. Runs the variant of the code that the arguments require. Passes
-/// the simulator's counters to `observer`, if there is one, and to `reports`, which keeps them if
-/// the program has requested reports.
+/// Runs a kernel in the simulator, in the variant of the code that the arguments require. Passes
+/// the simulator's counters to `observer`, if there is one. Also passes them to `reports`, which
+/// keeps them if the program has requested reports.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,
@@ -167,7 +167,7 @@ fn interruptible(
     let (done, ended) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // If there is no receiver any more, the thread that launched has panicked.
+            // Sending fails only if the launching thread has panicked.
             let _ = done.send(module.launch(&launch));
         });
         // The callback is polled on this thread: Python handles signals only on its main thread.

@@ -1,7 +1,8 @@
-//! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by one event
-//! before each launch and one after it. Events are recorded in any case, because CUPTI may record a
-//! kernel too late or not at all. A launch that neither CUPTI nor events could time is reported in
-//! a note.
+//! Times kernels on a GPU while a profile is active.
+//!
+//! CUPTI times the kernels if it is available. Otherwise, two events around each launch time them.
+//! Events are always recorded, because CUPTI may record a kernel too late or not at all. A launch
+//! that neither CUPTI nor events could time is reported in a note.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +19,16 @@ use crate::clock::profile_clock;
 pub(crate) enum Timing {
     /// By two events around the launch, and by CUPTI if the launch has a correlation id, `number`.
     Around { number: Option<u64>, before: Event, after: Event },
-    /// Not timed: the launch was captured into a CUDA graph, which the program may run later, any
-    /// number of times.
+    /// Not timed. The launch was captured into a CUDA graph, and the program may run the graph
+    /// later, any number of times.
     Captured,
 }
 
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// The time of [`profile_clock`], in nanoseconds, at which the kernel began, if CUPTI or events
-    /// measured it; else the time at which the host began the launch.
+    /// The start of the kernel as measured by CUPTI or events, in nanoseconds of [`profile_clock`].
+    /// If neither measured it, this is the time at which the host began the launch.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.
@@ -38,7 +39,7 @@ pub(crate) struct Time {
 #[derive(Clone, Copy)]
 struct Running {
     cupti: &'static Cupti,
-    /// The nanoseconds by which CUPTI's clock is ahead of the profile's clock.
+    /// CUPTI's clock minus the profile's clock, in nanoseconds.
     ahead: i128,
 }
 
@@ -52,7 +53,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the folders in which to search for CUPTI: Python packages contain the library, and the
+/// Sets the folders in which to search for CUPTI. Python packages contain the library, and the
 /// system may not have it elsewhere.
 pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
@@ -65,8 +66,8 @@ pub(crate) struct Before {
     context: Context,
 }
 
-/// Begins to time a launch of this thread. [`Before::after`] ends the timing; if the launch fails,
-/// dropping the value ends it.
+/// Begins to time a launch of this thread. [`Before::after`] ends the timing. If the launch fails,
+/// dropping the [`Before`] ends the timing.
 pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
     if context.is_capturing(stream)? {
         return Ok(Before { cupti: None, event: None, context });
@@ -122,8 +123,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// Returns the time of each launch, `None` if it was not timed, and notes about the times, one line
-/// each. For each launch, `timings` has its start on the host and its timing.
+/// Returns the time of each launch, and notes about the times, one line each. A time is `None` if
+/// the launch was not timed. `timings` has the start on the host and the timing of each launch.
 pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
     let mut notes = Vec::new();
     if timings.is_empty() {
@@ -194,8 +195,8 @@ fn by_cupti(timing: &Timing, kernels: &FxHashMap<u64, (i128, KernelTime)>) -> Op
     Some(Time { start, nanoseconds: (time.end - time.start) as f64, by: "cupti" })
 }
 
-/// Returns the host time and the first event of the first launch that has events; `host` and `None`
-/// if there is no such launch.
+/// Returns the host time and the first event of the first launch with events. Without such a
+/// launch, returns `host` and `None`.
 fn first<'a>(timings: &[(u64, &'a Timing)], host: u64) -> (u64, Option<&'a Event>) {
     let events = timings.iter().find_map(|(start, timing)| match timing {
         Timing::Around { before, .. } => Some((*start, Some(before))),

@@ -4,13 +4,13 @@ use tilewright_base::{Code, Diagnostic};
 
 use crate::Error;
 
-/// The extents of a grid along three axes; the extent of an axis that was not given is 1. A grid
-/// with an extent of 0 is legal and runs nothing.
+/// The extents of a grid along three axes. The extent of an omitted axis is 1. A grid with an
+/// extent of 0 is legal and runs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid([u32; 3]);
 
 impl Grid {
-    /// Creates a grid from the extents that the user gave. Fails if they are not one to three
+    /// Creates a grid from the extents that the user gave. Fails unless they are one to three
     /// numbers from 0 to 2^31 - 1.
     pub fn new(extents: &[i128]) -> Result<Self, Error> {
         if extents.is_empty() || extents.len() > 3 {
@@ -38,8 +38,8 @@ impl Grid {
         self.0.contains(&0)
     }
 
-    /// Returns the error for a grid that is not a list of integers. `what` is its kind, such as `a
-    /// str` or `a tuple with a float in it`, and `found` is its text.
+    /// Returns the error for a grid that is not a list of integers. `what` describes the value,
+    /// such as `a str` or `a tuple with a float in it`, and `found` is its text.
     pub fn not_a_grid(what: &str, found: &str) -> Error {
         let hint = if what.contains("a float") {
             "use `//` or `triton.cdiv` where a size is divided"

@@ -19,8 +19,8 @@ use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, cpu_argument};
 use crate::{Device, Error, Knobs, Options, Value, dump, num_threads};
 
-/// Data that a caller attaches to a compiled variant, such as the Python objects that the code
-/// depends on.
+/// Data that a caller attaches to a compiled variant, such as the Python objects on which the code
+/// depends.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
 
 /// A compiled variant of a kernel.
@@ -31,18 +31,16 @@ pub struct Handle {
     signature: Arc<Signature>,
     /// The compiler's description of each parameter's argument.
     arguments: Vec<Argument>,
-    /// The parameters that are passed at run time: the index of each, and the run-time parts of its
-    /// argument.
+    /// The index of each run-time parameter, and the run-time parts of its argument.
     passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
     device: Device,
     /// The number of the compilation in the names of dumped files.
     number: u32,
     makes_pointers: bool,
-    /// The code on the GPU or in the simulator, once its first use has loaded it.
+    /// The loaded code on the GPU or in the simulator. The first use loads the code.
     loaded: OnceLock<Loaded>,
-    /// Variants of the code for launches with tensors that some of the code's tensor maps cannot
-    /// describe.
+    /// The variants for launches with tensors that some tensor maps of the code cannot describe.
     pub(crate) variants: Variants,
     /// The program of sanitized launches on the CPU, compiled at its first use.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
@@ -57,8 +55,8 @@ enum Passed {
     Tuple,
 }
 
-/// For each parameter of a handle, the source of its argument; `None` for a `tl.constexpr`
-/// parameter without an argument, whose value is in the code.
+/// For each parameter of a handle, the source of its argument. It is `None` for a `tl.constexpr`
+/// parameter without an argument, because the code contains the value.
 pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
 
 impl Handle {
@@ -93,8 +91,8 @@ impl Handle {
         }
     }
 
-    /// Returns a handle with the same code and attachment for a launch with other options. Only
-    /// options that the code does not depend on may differ.
+    /// Returns a handle with the same code and attachment for a launch with other options. The
+    /// options may only differ in ways that do not change the code.
     pub(crate) fn shared(&self, options: &Options) -> Self {
         let codegen =
             CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
@@ -131,12 +129,12 @@ impl Handle {
         &self.signature
     }
 
-    /// Returns the launch options that the handle was requested with.
+    /// Returns the launch options of the request for this handle.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Returns the data that the caller attached when it compiled the code, if that is a `T`.
+    /// Returns the data that the caller attached when it compiled the code, if the data is a `T`.
     /// Handles that share their code share the data.
     #[doc(hidden)]
     pub fn attachment<T: 'static>(&self) -> Option<&T> {
@@ -195,8 +193,8 @@ impl Handle {
         }
     }
 
-    /// Does the work that the first launch otherwise does: makes the machine code of a CPU, or loads
-    /// the code on the GPU or in the simulator.
+    /// Does the work that the first launch otherwise does: generates the machine code for the CPU,
+    /// or loads the code on the GPU or in the simulator.
     ///
     /// # Errors
     /// If the code cannot be loaded.
@@ -213,8 +211,8 @@ impl Handle {
         Ok(self.loaded()?.and_then(Loaded::cubin))
     }
 
-    /// Returns the code loaded on the GPU or in the simulator, which the first call loads; `None`
-    /// on the CPU.
+    /// Returns the code on the GPU or in the simulator; `None` on the CPU. The first call loads the
+    /// code.
     pub fn loaded(&self) -> Result<Option<&Loaded>, Error> {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => Ok(None),
@@ -222,8 +220,8 @@ impl Handle {
                 if let Some(loaded) = self.loaded.get() {
                     return Ok(Some(loaded));
                 }
-                // Two threads may both load the code here. An error is not cached: memory may be
-                // free later.
+                // Two threads may both load the code here. An error is not cached, because memory
+                // may be free later.
                 let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
                 if let Some(cubin) = loaded.cubin() {
                     dump::machine_code(&Knobs::current(), &self.compiled.name, self.number, cubin);
@@ -234,9 +232,10 @@ impl Handle {
     }
 
     /// Calls `sink` with each run-time argument in order, and with the items of tuples one by one.
-    /// Fails if an argument is missing, if a tuple has another length or is another tensor
-    /// descriptor than the code was compiled for, or if `sink` returns `None`, which means that the
-    /// value does not fit the parameter.
+    ///
+    /// Fails if an argument is missing. Fails if a tuple has another length, or is another tensor
+    /// descriptor, than the code was compiled for. Fails if `sink` returns `None`, which means that
+    /// the value does not fit the parameter.
     #[inline]
     pub(crate) fn pass<'m>(
         &self,
@@ -277,10 +276,10 @@ impl Handle {
     }
 
     /// Binds the arguments of a call of this handle to its parameters. Positional arguments bind to
-    /// the parameters that are not `tl.constexpr`, or, if that fails, to all parameters: callers
-    /// use both conventions. A `tl.constexpr` parameter without an argument has the value that was
-    /// compiled in; another parameter without an argument has its default. Ignores launch options
-    /// among the keywords, because the code was already compiled with the handle's options.
+    /// the parameters that are not `tl.constexpr` or, if that fails, to all parameters. Callers use
+    /// both conventions. Without an argument, a `tl.constexpr` parameter has the value in the code,
+    /// and another parameter has its default. Launch options among the keywords have no effect,
+    /// because the code was compiled with the handle's options.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Bound, Error> {
         let parameters = &self.signature.parameters;
         if positional > self.signature.most_positional() {
@@ -307,7 +306,7 @@ impl Handle {
 
     /// Binds the positional arguments to the parameters with the indices `targets`, in order. Then
     /// binds the defaults to the run-time parameters without an argument. `named` has the keyword
-    /// arguments, which are already bound.
+    /// arguments, which the caller has already bound.
     fn bind_to(
         &self,
         positional: usize,
@@ -326,7 +325,7 @@ impl Handle {
         }
         for (index, source) in bound.iter_mut().enumerate() {
             if source.is_none() && self.signature.parameters[index].default.is_some() {
-                // The default of a constexpr is not read: another value may be compiled in.
+                // The default of a constexpr is unused, because the code may contain another value.
                 *source = (!self.is_constexpr(index)).then_some(ArgumentSource::Default);
             }
         }
@@ -339,9 +338,9 @@ impl Handle {
         self.signature.parameters[index].annotation == Annotation::Constexpr
     }
 
-    /// Checks the arguments of a caller that launches the handle itself, and returns one for each
-    /// parameter. `given` has one argument either for each parameter, or for each parameter that is
-    /// not `tl.constexpr`. The code is correct only for arguments that it was compiled for, so
+    /// Checks the arguments of a caller that launches the handle itself, and returns one argument
+    /// for each parameter. `given` has an argument for each parameter, or for each parameter that
+    /// is not `tl.constexpr`. The code is correct only for arguments that it was compiled for, so
     /// other arguments are an error.
     pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
         let parameters = &self.signature.parameters;
@@ -357,9 +356,9 @@ impl Handle {
         self.complete_bound(all.collect::<Vec<_>>())
     }
 
-    /// As [`complete`](Self::complete), with an argument or `None` for each parameter. `None` means
-    /// the value that is part of the code. For a run-time parameter it means a missing argument,
-    /// which the launch refuses.
+    /// Completes arguments as [`complete`](Self::complete) does. `given` has an argument or `None`
+    /// for each parameter. `None` means the value that is part of the code. For a run-time
+    /// parameter, it means a missing argument, which the launch refuses.
     pub fn complete_bound<'m>(
         &self,
         given: impl IntoIterator<Item = Option<Value<'m>>>,
@@ -382,12 +381,13 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that the code is correct for an argument. The device must be able to read the memory
-    /// of a tensor; the tensor must have the element size of the parameter, and its address must be
-    /// a multiple of the parameter's divisibility. A number must fit the parameter's type, and an
-    /// integer must be a multiple of the divisibility. An argument of a compile-time parameter must
-    /// equal the value in the code. A tuple must have the expected structure, and its items must
-    /// satisfy these conditions.
+    /// Checks that the code is correct for an argument:
+    ///
+    /// - The device can read the memory of a tensor. The tensor has the element size of the
+    ///   parameter, and its address is a multiple of the parameter's divisibility.
+    /// - A number fits the parameter's type. An integer is a multiple of the divisibility.
+    /// - An argument of a compile-time parameter equals the value in the code.
+    /// - A tuple has the expected structure, and its items satisfy these conditions.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {
             let expected = self.device.memory().to_string();
@@ -441,7 +441,7 @@ impl Handle {
     fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
         let mut name = self.signature.parameters[index].name.to_string();
         let (mut argument, mut value) = (&self.arguments[index], value);
-        // If a tuple has the expected structure, the error names the item that does not fit.
+        // If a tuple has the expected structure, the error names its first unfit item.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
             && items.is_alike(values)
             && let Some(place) =
@@ -499,8 +499,8 @@ fn makes_pointers(module: &tilewright_ir::Module) -> bool {
 }
 
 /// Calls `sink` with each run-time item of an argument, in order. Returns `None` if `sink` returns
-/// `None`, if the value is missing, or if the argument is a tuple and the value is not a tuple of
-/// the same length and descriptor.
+/// `None`, or if the value is missing. Also returns `None` if the argument is a tuple and the value
+/// is not a tuple of the same length and descriptor.
 fn pass_item<'m>(
     argument: &Argument,
     value: Option<&Value<'m>>,

@@ -1,10 +1,10 @@
-//! Implements interpret mode, in which the caller runs the body of the kernel itself, operation by
+//! Implements interpret mode: the caller runs the body of the kernel itself, operation by
 //! operation.
 //!
-//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, once for each
-//! combination of types and compile-time values, on the same path as kernels. The program is then
-//! evaluated on the run-time values. The meaning of an operation, its result to the last bit and
-//! its errors are therefore those of a compiled kernel.
+//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, on the same path as
+//! kernels. It is compiled once for each combination of types and compile-time values. The program
+//! is then evaluated on the run-time values. So the meaning of an operation, its errors, and its
+//! result to the last bit are those of a compiled kernel.
 
 mod form;
 
@@ -41,11 +41,10 @@ pub struct Tile {
     /// The elements.
     pub held: Held,
     /// True if a compiled kernel has this value as a constant, such as a number that was assigned
-    /// to a variable. The value is a scalar then, and is accepted where a compile-time value is
-    /// required.
+    /// to a variable. The value is then a scalar, and may be used as a compile-time value.
     pub is_known: bool,
     /// For a pointer to read-only memory, the name of the parameter that declares the memory
-    /// read-only; an empty name for a pointer that was cast to a const pointer.
+    /// read-only. The name is empty for a pointer that was cast to a const pointer.
     pub read_only: Option<Arc<str>>,
 }
 
@@ -89,7 +88,7 @@ pub struct Launch {
 pub struct Environment<'a> {
     /// The host, which resolves the names that an operation refers to.
     pub host: &'a mut dyn Host,
-    /// Returns further memory that the kernel may access. Called if a pointer is outside of the
+    /// Returns further memory that the kernel may access. Used if a pointer is outside of the
     /// memory of the arguments.
     pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
     /// Ends a long loop within an operation when the caller interrupts it.
@@ -103,7 +102,7 @@ struct Cache {
     count: usize,
 }
 
-/// A compiled operation, with the form, the operands and the options that it was compiled for.
+/// A compiled operation, with the [`Form`], the operands and the options that it was compiled for.
 struct Compiled {
     form: Form,
     arguments: Vec<Operand<Type>>,
@@ -212,7 +211,7 @@ impl Launch {
         let language = tilewright_frontend::Options {
             num_warps: options.codegen().num_warps,
             capability: 0,
-            // Python itself reads the kernel's globals, whether or not they are `tl.constexpr`.
+            // Python itself reads the kernel's globals, even if they are not `tl.constexpr`.
             allow_plain_globals: true,
             ..options.language()
         };
@@ -259,8 +258,8 @@ impl Launch {
         }
     }
 
-    /// Evaluates an operation on its operands, `given`. [`locate`] moves an error to its position
-    /// in the user's source.
+    /// Evaluates an operation on its operands, `given`. Use [`locate`] to move an error to its
+    /// position in the user's source.
     pub fn evaluate(
         &self,
         form: &Form,
@@ -320,8 +319,8 @@ impl Launch {
         }))
     }
 
-    /// Returns the errors that loads from padding would have caused since the last call. [`locate`]
-    /// moves them to their positions in the user's source.
+    /// Returns the errors that loads from padding would have caused since the last call. Use
+    /// [`locate`] to move the errors to their positions in the user's source.
     pub fn take_padded_reads(&self) -> Vec<CompileError> {
         self.padded.take()
     }
@@ -370,16 +369,16 @@ impl Launch {
     }
 }
 
-/// Returns whether an operation prints while it is compiled. Such an operation is compiled each
-/// time.
+/// Returns whether an operation prints during its compilation. Such an operation is compiled at
+/// each use.
 fn prints(given: &[Operand<Tile>]) -> bool {
     given
         .first()
         .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
-/// Returns whether an operand refers to a function or an object of the program. These may change
-/// later.
+/// Returns whether an operand refers to a function or an object of the program. The program may
+/// change them later.
 fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     fn has_object(constant: &Constant) -> bool {
         match constant {

@@ -17,7 +17,7 @@ use crate::signature::{Binding, Signature};
 use crate::specialize::{Misfit, Why, argument, encode};
 use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 
-/// A `@jit` function and everything that was compiled from it. Threads may share it. Only the
+/// A `@jit` function and all code that was compiled from it. Threads may share a kernel. Only the
 /// [`Host`] that the caller passes for a compilation may need Python.
 ///
 /// ```text
@@ -45,8 +45,8 @@ pub struct Kernel {
 struct CompiledVariants {
     /// All variants, by the key of the arguments and options of their launches.
     by_key: FxHashMap<Key, Arc<Handle>>,
-    /// The variants whose code is also correct for other options, by the key of everything that the
-    /// code depends on.
+    /// The variants whose code is also correct for other options. The key has only the arguments
+    /// and options that the code depends on.
     shareable: FxHashMap<Key, Arc<Handle>>,
 }
 
@@ -71,8 +71,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the kernel, which then runs on `device` wherever it would run on the processor. For
-    /// a kernel that only GPUs can run, such as a Gluon kernel, the device is the simulator.
+    /// Returns the kernel with `device` in place of the processor. For a kernel that only GPUs can
+    /// run, such as a Gluon kernel, the device is the simulator.
     #[must_use]
     pub fn in_place_of_processor(mut self, device: Device) -> Self {
         self.processor = device;
@@ -85,7 +85,7 @@ impl Kernel {
         &self.signature
     }
 
-    /// Returns the same kernel on a device, with nothing compiled yet.
+    /// Returns the same kernel for a device, without compiled variants.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         let kernel = Self::new(Signature::clone(&self.signature), self.function, Some(device));
@@ -103,17 +103,17 @@ impl Kernel {
         self.signature.bind(positional, keywords)
     }
 
-    /// Returns the compiled variant for these options and for `arguments`, one for each parameter;
-    /// `None` if there is none yet. Does not compile, and does not allocate if the key of the
-    /// variant has at most 32 words.
+    /// Returns the compiled variant for these options and for `arguments`, one for each parameter.
+    /// Returns `None` if there is none yet. Does not compile, and does not allocate if the key of
+    /// the variant has at most 32 words.
     pub fn lookup(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Arc<Handle>>, Error> {
         let key = self.key(arguments, options)?;
         Ok(self.find(&key))
     }
 
-    /// Returns the compiled variant; compiles it if there is none. Of threads that request the same
-    /// variant at the same time, one compiles and the others wait. A Python caller therefore
-    /// releases the GIL around this call, and its `host` acquires the GIL in each method.
+    /// Returns the compiled variant, and compiles it if there is none. If several threads request
+    /// the same variant at the same time, one thread compiles and the others wait. A Python caller
+    /// therefore releases the GIL around this call, and its `host` acquires the GIL in each method.
     pub fn specialize(
         &self,
         arguments: &[Value<'_>],
@@ -123,14 +123,14 @@ impl Kernel {
         self.specialize_with(arguments, options, host, &mut || Some(Arc::new(())))
     }
 
-    /// As [`specialize`](Self::specialize), with an attachment. Calls `attach` after the
-    /// compilation, and stores its result in the handle before another launch can find the handle.
-    /// If `attach` returns `None`, the handle is not cached.
+    /// Specializes as [`specialize`](Self::specialize) does, and attaches data. Calls `attach`
+    /// after the compilation. Stores the result in the handle before another launch can find the
+    /// handle. If `attach` returns `None`, the handle is not cached.
     ///
-    /// Does not call `attach` if the code already exists: another thread compiled it, or it was
-    /// compiled for other options, but does not depend on the options that differ. A handle with
-    /// existing code may be out of date, like a handle that [`lookup`](Self::lookup) returns:
-    /// values that the compilation read may have changed.
+    /// Does not call `attach` if the code already exists. Then another thread has compiled it, or
+    /// the code does not depend on the options that differ. A handle with existing code may be out
+    /// of date, like a handle that [`lookup`](Self::lookup) returns: values that the compilation
+    /// read may have changed.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -177,15 +177,15 @@ impl Kernel {
         self.key(arguments, &options.of_language()).map(Some)
     }
 
-    /// Returns a handle that shares code which was compiled for other options, if there is such
-    /// code.
+    /// Returns a handle that shares the code of another variant, if the variants only differ in
+    /// options that the code does not depend on.
     fn share(&self, shared_key: &Key, options: &Options) -> Option<Arc<Handle>> {
         let variants = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
         let handle = variants.shareable.get(shared_key)?;
         Some(Arc::new(handle.shared(options)))
     }
 
-    /// Does a whole launch: looks up the variant, compiles it if there is none, and runs it.
+    /// Launches the kernel: looks up the variant, compiles it if there is none, and runs it.
     pub fn run(
         &self,
         grid: Grid,
@@ -203,7 +203,7 @@ impl Kernel {
         self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.values().cloned().collect()
     }
 
-    /// As [`handles`](Self::handles), but returns `None` instead of waiting if another thread is
+    /// Returns every compiled variant. Returns `None` instead of waiting if another thread is
     /// changing the variants.
     pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
         Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
@@ -211,15 +211,15 @@ impl Kernel {
 
     /// Removes every compiled variant. A caller uses this when the kernel's source has changed.
     pub fn clear(&self) {
-        // The variants are dropped after the lock is released: dropping their attachments may run
-        // code of the program.
+        // The variants are dropped after the lock is released, because dropping their attachments
+        // may run code of the program.
         let forgotten = std::mem::take(&mut *self.write());
         drop(forgotten);
     }
 
     /// Removes a compiled variant that is out of date, and the variants that share its code.
-    /// Returns these variants, so that the caller drops them after the lock is released: dropping
-    /// their attachments may run code of the program.
+    /// Returns these variants, so that the caller drops them after the release of the lock.
+    /// Dropping their attachments may run code of the program.
     pub fn forget(&self, handle: &Handle) -> Vec<Arc<Handle>> {
         let mut forgotten = Vec::new();
         let CompiledVariants { by_key, shareable } = &mut *self.write();
@@ -300,7 +300,7 @@ impl Kernel {
     }
 
     /// Compiles the kernel for described arguments, one for each parameter, without the cache. With
-    /// `tensor_maps`, the code may take tensor maps, which only the launch of a [`Handle`] makes.
+    /// `tensor_maps`, the code may use tensor maps. Only the launch of a [`Handle`] creates these.
     pub fn compile_for(
         &self,
         arguments: Vec<Argument>,
@@ -311,8 +311,8 @@ impl Kernel {
         self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
     }
 
-    /// Compiles the kernel from the text of its stage `ir`, which another process has lowered for
-    /// these arguments and options.
+    /// Compiles the kernel from the text of its stage `ir`. Another process has lowered this text
+    /// for these arguments and options.
     pub fn compile_ir(
         &self,
         arguments: Vec<Argument>,
@@ -372,7 +372,7 @@ impl Kernel {
         self.compile_with(device, arguments, options, tensor_maps, path)
     }
 
-    /// Adds a compiled kernel to the recording of this process, if there is one, together with its
+    /// Adds a compiled kernel to the recording of this process, if there is one. Also adds its
     /// variants for tensors that tensor maps cannot describe.
     ///
     /// # Errors
@@ -384,7 +384,7 @@ impl Kernel {
         }
     }
 
-    /// As [`record`](Self::record), but to the recording of `recorder`.
+    /// Adds a compiled kernel and its variants to the recording of `recorder`.
     ///
     /// # Errors
     /// If the recording cannot be written.
@@ -428,9 +428,10 @@ impl Kernel {
     ) -> Result<Job, Error> {
         let target = device.target()?;
         options.check(target)?;
-        // Code for the simulator checks the indices of gathers, except code that may also run on a
-        // GPU: code without tensor maps, which another process may launch, and code of a lock. Code
-        // with tensor maps is only for this process, because only a `Handle` makes its maps.
+        // Code for the simulator checks the indices of gathers, unless the code may also run on a
+        // GPU. Code without tensor maps may, because another process may launch it, and so may code
+        // of a lock. Code with tensor maps is only for this process, because only a `Handle`
+        // creates its maps.
         let has_lock = lock::is_locked() || lock::is_recording();
         let check_indices = tensor_maps && matches!(device, Device::Sim(_)) && !has_lock;
         let parameters = self.signature.parameters.iter();
@@ -471,11 +472,11 @@ impl Kernel {
 
 /// The next step of a thread that found nothing in the cache.
 enum TakeOff<'a> {
-    /// Use this handle: another thread compiled it meanwhile.
+    /// Use this handle, because another thread has compiled it meanwhile.
     Landed(Arc<Handle>),
     /// Compile. Other threads wait until the landing is dropped, even after an error or a panic.
     Ours(Landing<'a>),
-    /// Compile, without a [`Landing`]: this thread is already compiling the same variant, and its
+    /// Compile, without a [`Landing`]. This thread is already compiling the same variant, and its
     /// host has launched the kernel again. If the thread waited, it would wait for itself.
     Nested,
 }

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words. Two keys are equal exactly if the values that they encode are the same. A
-/// key of up to 32 words needs no allocation: enough for about two dozen parameters.
+/// A sequence of words. Two keys are equal exactly if they encode the same values. A key of up to
+/// 32 words needs no allocation, which is enough for about two dozen parameters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Key(SmallVec<[u64; 32]>);
 
@@ -18,9 +18,9 @@ impl Borrow<[u64]> for Key {
     }
 }
 
-/// The kind of a compile-time value: the low byte of the first word of its encoding. Values that
-/// are equal in Python (`1`, `1.0`, `True`) have different kinds, because they have different types
-/// in a kernel.
+/// The kind of a compile-time value. It is the low byte of the first word of the encoding. Values
+/// that are equal in Python (`1`, `1.0`, `True`) have different kinds, because they have different
+/// types in a kernel.
 #[derive(Clone, Copy)]
 enum Tag {
     None = 1,
@@ -104,8 +104,8 @@ impl Key {
         }
     }
 
-    /// Adds the form of a tensor descriptor. The caller adds the parts of the descriptor
-    /// afterwards.
+    /// Adds the shape of the blocks and the padding of a tensor descriptor. The caller then adds
+    /// the items of the descriptor.
     pub(crate) fn push_descriptor(&mut self, form: &DescriptorForm) {
         let padding = u64::from(form.padding == Padding::Nan);
         self.push_tag(Tag::Descriptor, form.block_shape.len() as u64 | padding << 8);
@@ -118,8 +118,7 @@ impl Key {
         }
     }
 
-    /// Adds the class, the length and the field names of a tuple. The caller adds the items
-    /// afterwards.
+    /// Adds the class, the length and the field names of a tuple. The caller then adds the items.
     pub(crate) fn push_tuple<T>(&mut self, items: &Tuple<T>) {
         if let Some(class) = items.class() {
             self.push_tag(Tag::Object, class.0.into());
@@ -156,9 +155,8 @@ impl Key {
     }
 }
 
-/// Returns whether two values are the same for a kernel: code that was compiled for one is correct
-/// for the other. Unlike `==`, this distinguishes `0.0` from `-0.0`, and a NaN is the same as
-/// itself.
+/// Returns whether code that was compiled for one value is correct for the other. Unlike `==`, this
+/// function distinguishes `0.0` from `-0.0`, and a NaN equals itself.
 pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
     let key = |value: &HostValue| {
         let mut key = Key::default();

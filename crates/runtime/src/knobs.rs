@@ -1,7 +1,6 @@
 //! Reads the knobs: the settings that environment variables control. Other crates read further
-//! variables: `cuda` reads those of the driver, of the cache of cubins and of CUPTI, and
-//! `command-line` reads those that name NVIDIA's tools and Python. `command-line` and `python` read
-//! `NO_COLOR`.
+//! variables. `cuda` reads those of the driver, of the cache of cubins and of CUPTI. `command-line`
+//! reads those that name NVIDIA's tools and Python. `command-line` and `python` read `NO_COLOR`.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -192,8 +191,8 @@ impl Knobs {
     }
 }
 
-/// The variables that accept every word: those that are on or off, and `OMP_NUM_THREADS`, which
-/// belongs to another library. Only a value that is not UTF-8 is reported.
+/// The variables that accept every text: switches, and `OMP_NUM_THREADS`, which belongs to another
+/// library. Only a value that is not UTF-8 is reported.
 const FLAGS: [&str; 10] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
@@ -208,12 +207,13 @@ const FLAGS: [&str; 10] = [
 ];
 
 /// Returns the text of a variable. A byte that is not UTF-8 is escaped, as in `\xff`. No variable
-/// with a fixed set of values accepts such a text, so it is reported like any other wrong value.
+/// with a fixed set of values accepts such a text, so the text is reported like any other wrong
+/// value.
 fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// Returns a message about each invalid value of the variables that this function reads.
+/// Returns a message about each variable of this function with an invalid value.
 fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = variable("TRITON_F32_DEFAULT").filter(|name| !name.is_empty())
@@ -260,7 +260,7 @@ fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     found
 }
 
-/// Returns the device of a back end of Triton, if it has one.
+/// Returns the name of the device for a back end of Triton; `None` for an unknown back end.
 fn device_of(backend: &str) -> Option<&'static str> {
     match backend {
         "cpu" => Some("cpu"),
@@ -289,8 +289,8 @@ fn parse_stages(list: &str) -> Vec<Stage> {
     list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
 }
 
-/// Returns whether `list`, the value of `TILEWRIGHT_DUMP`, names a folder: no name in it is a
-/// stage, and it is neither empty nor `all`, `0` or `1`.
+/// Returns whether `list`, the value of `TILEWRIGHT_DUMP`, is a folder. It is a folder if no name
+/// in it is a stage, and it is neither empty nor `all`, `0` or `1`.
 fn is_folder(list: &str) -> bool {
     let is_none = |name: &str| Stage::parse(name.trim()).is_none();
     let is_switch = matches!(list.trim(), "" | "all" | "0" | "1");

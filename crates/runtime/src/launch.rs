@@ -12,17 +12,17 @@ use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Region, Value, gpu, padded, sanitize};
 
 impl Handle {
-    /// Runs the kernel for every program of the grid, with arguments that
-    /// [`Kernel::lookup`](crate::Kernel::lookup) found this handle for. Returns when all programs
-    /// have ended; on a GPU, as soon as the launch is on the default stream. Does not use Python,
-    /// so Python callers release the GIL around this call.
+    /// Runs the kernel for every program of the grid. [`Kernel::lookup`](crate::Kernel::lookup)
+    /// must have returned this handle for the arguments. Returns when all programs have ended. On a
+    /// GPU, returns as soon as the launch is on the default stream. Does not use Python, so Python
+    /// callers release the GIL around this call.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore `stream`. `foreign`
-    /// is main memory that pointers cast from integers may access, in addition to the memory of the
-    /// arguments; a GPU can access all of its own memory.
+    /// Launches as [`launch`](Self::launch) does, on a stream of a GPU; other devices ignore
+    /// `stream`. `foreign` is main memory that the kernel may access in addition to the memory of
+    /// the arguments, through pointers cast from integers. A GPU can access all of its own memory.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,
@@ -81,8 +81,8 @@ impl Handle {
         }
     }
 
-    /// As [`launch`](Self::launch), but runs `program`: other CPU code that was compiled from the
-    /// same kernel. Tests use it to run the IR before optimization.
+    /// Launches as [`launch`](Self::launch) does, but runs `program`, other CPU code of the same
+    /// kernel. Tests use this function to run the IR before optimization.
     #[doc(hidden)]
     pub fn launch_program(
         &self,

@@ -32,7 +32,7 @@ pub enum Loaded {
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
-        /// The same kernel, configured for clusters of two blocks that share their tensor copies;
+        /// The same kernel, configured for clusters of two blocks that share their tensor copies.
         /// `None` if the code or the launch options do not permit such clusters.
         pairs: Option<Box<LaunchConfiguration>>,
         /// The cubin of the kernel.
@@ -69,9 +69,9 @@ impl Loaded {
         }
     }
 
-    /// Loads a kernel; assembles it first, unless `code` or the cache has the cubin. Unless
+    /// Loads a kernel. Assembles it first, unless `code` or the cache has the cubin. Unless
     /// `options` sets `maxnreg`, [`Multiprocessor::assemble`] may choose the number of registers of
-    /// a thread, so that more blocks are resident or less is spilled.
+    /// a thread. More blocks are then resident, or fewer registers are spilled.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -101,7 +101,7 @@ impl Loaded {
         Self::configured(code, context, &function, cubin, launch_options)
     }
 
-    /// Configures a kernel in the memory of a GPU for launches.
+    /// Configures a loaded kernel for launches on a GPU.
     fn configured(
         code: &GpuCode,
         context: Context,
@@ -128,8 +128,8 @@ impl Loaded {
     }
 
     /// Appends the tensor maps of the code to the parameters of a launch. The given grid counts
-    /// programs; the returned grid counts blocks. If some accesses cannot have a map, returns them
-    /// instead and appends nothing.
+    /// programs; the returned grid counts blocks. If some accesses cannot have a map, returns these
+    /// accesses and appends nothing.
     #[inline]
     pub(crate) fn append_maps(
         &self,
@@ -137,7 +137,7 @@ impl Loaded {
         regions: &[sim::Region<'_>],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
-        // A saturated extent exceeds the maximum of a grid, which the launch refuses.
+        // A saturated extent exceeds the maximum of a grid, so the launch fails.
         let grid = [x.saturating_mul(self.cluster()), y, z];
         let (maps, can_pair) = match self {
             Self::Sim { tensor_maps, .. } => (tensor_maps, true),
@@ -150,7 +150,8 @@ impl Loaded {
     }
 
     /// Returns the resources that the kernel uses. `known` has the resources that the compiler
-    /// determined; on a GPU, the driver's counts of registers and spills replace the compiler's.
+    /// determined. On a GPU, the driver's counts of registers and spills replace those of the
+    /// compiler.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,
@@ -243,7 +244,7 @@ impl Assembler<'_> {
     }
 }
 
-/// Returns the resources of a multiprocessor of a GPU, which its resident blocks share.
+/// Returns the resources that the resident blocks of a multiprocessor share.
 fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
     Multiprocessor {
         registers: device.registers_per_multiprocessor,
@@ -261,7 +262,7 @@ fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
     Some(after.split_once(')')?.0.matches(".param ").count())
 }
 
-/// Ensures that an unusable cache is reported only once in a process.
+/// Limits the warning about an unusable cache to one in a process.
 static CACHE_WARNING: Once = Once::new();
 
 #[cfg(test)]

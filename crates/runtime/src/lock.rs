@@ -8,11 +8,11 @@
 //!                                 a thread restores kernels before their launches   background
 //! verify                          compiles each kernel of a lock anew, and compares verify
 //! ```
-//! With `TILEWRIGHT_LOCK`, the first launch of a variant lowers the source to tile IR, because the
-//! hash of the IR shows whether the kernel is the one in the lock. A [`Bundle`] needs no source. In
-//! both cases, the optimizer, the back ends and the assembler of a GPU do not run. On the CPU,
-//! machine code is made from the locked IR, because machine code depends on the processor: in the
-//! background, else by the first launch.
+//! With `TILEWRIGHT_LOCK`, the first launch of a variant lowers the source to tile IR. The hash of
+//! the IR shows whether the lock has this kernel. A [`Bundle`] needs no source. In both cases, the
+//! optimizer, the back ends and the assembler of a GPU do not run. On the CPU, machine code depends
+//! on the processor. So the locked IR is compiled to machine code, in the background or by the
+//! first launch.
 
 mod active;
 mod assemble;

@@ -18,15 +18,15 @@ pub use table::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKin
 pub struct Options {
     /// The values that differ from the defaults of the table, in the order of the table.
     set: SmallVec<[(OptionId, Constant); 4]>,
-    /// The options that the environment decides, even if a launch sets them.
+    /// The options that the environment determines, even if a launch sets them.
     fixed: SmallVec<[OptionId; 2]>,
     allow_plain_globals: bool,
     portable: bool,
 }
 
 impl Options {
-    /// Creates the options of a launch that sets none: the defaults of the table, as changed by
-    /// `knobs`.
+    /// Creates the options of a launch that sets none. They are the defaults of the table, with the
+    /// changes of `knobs`.
     pub fn new(knobs: &Knobs) -> Self {
         let mut options = Self {
             set: SmallVec::new(),
@@ -51,8 +51,8 @@ impl Options {
         options
     }
 
-    /// Returns these options with `debug` on, so that assertions are checked. A launch can turn it
-    /// off again, unless the environment decides this option.
+    /// Returns these options with `debug` on, so that assertions are checked. A launch can turn
+    /// `debug` off again, unless the environment determines it.
     #[must_use]
     pub fn with_debug(mut self) -> Self {
         self.put(OptionId::Debug, Constant::Bool(true));
@@ -61,7 +61,7 @@ impl Options {
 
     /// Sets an option. Fails if the option does not accept this value, or if the option is
     /// [`Consumer::Refused`] and Python would regard the value as true. Ignores options of the
-    /// launcher ([`Consumer::Launcher`]), and options that the environment decides.
+    /// launcher ([`Consumer::Launcher`]), and options that the environment determines.
     pub fn set(&mut self, option: OptionId, value: &Constant) -> Result<(), Error> {
         let info = option.info();
         if info.consumer == Consumer::Launcher {
@@ -108,8 +108,8 @@ impl Options {
         }
     }
 
-    /// Fails if the value of an option is not possible on the target. The CPU accepts every value
-    /// that the table accepts, so that programs for GPUs run on it.
+    /// Fails if the value of an option is impossible on the target. The CPU accepts every value of
+    /// the table, so that programs for GPUs run on the CPU.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
         use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
@@ -154,8 +154,8 @@ impl Options {
     }
 
     /// Returns the options that are set to a true value but have no effect on a GPU
-    /// ([`Consumer::Warned`]), each with its value and a text about what happens instead. Leaves
-    /// out `ptx_version` if it is the version of the target. Returns none if the target is the CPU.
+    /// ([`Consumer::Warned`]). Each has its value and a text about what happens instead. Omits
+    /// `ptx_version` if it is the version of the target. Returns none if the target is the CPU.
     pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
         let Target::Gpu(gpu) = target else { return Vec::new() };
         let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
@@ -181,7 +181,7 @@ impl Options {
         }
     }
 
-    /// Returns the frontend's options, on which the meaning of a kernel depends.
+    /// Returns the options of the frontend. The meaning of a kernel depends on these.
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
         let precision = match self.get(OptionId::DefaultDotInputPrecision) {
             Constant::Str(name) => InputPrecision::from_name(&name),
@@ -240,9 +240,9 @@ impl Options {
         options
     }
 
-    /// Sets an option to a value that it takes. A default value is not stored, so that options with
-    /// the same meaning are equal, and the key of a launch with the defaults has only one word for
-    /// its options.
+    /// Sets an option to a value that its row accepts. A default value is not stored, so that
+    /// options with the same meaning are equal. The key of a launch with the defaults then has only
+    /// one word for its options.
     fn put(&mut self, option: OptionId, value: Constant) {
         if self.fixed.contains(&option) {
             return;
@@ -256,8 +256,8 @@ impl Options {
         }
     }
 
-    /// Returns the index of an option among those that are set, or else the index at which to
-    /// insert it.
+    /// Returns the index of an option among the set options, or the index at which to insert it as
+    /// an error.
     fn place(&self, option: OptionId) -> Result<usize, usize> {
         self.set.binary_search_by_key(&option, |(other, _)| *other)
     }
@@ -280,7 +280,7 @@ fn invalid(info: &OptionInfo, value: &Constant) -> Diagnostic {
         .hint(hint)
 }
 
-/// Returns the advice for a number that is not a power of two from 1 to `most`.
+/// Returns the powers of two up to `most` that are nearest to a wrong number, as advice.
 fn nearest_powers(found: i128, most: u32) -> String {
     let powers = || (0..u32::BITS).map(|bit| 1_u32 << bit).filter(|power| *power <= most);
     let below = powers().filter(|power| i128::from(*power) < found).max();
@@ -299,7 +299,7 @@ mod tests {
         Ok(options)
     }
 
-    /// Returns a value that an option takes and that is not its default.
+    /// Returns a valid value of an option that is not its default.
     fn another(info: &OptionInfo) -> Constant {
         match (info.kind, info.default) {
             (OptionKind::PowerOfTwo(_), DefaultValue::Int(default)) => Constant::Int(default * 2),

@@ -1,10 +1,10 @@
-//! Reports loads from the padding after a tensor as warnings instead of errors, for programs that
-//! were written for a GPU.
+//! Reports loads from the padding after a tensor as warnings instead of errors. Programs that were
+//! written for a GPU may need this.
 //!
 //! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes. The added
-//! bytes are *padding*: a kernel on a GPU reads them without harm, and some programs do so. If the
-//! processor or the simulator replaces the GPU and [`allow_padded_reads`] has permitted loads from
-//! padding, these loads return 0, and each line with such a load is reported once.
+//! bytes are *padding*. A kernel on a GPU reads them without harm, and some programs do so. After
+//! [`allow_padded_reads`], loads from padding on the processor or in the simulator return 0. Each
+//! line with such a load is reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// The lines of kernels that were reported: the name of the file, and the line number.
+/// The reported lines of kernels, each with the name of its file and its number.
 static TOLD: LazyLock<Mutex<HashSet<(String, u32)>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
@@ -46,8 +46,8 @@ pub fn padding_of(bytes: usize) -> usize {
     if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }
 }
 
-/// Keeps the reports about a launch of this thread. Drops a report if the process already has one
-/// for the same line of a kernel.
+/// Keeps the reports about a launch of this thread. Drops a report if the process has already
+/// reported the same line of a kernel.
 pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sources: &SourceMap) {
     for diagnostic in diagnostics {
         let place = diagnostic.primary.as_ref().map_or_else(Default::default, |label| {

@@ -1,10 +1,10 @@
 //! Measures each launch between [`start_profile`] and [`stop_profile`]. On the CPU, each step of
-//! the program is timed; the simulator counts instructions and memory accesses; on a GPU, the
+//! the program is timed. The simulator counts instructions and memory accesses. On a GPU, the
 //! kernel is timed (see `gpu_times`).
 //!
 //! A launch checks only once whether launches are measured. [`take_profile`] returns the
-//! measurements as JSON: kernels, each with its steps or counts, and launches, each with its
-//! kernel, its time and the scope that its thread was in ([`set_scope`]).
+//! measurements as JSON. The JSON has kernels, each with its steps or counts, and launches. A
+//! launch has its kernel, its time, and the scope of its thread ([`set_scope`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,16 +36,16 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// The indices of kernels by the address of the code of their handle, and by the device and the
-    /// description of the variant.
+    /// The indices of kernels. The key is the address of the code of their handle, and a text of
+    /// the device and the variant.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
 /// The measurements of all launches of one variant of a kernel.
 struct Kernel {
-    /// The code of the handle. While this reference exists, no other code has its address, which is
-    /// a part of the key in [`Records::known`].
+    /// The code of the handle. The address of the code is part of the key in [`Records::known`].
+    /// This reference ensures that no other code has the same address.
     _code: Arc<MachineCode>,
     name: String,
     form: String,
@@ -88,7 +88,7 @@ pub fn start_profile() {
     IS_ACTIVE.store(true, Ordering::Relaxed);
 }
 
-/// Stops measuring; the measurements stay until [`take_profile`] returns them.
+/// Stops measuring. The measurements remain until [`take_profile`] returns them.
 pub fn stop_profile() {
     IS_ACTIVE.store(false, Ordering::Relaxed);
     if records(|records| records.launches.iter().all(|launch| launch.timing.is_none())) {
@@ -96,7 +96,7 @@ pub fn stop_profile() {
     }
 }
 
-/// Sets the scope of later launches of this thread; returns the previous scope.
+/// Sets the scope of later launches of this thread. Returns the previous scope.
 pub fn set_scope(scope: u64) -> u64 {
     SCOPE.replace(scope)
 }
@@ -146,7 +146,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Collects the results of a launch that is measured.
+/// Collects the results of a measured launch.
 #[derive(Default)]
 pub(crate) struct Observer {
     steps: Mutex<Option<Vec<StepProfile>>>,
@@ -260,9 +260,9 @@ impl Kernel {
         }
     }
 
-    /// Estimates the time that the simulated launches would take together on a real GPU: on `gpu`,
-    /// or else on a GPU of their architecture. Returns `None` if no launch was simulated, or if
-    /// there is no model of such a GPU.
+    /// Estimates the total time of the simulated launches on a real GPU: on `gpu`, or by default on
+    /// a GPU of their architecture. Returns `None` if no launch was simulated, or if there is no
+    /// model of such a GPU.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;
@@ -370,7 +370,8 @@ fn counters(counters: &StepCounters) -> Json {
 }
 
 /// Returns the measurements since the last call, as JSON. The time of a simulated launch is the
-/// estimate for a real GPU: the one with the name `gpu`, or else one of the launch's architecture.
+/// estimate for a real GPU. This is the GPU with the name `gpu`, or by default a GPU of the
+/// launch's architecture.
 pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     let gpu = gpu.map(model).transpose()?;
     let taken = records(std::mem::take);
@@ -406,7 +407,7 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
 }
 
 impl Launch {
-    /// Describes a launch. An unknown time is null, not 0: the launch took some time.
+    /// Describes a launch. An unknown time is null, because 0 would be a wrong time.
     fn describe(&self, time: Option<&Time>) -> Json {
         json!({
             "kernel": self.kernel,

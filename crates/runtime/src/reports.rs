@@ -1,5 +1,5 @@
-//! Keeps the counters of launches on the simulator from the first [`keep_reports`] on, until
-//! [`take_reports`] returns them.
+//! Keeps the counters of launches on the simulator. It begins with the first [`keep_reports`], and
+//! [`take_reports`] returns the counters.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +24,8 @@ pub fn keep_reports() {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
 
-/// Returns the reports since [`keep_reports`] or the last call: a table of counters for each
-/// variant of a kernel. Launches of the same code share one table.
+/// Returns the reports since [`keep_reports`] or the last call. They have a table of counters for
+/// each variant of a kernel. Launches of the same code share one table.
 pub fn take_reports() -> String {
     let kept =
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default();
@@ -54,9 +54,9 @@ pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&ChosenVariant
     }
 }
 
-/// Describes a kernel with the types of its arguments and its compile-time values: `add(x_ptr:
-/// *fp32, n: i32, BLOCK=128)`. Appends the description of the variant, if it is not the handle's
-/// own code.
+/// Describes a kernel with the types of its arguments and its compile-time values, such as
+/// `add(x_ptr: *fp32, n: i32, BLOCK=128)`. Appends the description of the variant, if it is not the
+/// handle's own code.
 pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters

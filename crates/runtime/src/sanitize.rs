@@ -1,5 +1,5 @@
-//! Runs launches with the checks of the sanitizer, and keeps the findings until the host program
-//! takes them with [`sanitizer_reports`].
+//! Runs launches with the checks of the sanitizer. Keeps the findings until the host program
+//! retrieves them with [`sanitizer_reports`].
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -19,9 +19,9 @@ use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value};
 
-/// A finding of a check. Findings of several launches, programs or lanes become one report if their
-/// kernels, diagnostic codes and positions in the source are the same; a race has the positions of
-/// both accesses.
+/// A finding of a check. Findings of several launches, programs or lanes become one report if they
+/// have the same kernel, diagnostic code and source position. A race has the positions of both
+/// accesses.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.
@@ -63,26 +63,26 @@ pub struct SourcePlace {
 /// The findings that have not been returned to the host program yet.
 struct PendingFindings {
     reports: Vec<SanitizerReport>,
-    /// The number of findings that were dropped because there were too many.
+    /// The number of findings that were dropped because of [`MAX_REPORTS`].
     dropped: u64,
 }
 
 static PENDING: Mutex<PendingFindings> = Mutex::new(PendingFindings { reports: Vec::new(), dropped: 0 });
 
-/// The maximum number of different findings that are kept; more are only counted.
+/// The maximum number of different findings that are kept. Further findings are only counted.
 const MAX_REPORTS: usize = 100;
 
 /// True if each new finding is printed at once.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
-/// Returns the checks that a launch of this thread has to make. For a launch without checks, this
-/// call is the whole cost of the sanitizer.
+/// Returns the checks of a launch of this thread. For a launch without checks, the sanitizer costs
+/// only this call.
 #[inline]
 pub(crate) fn active() -> Checks {
     checks::cached().unwrap_or_else(read)
 }
 
-/// Fails if a feature of the crate `tilewright` leaves the sanitizer out.
+/// Fails if the feature `sanitize` of the crate `tilewright` is off.
 pub(crate) fn require_feature() -> Result<(), Error> {
     if cfg!(feature = "sanitize") {
         return Ok(());
@@ -96,8 +96,8 @@ pub(crate) fn require_feature() -> Result<(), Error> {
 
 #[cold]
 fn read() -> Checks {
-    // While [`with_checks`] runs on any thread, the checks are not cached, so every launch calls
-    // this function and reads the scope of its own thread.
+    // While [`with_checks`] runs on any thread, the checks are not cached. So every launch calls
+    // this function, which reads the scope of its own thread.
     let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
         return checks;
@@ -109,7 +109,7 @@ fn read() -> Checks {
     checks
 }
 
-/// The checks of the launches within a call of [`with_checks`], and the findings of these launches.
+/// The checks and the findings of the launches within a call of [`with_checks`].
 struct Scope {
     checks: Checks,
     kept: PendingFindings,
@@ -119,7 +119,7 @@ struct Scope {
 static SCOPES: Mutex<usize> = Mutex::new(0);
 
 thread_local! {
-    /// The scope of the innermost [`with_checks`] that this thread runs, if there is one.
+    /// The scope of the innermost [`with_checks`] on this thread; `None` outside of such a call.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
@@ -129,8 +129,8 @@ fn count_scope(change: impl FnOnce(usize) -> usize) {
     checks::forget();
 }
 
-/// Runs a function whose launches have these checks and no others; returns its result, their
-/// findings, and the number of findings that were dropped.
+/// Runs a function whose launches have these checks and no others. Returns the result of the
+/// function, the findings, and the number of dropped findings.
 pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
     /// Restores the outer scope when this value is dropped, even after a panic.
     struct End(Option<Scope>);
@@ -171,7 +171,7 @@ pub fn print_findings(is_printing: bool) {
     IS_PRINTING.store(is_printing, Ordering::Relaxed);
 }
 
-/// Returns the pending findings, and the number of findings that were dropped. If `is_taken`,
+/// Returns the pending findings, and the number of dropped findings. If `is_taken` is true, also
 /// removes the findings and sets the number to 0.
 pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
     let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,8 +184,7 @@ pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
 }
 
 impl Handle {
-    /// As [`launch`](Handle::launch) on the CPU, with these checks. A finding does not end the
-    /// launch.
+    /// Launches the kernel on the CPU with these checks. A finding does not end the launch.
     pub(crate) fn launch_sanitized(
         &self,
         grid: Grid,
@@ -220,9 +219,9 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Runs a kernel on the CPU before its launch in the simulator, for the checks that look at the
-    /// ops of the kernel and not at its PTX instructions: `init`, `alignment`, `overflow` and
-    /// `nan`. Restores the memory afterwards.
+    /// Runs a kernel on the CPU before its launch in the simulator, and restores the memory
+    /// afterwards. This run makes the checks `init`, `alignment`, `overflow` and `nan`. They need
+    /// the ops of the kernel, not its PTX instructions.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,
@@ -266,7 +265,7 @@ impl Handle {
             machine_code: false,
         };
         // The run in the simulator prints the output of the kernel, and reports the error that ends
-        // it, so both are dropped here.
+        // the kernel. So both are dropped here.
         let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
         drop(before);
         let sources = program.program().sources();
@@ -351,8 +350,8 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     }
 }
 
-/// Adds a finding, or counts it if it is known. Returns true if the finding was added, which
-/// requires that it is new and that fewer than [`MAX_REPORTS`] are kept.
+/// Adds a finding, or counts it if it is known. Returns true if the finding was added. A finding is
+/// added if it is new and fewer than [`MAX_REPORTS`] are kept.
 fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));

@@ -23,10 +23,10 @@ pub struct Parameter {
     /// The default, if there is one. A caller that stores the default elsewhere sets `Value::None`
     /// here.
     pub default: Option<Value<'static>>,
-    /// True if code may depend on whether the argument is 1 or a multiple of 16; false for a
+    /// True if code may depend on whether the argument is 1 or a multiple of 16. False for a
     /// parameter in `do_not_specialize`.
     pub specialize: bool,
-    /// True if code may depend on whether the argument is a multiple of 16; false for a parameter
+    /// True if code may depend on whether the argument is a multiple of 16. False for a parameter
     /// in `do_not_specialize_on_alignment`.
     pub specialize_alignment: bool,
 }
@@ -44,8 +44,7 @@ impl Parameter {
         }
     }
 
-    /// Creates the parameter `*name`, which takes the remaining positional arguments, if there are
-    /// any.
+    /// Creates the parameter `*name`, which receives the remaining positional arguments.
     pub fn variadic(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
         Self {
             kind: ParameterKind::Variadic,
@@ -134,7 +133,7 @@ pub enum ArgumentSource {
 }
 
 /// The assignment of a call's arguments to parameters and options. It depends only on the number of
-/// positional arguments and on the keywords, so a caller may reuse it for later calls with the same
+/// positional arguments and on the keywords. So a caller may reuse it for calls with the same
 /// number and keywords.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
@@ -157,9 +156,9 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Returns the index of the parameter that takes all remaining positional arguments. Callers
-    /// combine these into one tuple before they [`bind`](Self::bind) a call, and pass it at this
-    /// index.
+    /// Returns the index of the parameter that receives all remaining positional arguments. Callers
+    /// combine these arguments into one tuple before they [`bind`](Self::bind) a call, and pass the
+    /// tuple at this index.
     pub fn variadic(&self) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.kind == ParameterKind::Variadic)
     }
@@ -210,7 +209,7 @@ impl Signature {
         self.parameters.iter().position(|parameter| *parameter.name == *name)
     }
 
-    /// Returns `TW0105`: an argument has a type that kernels do not take. `found` names the type.
+    /// Returns `TW0105`: an argument has a type that kernels do not accept. `found` names the type.
     /// `place` is the path of the value in a tuple argument (`[0].name`), or empty.
     pub fn invalid_argument(&self, index: usize, place: &str, found: &str, hint: &str) -> Error {
         let taken =
@@ -218,7 +217,8 @@ impl Signature {
         self.misfit(index, place, found, &format!("a kernel takes {taken}"), hint)
     }
 
-    /// Returns `TW0105`: the parameter does not take its argument; `note` describes what it takes.
+    /// Returns `TW0105`: the parameter does not accept its argument. `note` describes the expected
+    /// arguments.
     pub(crate) fn misfit(&self, index: usize, place: &str, found: &str, note: &str, hint: &str) -> Error {
         let name = self.parameter_name(index);
         let message = format!("argument '{name}{place}' of kernel '{}' is {found}", self.name);
@@ -226,9 +226,9 @@ impl Signature {
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// Returns `TW0106`: a tensor is on another device than the launch; for `place` see
-    /// [`invalid_argument`](Self::invalid_argument). Returns `TW0109` instead if this machine does
-    /// not have the device of the launch: then no tensor can be moved there.
+    /// Returns `TW0106`: a tensor is on another device than the launch. Returns `TW0109` instead if
+    /// this machine does not have the device of the launch, because no tensor can be moved there.
+    /// For `place`, see [`invalid_argument`](Self::invalid_argument).
     pub fn wrong_device(&self, index: usize, place: &str, found: &str, expected: &str) -> Error {
         if let Ok(device @ Device::Cuda(_)) = Device::parse(expected)
             && let Err(unavailable) = device.gpu()
@@ -264,8 +264,8 @@ impl Signature {
         self.at(diagnostic, None, "this is a kernel")
     }
 
-    /// Returns the maximum number of positional arguments: the number of parameters before the
-    /// keyword-only ones.
+    /// Returns the maximum number of positional arguments: the number of parameters that are not
+    /// keyword-only.
     pub(crate) fn most_positional(&self) -> usize {
         let is_positional = |kind| kind != ParameterKind::KeywordOnly;
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
@@ -307,7 +307,7 @@ impl Signature {
         self.at(diagnostic, None, format!("it runs {count} programs").as_str())
     }
 
-    /// Returns `TW0115`: an option is set that the code does not depend on; `instead` describes the
+    /// Returns `TW0115`: an option is set that has no effect on the code. `instead` describes the
     /// behavior, which is the same without the option.
     pub fn option_without_effect(&self, (info, value, instead): &(OptionInfo, Constant, &str)) -> Error {
         let name = info.name;
@@ -318,7 +318,7 @@ impl Signature {
         self.at(diagnostic, None, "this kernel")
     }
 
-    /// Returns the error for a caller that has passed `given` values instead of one for each
+    /// Returns the error for a caller that has passed `given` values, and not one value for each
     /// parameter.
     pub(crate) fn wrong_number(&self, given: usize) -> Error {
         if given > self.parameters.len() {
@@ -397,7 +397,7 @@ impl Signature {
     }
 
     /// Creates an error with a finding. If the source is known, the finding points to a parameter,
-    /// or to the kernel's name.
+    /// or by default to the kernel's name.
     pub(crate) fn at(&self, diagnostic: Diagnostic, parameter: Option<usize>, label: &str) -> Error {
         let mut sources = SourceMap::default();
         let Some((source, syntax)) = self.source.as_ref().and_then(|s| Some((s, function_syntax(s)?))) else {

@@ -12,7 +12,7 @@ use crate::signature::{Annotation, Parameter, ParameterKind, Signature};
 use crate::{Device, Error, Kernel, Value};
 
 /// The text of a Python module that defines kernels, and the modules that it imports. Threads may
-/// share it.
+/// share a module.
 pub struct SourceModule {
     file: Arc<SourceFile>,
     functions: Vec<FunctionSyntax>,
@@ -41,8 +41,8 @@ impl SourceModule {
         Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
     }
 
-    /// Makes a module from a text. With the path of its file, also reads the modules that it
-    /// imports.
+    /// Creates a module from a text. With the path of its file, also reads the modules that the
+    /// text imports.
     ///
     /// # Errors
     /// If the text is not valid Python.
@@ -86,7 +86,8 @@ impl SourceModule {
         Ok(kernel)
     }
 
-    /// Calls a function with the host that resolves the names of the module. Other threads wait.
+    /// Calls a function with the host that resolves the names of the module. Other threads wait for
+    /// the host.
     pub fn with_host<R>(&self, call: impl FnOnce(&mut SourceHost) -> R) -> R {
         call(&mut self.host.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -153,9 +154,8 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Returns whether a function has the decorator `jit`, with any module before it (`triton.jit`),
-/// with or without arguments. Other decorators (`autotune`, `heuristics`) only matter to Python's
-/// launcher.
+/// Returns whether a function has the decorator `jit`, with or without a module (`triton.jit`) and
+/// arguments. Other decorators (`autotune`, `heuristics`) only affect Python's launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {
         let callee = decorator.split('(').next().unwrap_or("").trim();

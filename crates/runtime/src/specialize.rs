@@ -1,4 +1,4 @@
-//! Specializes arguments: determines the facts about an argument that become part of the code, by
+//! Specializes arguments: determines the facts about an argument that the code may depend on, by
 //! Triton's rules.
 //!
 //! | argument | type | facts that the code may depend on |
@@ -17,10 +17,9 @@
 //! to the shape of a block and the padding. The base and all strides but the last of every
 //! descriptor are multiples of 16 bytes.
 //!
-//! An annotation with a type decides the type; the int 1 is then a run-time value. For a parameter
-//! in `do_not_specialize`, the code depends neither on whether an int is 1 nor on whether an int or
-//! an address is a multiple of 16. For a parameter in `do_not_specialize_on_alignment`, the code
-//! does not depend on multiples of 16.
+//! An annotation with a type determines the type; the int 1 is then a run-time value. For a
+//! parameter in `do_not_specialize`, an int 1 and multiples of 16 do not change the code. For a
+//! parameter in `do_not_specialize_on_alignment`, the code does not depend on multiples of 16.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
@@ -60,9 +59,10 @@ pub(crate) struct Misfit {
 
 #[derive(Debug)]
 pub(crate) enum Why {
-    /// A description of the value that was found, a note about the expected value, and a hint.
+    /// The value does not fit: a description of the value, a note about the expected value, and a
+    /// hint.
     Value { found: String, note: String, hint: String },
-    /// The tensor is on this device, whose memory the device of the launch cannot read.
+    /// The tensor is on this device. The device of the launch cannot read its memory.
     Device(Device),
 }
 
@@ -74,8 +74,7 @@ impl Misfit {
 }
 
 impl Misfit {
-    /// Returns the misfit of a tuple's item with the position of the item in `tuple` added to the
-    /// front of its path.
+    /// Prepends the position of an item in `tuple` to the path of the item's misfit.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
         self.place.insert_str(0, &tuple.accessor(index));
@@ -149,8 +148,8 @@ impl Class {
         }
     }
 
-    /// Adds the class to a key, and the value if it is part of the code, but not the items of a
-    /// tuple.
+    /// Adds the class to a key, and also the value if it is part of the code. Does not add the
+    /// items of a tuple.
     #[inline]
     fn encode(self, value: &Value<'_>, key: &mut Key) {
         match self {
@@ -226,8 +225,8 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts)))
 }
 
-/// Adds the facts that hold for the parts of every descriptor: the base and all strides but the
-/// last are multiples of 16 bytes.
+/// Adds the facts that hold for every descriptor: the base and all strides but the last are
+/// multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;
@@ -244,8 +243,8 @@ pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
 /// The arguments of a CPU launch; up to 24 need no allocation.
 pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 24]>;
 
-/// Converts a value to the CPU's argument for a parameter of this type; `None` if the value is of
-/// another kind or out of range.
+/// Converts a value to the CPU's argument for a parameter of this type. Returns `None` if the value
+/// is of another kind or out of range.
 #[inline]
 pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cpu::Argument<'m>> {
     match (element, value) {
@@ -257,8 +256,8 @@ pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cp
     }
 }
 
-/// Appends a value to the GPU's buffer of parameters, as the argument of a parameter of this type;
-/// returns `None` if the value is of another kind or out of range.
+/// Appends a value to the GPU's buffer of parameters, as the argument of a parameter of this type.
+/// Returns `None` if the value is of another kind or out of range.
 #[inline]
 pub(crate) fn pack(element: Element, value: &Value<'_>, parameters: &mut cuda::Parameters) -> Option<()> {
     match (element, value) {
@@ -362,7 +361,7 @@ fn declared_pointee(annotated: Option<Element>, found: Dtype) -> Result<Dtype, M
 }
 
 fn is_multiple(parameter: &Parameter, value: i128) -> bool {
-    // The alignment is a power of two, so a mask replaces a division of 128 bits.
+    // The alignment is a power of two, so a mask replaces a slow 128-bit division.
     parameter.specialize && parameter.specialize_alignment && value & i128::from(ALIGNMENT - 1) == 0
 }
 

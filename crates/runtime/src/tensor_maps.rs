@@ -1,5 +1,5 @@
-//! Makes the tensor maps of a launch from its arguments, by the plans of the compiled kernel, and
-//! caches them for launches with the same arguments.
+//! Creates the tensor maps of a launch from its arguments. Follows the plans of the compiled
+//! kernel, and caches the maps for launches with the same arguments.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,7 +29,7 @@ pub(crate) const PAIR: u32 = 2;
 /// A tensor map as the hardware reads it.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
-/// The accesses to tensors that no map can describe, each once, with the reason.
+/// The accesses to tensors that no map can describe, without duplicates. Each has its reason.
 pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 
 /// The number of blocks along each axis, and whether they run in pairs.
@@ -43,8 +43,8 @@ const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or to
 #[derive(Debug)]
 struct Maps {
     maps: Result<SmallVec<[Map; 3]>, Unfit>,
-    /// True if copies read a tensor with a stride that is not a multiple of a sector, so the rows
-    /// of the tensor may begin within a sector. Blocks then run in pairs, if they can.
+    /// True if copies read a tensor with a stride that is not a multiple of a sector. The rows of
+    /// the tensor may then begin within a sector, so blocks run in pairs if they can.
     has_split_sectors: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct TensorMaps {
     /// The parameter that passes the number of programs: its offset in the buffer of parameters.
     /// `None` unless the blocks of the kernel may run in pairs.
     programs: Option<usize>,
-    /// The minimum odd number of programs along the first axis for which blocks run in pairs. For
+    /// The minimum odd number of programs along the first axis for which blocks run in pairs. With
     /// an even number of programs, blocks may always run in pairs.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
@@ -71,8 +71,8 @@ pub struct TensorMaps {
 }
 
 impl TensorMaps {
-    /// Takes the plans from compiled code; returns `None` if the code takes no maps. `place` maps
-    /// the index of a parameter to its offset in the buffer of parameters.
+    /// Creates the plans of compiled code. Returns `None` if the code has no maps. `place` maps the
+    /// index of a parameter to its offset in the buffer of parameters.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -108,11 +108,11 @@ impl TensorMaps {
         }))
     }
 
-    /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks, which can only run in pairs if `can` is true. If no map can
-    /// describe some tensors, returns the accesses to these tensors instead, and appends nothing.
-    /// `regions` is the memory that a kernel may access in the simulator; it is unused on a GPU,
-    /// whose driver knows this memory.
+    /// Appends the maps to the parameters of a launch, and the number of programs if the kernel has
+    /// this parameter. Returns the blocks, which only run in pairs if `can` is true. If no map can
+    /// describe some tensors, returns the accesses to these tensors and appends nothing. `regions`
+    /// is the memory that a kernel may access in the simulator. On a GPU it is unused, because the
+    /// driver knows the memory.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -124,8 +124,8 @@ impl TensorMaps {
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_none() {
-            // In the simulator, a map can only be made if its base is in a region, and each launch
-            // may have other regions.
+            // In the simulator, the base of a map must be in a region, and each launch may have
+            // other regions.
             known.clear();
         }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
@@ -168,7 +168,7 @@ impl TensorMaps {
         Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
     }
 
-    /// Makes the map of a plan. Returns the map with its tensor, or the reason why no map can
+    /// Creates the map of a plan. Returns the map with its tensor, or the reason why no map can
     /// describe the tensor.
     fn make(
         &self,
@@ -202,13 +202,14 @@ impl TensorMaps {
         self.programs.is_some()
     }
 
-    /// If the kernel's blocks may run in pairs, appends one more parameter after the maps: the
-    /// number of programs if the blocks of this launch run in pairs, else 0. Returns the blocks.
+    /// Appends one more parameter after the maps, if the kernel's blocks may run in pairs. The
+    /// parameter is the number of programs if the blocks of this launch run in pairs, else 0.
+    /// Returns the blocks.
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // For an odd number of programs, the last pair has an idle block. The idle block costs
-        // little in a large grid, but may be half of the blocks of a small grid.
+        // With an odd number of programs, the last pair has an idle block. It costs little in a
+        // large grid, but may be half of the blocks of a small grid.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
@@ -266,8 +267,8 @@ impl Tensor {
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates are signed 32-bit numbers, and a map cannot describe an empty tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
-            // A store of gathered rows replaces negative row indices by 2^31 - 1, which must not be
-            // a row of the tensor.
+            // A store of gathered rows replaces negative row indices by 2^31 - 1. So the tensor
+            // must not have a row with this index.
             Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
             Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
             Some(..=0) => Err("it is empty"),
@@ -307,12 +308,12 @@ impl Tensor {
         self.pixels.as_ref().map(|(_, window)| window.steps.to_vec())
     }
 
-    /// Encodes the map for the simulator; `None` if it is invalid.
+    /// Encodes the map for the simulator. Returns `None` if the map is invalid.
     fn simulated(&self) -> Option<Map> {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
-                // A copy that reduces compares elements as this type, so the type must be signed.
+                // A reducing copy compares elements as this type, so the type must be signed.
                 Dtype::I32 => T::S32,
                 Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
@@ -347,12 +348,12 @@ impl Tensor {
         map.encode().ok()
     }
 
-    /// Calls the driver to encode the map; `None` if the driver refuses the map.
+    /// Calls the driver to encode the map. Returns `None` if the driver refuses the map.
     fn encoded(&self, context: cuda::Context) -> Result<Option<Map>, Error> {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
-                // A copy that reduces compares elements as this type, so the type must be signed.
+                // A reducing copy compares elements as this type, so the type must be signed.
                 Dtype::I32 => T::I32,
                 Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,

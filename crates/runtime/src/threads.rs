@@ -8,9 +8,9 @@ use crate::knobs::{Knobs, MAX_THREADS};
 /// The number of threads; 0 if the next query has to determine it.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of threads of launches: the number of [`set_num_threads`], else of
-/// `TILEWRIGHT_NUM_THREADS`, else of `TRITON_CPU_MAX_THREADS`, else of `OMP_NUM_THREADS`, else the
-/// number of hardware threads; at most 1024.
+/// Returns the number of threads of launches, at most 1024. The first of these numbers that is set
+/// applies: [`set_num_threads`], `TILEWRIGHT_NUM_THREADS`, `TRITON_CPU_MAX_THREADS`,
+/// `OMP_NUM_THREADS`, the number of hardware threads.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {

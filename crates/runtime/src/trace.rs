@@ -35,8 +35,8 @@ pub struct TraceRequest<'a> {
 }
 
 impl Handle {
-    /// As [`launch`](Handle::launch), but records the launch. The kernel must be compiled for the
-    /// CPU.
+    /// Launches as [`launch`](Handle::launch) does, and records the launch. The kernel must be
+    /// compiled for the CPU.
     #[doc(hidden)]
     pub fn launch_traced(
         &self,
@@ -123,8 +123,8 @@ fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Findi
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
-        // The source in a trace is without its common indentation, so the columns of findings are
-        // reduced by it, like the columns of ops.
+        // The source in a trace has no common indentation, so the columns of findings are reduced,
+        // like the columns of ops.
         (file, line, column - sources.file(span.file).removed_columns)
     };
     let number = |[x, y, z]: [u32; 3]| {

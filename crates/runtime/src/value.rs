@@ -23,7 +23,7 @@ pub enum Value<'m> {
     /// `None`: a compile-time value.
     None,
     /// A compile-time value: a string, a dtype, a function, or a value wrapped in `tl.constexpr`. A
-    /// parameter that is not a constexpr takes strings and dtypes only if `is_explicit`.
+    /// parameter that is not a constexpr accepts strings and dtypes only if `is_explicit` is true.
     Constant {
         /// The value.
         value: HostValue,
@@ -39,19 +39,19 @@ pub enum Value<'m> {
 pub struct Pointer<'m> {
     /// The type of the elements.
     pub pointee: Dtype,
-    /// The address of the first element; for a view of a tensor, the address of the view's element
-    /// `[0, …]`.
+    /// The address of the first element. For a view of a tensor, this is the element `[0, …]` of
+    /// the view.
     pub address: u64,
-    /// The whole allocation: accesses through this pointer must stay inside.
+    /// The whole allocation. Accesses through this pointer must stay inside.
     pub region: Region<'m>,
     /// The device that has the memory.
     pub device: Device,
 }
 
 impl Pointer<'_> {
-    /// Returns whether `device` cannot read the memory. An empty tensor of the CPU with a null
-    /// pointer has no memory: every device accepts it, as in CUDA. This exception does not apply to
-    /// tensors on a GPU: their region may look empty, because only its start is known.
+    /// Returns whether `device` cannot read the memory. Every device accepts an empty tensor of the
+    /// CPU with a null pointer, as in CUDA, because it has no memory. This exception does not apply
+    /// to tensors on a GPU: only the start of their region is known, so the region may look empty.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
         let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();
@@ -60,7 +60,7 @@ impl Pointer<'_> {
 }
 
 impl Value<'_> {
-    /// Makes a string: a compile-time value.
+    /// Creates a string, which is a compile-time value.
     pub fn from_text(text: &str) -> Self {
         Value::Constant { value: HostValue::Constant(Constant::Str(text.into())), is_explicit: false }
     }

@@ -1,9 +1,9 @@
-//! Chooses and compiles variants of a kernel's GPU code, for launches with tensors that some of the
-//! kernel's tensor maps cannot describe.
+//! Chooses and compiles variants of a kernel's GPU code. A launch needs a variant if the kernel's
+//! tensor maps cannot describe some of its tensors.
 //!
 //! The compiler chooses the variant ([`TensorMapVariant`]). A variant is compiled at its first use,
-//! and the handle keeps it. A launch runs the handle's own code, and no variant, if all maps of
-//! that code can be made.
+//! and the handle keeps it. A launch runs the handle's own code if all maps of this code can be
+//! created.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
@@ -59,8 +59,9 @@ fn choose_other(
         let variant = handle.variants.get(handle, &unfit)?;
         match variant.loaded.append_maps(grid, regions, parameters)? {
             Ok(blocks) => return Ok(Choice { other: Some(ChosenVariant { variant, unfit }), blocks }),
-            // The variant may have maps that the handle's own code does not have, but has none for
-            // the accesses in `unfit`. Each iteration therefore adds an access, and the loop ends.
+            // The variant may have maps that the handle's own code does not have. It has no maps
+            // for the accesses in `unfit`. Each iteration therefore adds an access, so the loop
+            // ends.
             Err(more) => {
                 let count = unfit.len();
                 unfit.extend(more.into_iter().filter(|(access, _)| !variant.kind.is_without(*access)));

@@ -11,8 +11,8 @@ use crate::specialize::pack;
 use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
-    /// The buffer of parameters, reused from launch to launch. A launch takes it out of the cell,
-    /// because reading an argument may run code that launches another kernel.
+    /// The buffer of parameters, reused from launch to launch. A launch takes the buffer out of the
+    /// cell, because reading an argument may run code that launches another kernel.
     static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
 }
 
@@ -20,7 +20,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Call<'l> {
     launch: &'l LaunchConfiguration,
-    /// The kernel's [`Handle`], if this process has compiled the kernel; the launch then makes the
+    /// The kernel's [`Handle`], if this process has compiled the kernel. The launch then makes the
     /// tensor maps.
     handle: Option<&'l Handle>,
     parameters: Parameters,
@@ -56,10 +56,9 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// Returns the slots for a call with `given` arguments: all slots, or only those that are
-    /// passed at run time. A caller written for some releases of Triton passes all arguments; a
-    /// caller written for others omits the compile-time values. Fails if `given` is neither of
-    /// these counts.
+    /// Returns the slots for a call with `given` arguments: all slots, or only the run-time slots.
+    /// Callers for some releases of Triton pass all arguments. Callers for other releases omit the
+    /// compile-time values. Fails if `given` is neither of these counts.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],
@@ -85,7 +84,8 @@ impl<'l> Call<'l> {
         self.count += 1;
     }
 
-    /// Passes a number, converted to a type; `None` if the type cannot hold it.
+    /// Passes a number, converted to a type. Returns `None` if the type cannot represent the
+    /// number.
     #[inline]
     pub fn number(&mut self, dtype: Dtype, number: &Value<'_>) -> Option<()> {
         pack(Element::Value(dtype), number, &mut self.parameters)?;
@@ -101,8 +101,8 @@ impl<'l> Call<'l> {
         Ok(())
     }
 
-    /// Returns whether the kernel takes one more address. Triton's kernels take two addresses of
-    /// scratch memory after their arguments.
+    /// Returns whether the kernel has a parameter for one more address. Triton's kernels have two
+    /// parameters for scratch memory after their arguments.
     pub fn takes_scratch(&self) -> bool {
         if self.handle.is_some() {
             // The parameters after the arguments are tensor maps, which the launch makes.

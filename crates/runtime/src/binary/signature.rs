@@ -17,8 +17,8 @@ pub enum ArgumentType {
     TensorMap,
 }
 
-/// The types of numbers. The byte of a type is its index here plus 2; 0 is a tensor map, 1 a
-/// pointer.
+/// The types of numbers. The byte of a type is its index here plus 2. Byte 0 is a tensor map, and
+/// byte 1 a pointer.
 const NUMBERS: [Dtype; 13] = [
     Dtype::I8,
     Dtype::I16,
@@ -71,10 +71,10 @@ impl ArgumentType {
     }
 }
 
-/// The arguments that are passed for a parameter of the source.
+/// The run-time arguments of one parameter of the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// A compile-time value, which is part of the code: the kernel has no parameter for it.
+    /// A compile-time value. It is part of the code, so the kernel has no parameter for it.
     Constexpr,
     /// One argument.
     Passed(ArgumentType),

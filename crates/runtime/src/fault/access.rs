@@ -1,6 +1,6 @@
 //! Finds the access in a kernel's source that caused a fault on a GPU. The source line of the fault
-//! selects the candidates; the IR shows the argument that the pointer of each candidate is derived
-//! from.
+//! selects the candidates. The IR shows from which argument the pointer of each candidate is
+//! derived.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ pub(super) struct MemoryAccess {
 #[derive(Clone, Debug)]
 pub(super) struct Argument {
     pub name: String,
-    /// The index of the argument among the parameters that are passed at run time.
+    /// The index of the argument among the run-time parameters.
     parameter: usize,
     /// The address that was passed.
     base: u64,
@@ -47,14 +47,15 @@ impl Argument {
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
     }
 
-    /// Returns whether an access is so near that it may be meant for this argument: its distance is
-    /// at most the size of the memory.
+    /// Returns whether an access may be meant for this argument: its distance is at most the size
+    /// of the memory.
     fn is_near(&self, target: MemoryAccess) -> bool {
         self.distance(target) <= self.end - self.start
     }
 
     /// Returns the index of the first element outside of the argument's memory that an access
-    /// touches; for an access inside, the index of the first element that it touches.
+    /// touches. If the whole access is inside, returns the index of the first element that it
+    /// touches.
     pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
@@ -102,23 +103,26 @@ struct Access {
     parameter: Option<usize>,
 }
 
-/// The accesses that a fault may be about.
+/// The accesses that may have caused a fault.
 pub(super) struct FaultCandidates {
     accesses: Vec<Access>,
     /// The argument whose pointer the faulting address was derived from, if it is known.
     pub(super) argument: Option<Argument>,
-    /// If `argument` is `None`: the names of the pointer arguments that the accesses use; empty if
-    /// the origin of a pointer is unknown or no access was found.
+    /// The names of the pointer arguments that the accesses use, if `argument` is `None`. Empty if
+    /// the origin of a pointer is unknown, or if no access was found.
     pub(super) candidates: Vec<String>,
 }
 
 impl FaultCandidates {
-    /// Finds the accesses on the line of the fault, and the argument that the faulting address was
-    /// derived from. If all accesses on the line use the same argument, this argument is returned.
-    /// If they use different arguments, the nearest of these is returned; if the line has no
-    /// access, the nearest of all pointer arguments. In the last two cases the argument must be
-    /// near ([`Argument::is_near`]). The argument is unknown if the pointer of an access is of
-    /// unknown origin.
+    /// Finds the accesses on the line of the fault, and the argument from which the faulting
+    /// address was derived:
+    ///
+    /// - If all accesses on the line use the same argument, this is the argument.
+    /// - If they use different arguments, it is the nearest of these.
+    /// - If the line has no access, it is the nearest of all pointer arguments.
+    ///
+    /// In the last two cases, the argument must be near ([`Argument::is_near`]). The argument is
+    /// unknown if the origin of an accessed pointer is unknown.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -143,8 +147,9 @@ impl FaultCandidates {
         Self { accesses, argument, candidates }
     }
 
-    /// Adds `label` to a diagnostic: at the access, with the calls that it was inlined through, if
-    /// there is only one access; or else at `line`, if the line is known.
+    /// Adds `label` to a diagnostic. If there is only one access, the label is at the access, with
+    /// the calls that the access was inlined through. Otherwise it is at `line`, if the line is
+    /// known.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
             ([Access { chain, .. }], _) => called(diagnostic, chain, label),
@@ -154,8 +159,8 @@ impl FaultCandidates {
     }
 }
 
-/// Adds the first span of `chain` to a diagnostic, with `label`, and the other spans as the calls
-/// that the first was inlined through.
+/// Adds the spans of `chain` to a diagnostic: the first span with `label`, and the others as calls
+/// that it was inlined through.
 pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
     let Some((&place, callers)) = chain.split_first() else { return diagnostic };
     let diagnostic = diagnostic.primary(place, label);
@@ -177,9 +182,9 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// Returns the instructions that are on the line of the fault and whose op satisfies `is_wanted`,
-/// each with its span and the spans of the calls that it was inlined through. An instruction that
-/// was inlined from a library function is on the line of the innermost call outside of the library.
+/// Returns the instructions on the line of the fault whose op satisfies `is_wanted`. Each has its
+/// span and the spans of the calls that it was inlined through. An instruction of an inlined
+/// library function is on the line of the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -206,13 +211,13 @@ pub(super) fn on_line<'a>(
     found.into_iter()
 }
 
-/// Returns the stores on the line of the fault if `is_store`, or else the loads. Both include the
-/// atomic operations that read and write.
+/// Returns the stores on the line of the fault if `is_store`, else the loads. Both results include
+/// the atomic operations that read and write.
 fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     let is_wanted = move |op: &Op| match op {
         Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
         Op::Store { .. } => is_store,
-        // An atomic op reads and writes; a fault names only one of the two.
+        // An atomic op reads and writes, but a fault names only one of these accesses.
         op if op.family() == OpFamily::Atomic => true,
         // tidy: wildcard because no other op accesses memory outside of the block.
         _ => false,
@@ -262,8 +267,8 @@ fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<
     Some(carried.initial.into_iter().chain(carried.yielded))
 }
 
-/// Returns the pointers that the result of an instruction is derived from; `None` if the result is
-/// loaded, cast from an integer, or of unknown origin.
+/// Returns the pointers from which the result of an instruction is derived. Returns `None` if the
+/// result is loaded, cast from an integer, or of unknown origin.
 fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
     match &data.op {
@@ -284,7 +289,7 @@ fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
             Some(data.operands.iter().skip(1).copied().collect())
         }
         op if op.family() == OpFamily::Movement => Some(SmallVec::from_elem(data.operands[0], 1)),
-        // tidy: wildcard because no other op makes a pointer of a pointer.
+        // tidy: wildcard because no other op derives a pointer from a pointer.
         _ => None,
     }
 }

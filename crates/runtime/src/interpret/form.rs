@@ -1,5 +1,5 @@
-//! Describes operations without their operands, and writes the Python text of a function that
-//! computes such an operation.
+//! Describes operations without their operands. Writes the Python text of a function that computes
+//! such an operation.
 
 use std::fmt::Write;
 
@@ -54,8 +54,7 @@ pub enum Piece {
     Ellipsis,
     /// The next operand.
     Value,
-    /// A slice: for start, stop and step, true if the next operand is this part, false if the part
-    /// is missing.
+    /// A slice. The flags say whether an operand gives the start, the stop and the step.
     Slice([bool; 3]),
 }
 

@@ -54,8 +54,8 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
     Ok(Some(lock))
 }
 
-/// Reads the lock at `path` for the first launch, which is to find it in [`active`]. Returns `None`
-/// if the lock cannot be read, or if a launch has read a lock meanwhile.
+/// Reads the lock at `path` before the first launch, so that the launch finds it in [`active`].
+/// Returns `None` if the lock cannot be read, or if a launch has read a lock meanwhile.
 pub(super) fn open_early(path: &Path) -> Option<Arc<ActiveLock>> {
     let (file, artifacts) = tilewright_lock::open(path).ok()?;
     let lock = ActiveLock { artifacts, path: path.to_owned(), file, preparation: Preparation::default() };
@@ -68,8 +68,8 @@ pub(super) fn open_early(path: &Path) -> Option<Arc<ActiveLock>> {
     Some(lock)
 }
 
-/// Reports work that a process with a lock should not do: fails with the message of `what`, or
-/// prints it if `TILEWRIGHT_LOCK_POLICY` permits the work. Does nothing without a lock.
+/// Reports work that a process with a lock should not do. Fails with the message of `what`, or
+/// prints the message if `TILEWRIGHT_LOCK_POLICY` permits the work. Does nothing without a lock.
 pub(crate) fn forbid(what: impl FnOnce() -> String, note: &str) -> Result<(), Error> {
     let knobs = Knobs::current();
     match active(&knobs)? {
@@ -83,11 +83,13 @@ pub fn is_locked() -> bool {
     Knobs::current().lock.is_some()
 }
 
-/// Returns the choice of a tuner in the lock of this process; `None` if there is no lock, or if the
-/// lock does not have the choice and `TILEWRIGHT_LOCK_POLICY` permits that.
+/// Returns the choice of a tuner in the lock of this process. Returns `None` if there is no lock.
+/// Also returns `None` if the lock does not have the choice and `TILEWRIGHT_LOCK_POLICY` permits
+/// that.
 ///
 /// # Errors
-/// If the lock cannot be read, or if it does not have the choice and the policy requires it.
+/// If the lock cannot be read, or if it does not have the choice and the policy requires the
+/// choice.
 pub fn locked_choice(
     kernel: &str,
     source: &str,
@@ -120,8 +122,8 @@ impl ActiveLock {
     /// lock does not have the kernel and the policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the kernel and the policy forbids compiling it, or if its
-    /// artifacts cannot be read.
+    /// If the lock does not have the kernel and the policy forbids compiling it. Also if the
+    /// artifacts of the kernel cannot be read.
     pub(crate) fn restore(
         &self,
         (name, job): (&str, &Job),
@@ -147,8 +149,8 @@ impl ActiveLock {
     /// policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the variant and the policy forbids compiling it, or if its
-    /// artifacts cannot be read.
+    /// If the lock does not have the variant and the policy forbids compiling it. Also if the
+    /// artifacts of the variant cannot be read.
     pub(crate) fn restore_variant(
         &self,
         kernel: &CompiledKernel,
@@ -167,8 +169,8 @@ impl ActiveLock {
         Ok(Some(restore_variant(kernel, stored)?))
     }
 
-    /// Reports a launch that is not in the lock, as [`miss`](Self::miss) does, with the differences
-    /// to the most similar entry.
+    /// Reports a launch that is not in the lock, with the differences to the most similar entry.
+    /// Fails as [`miss`](Self::miss) does.
     fn explain(&self, request: &Request, knobs: &Knobs) -> Result<(), Error> {
         let message = format!("this launch of kernel '{}' is not in the lock", request.kernel);
         let notes = match self.file.explain(request) {

@@ -10,12 +10,12 @@ use tilewright_lock::LockFile;
 use super::active::unusable;
 use crate::Error;
 
-/// Assembles each GPU kernel without a cubin in the lock at `path`, and returns the number of these
+/// Assembles each GPU kernel without a cubin in the lock at `path`. Returns the number of these
 /// kernels. `ptxas` is the path of the assembler.
 ///
 /// # Errors
-/// If the lock cannot be read or written, if the assembler cannot be started, or, with the
-/// assembler's message, if the assembler refuses a kernel.
+/// If the lock cannot be read or written, or if the assembler cannot be started. Also if the
+/// assembler refuses a kernel; the error has the assembler's message.
 pub fn assemble_missing(path: &Path, ptxas: &Path) -> Result<usize, Error> {
     let mut lock = LockFile::read(path)?;
     let artifacts = LockFile::artifacts(path);

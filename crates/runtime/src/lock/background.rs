@@ -7,15 +7,15 @@ use std::thread::JoinHandle;
 
 use super::active;
 
-/// The thread of this process.
+/// The thread of [`prepare_in_background`], if it was started.
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 /// True if the thread ends after its current kernel.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Begins to prepare the kernels of the lock that `TILEWRIGHT_LOCK` names, if there is one and the
-/// process is to launch its kernels on the CPU: `TILEWRIGHT_DEVICE` is `cpu`, or it is not set and
-/// the lock has kernels for the CPU only. Reads both variables, and does not fix the settings of
-/// later launches.
+/// Begins to prepare the kernels of the lock that `TILEWRIGHT_LOCK` names. Does nothing without a
+/// lock, or if the process may launch its kernels on a GPU. `TILEWRIGHT_DEVICE` must be `cpu`, or
+/// it is not set and the lock has only kernels for the CPU. Reads both variables, and does not fix
+/// the settings of later launches.
 pub fn prepare_in_background() {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(path) = variable("TILEWRIGHT_LOCK").map(PathBuf::from) else { return };
@@ -32,14 +32,14 @@ pub fn prepare_in_background() {
     };
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if thread.is_none() {
-        // Without a thread, each launch makes its kernel.
+        // If no thread can be started, each launch prepares its kernel.
         *thread = std::thread::Builder::new().name("tilewright-lock".into()).spawn(prepare).ok();
     }
 }
 
-/// Ends the thread of [`prepare_in_background`] after its current kernel, and waits for its end. A
-/// caller does this before it forks, because a fork copies the locks of other threads, but not the
-/// threads that would release them.
+/// Ends the thread of [`prepare_in_background`] after its current kernel, and waits for its end.
+/// Call this function before a fork. A fork copies the locks of other threads, but not the threads
+/// that would release them.
 pub fn end_preparation() {
     IS_ENDING.store(true, Ordering::Relaxed);
     let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();

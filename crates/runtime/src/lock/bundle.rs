@@ -27,7 +27,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a lock or a packed lock. The artifacts of a lock are read when a kernel is first used.
+    /// Reads a lock or a packed lock. The first use of a kernel reads its artifacts.
     ///
     /// # Errors
     /// If the lock cannot be read.
@@ -51,13 +51,13 @@ impl Bundle {
     }
 
     /// Returns the restored kernel for a launch on a device, and its run-time arguments in order.
-    /// `arguments` names each run-time argument. It may leave out compile-time arguments; a kernel
-    /// then fits with any value of these. Of several kernels that fit, returns the one that assumes
-    /// the largest divisors of the arguments, by the product of the divisors.
+    /// `arguments` names each run-time argument. It may omit compile-time arguments; then kernels
+    /// with any value of these fit. If several kernels fit, returns the kernel with the largest
+    /// product of the divisors that it assumes of the arguments.
     ///
     /// # Errors
-    /// If no kernel fits, if several kernels that fit have the largest product, or if an artifact
-    /// cannot be read.
+    /// If no kernel fits, or if several of the fitting kernels have the largest product. Also if an
+    /// artifact cannot be read.
     pub fn find<'m>(
         &self,
         kernel: &str,
@@ -109,8 +109,8 @@ impl Bundle {
         Ok((handle, ordered.collect()))
     }
 
-    /// Restores all kernels for a device, and makes or loads their code, so that no launch waits for
-    /// that.
+    /// Restores all kernels for a device, and generates or loads their code, so that launches do
+    /// not wait for it.
     ///
     /// # Errors
     /// If the lock has no kernel for the device, or if an artifact cannot be read or loaded.
@@ -192,9 +192,9 @@ fn argument(parameter: &Parameter) -> Option<Argument> {
     })
 }
 
-/// Returns a measure of how specific the code of an entry is: the sum of the binary logarithms of
-/// the divisors that the code assumes of the arguments. The error is the reason why the code does
-/// not fit the arguments.
+/// Returns a measure of how specific the code of an entry is. The measure is the sum of the binary
+/// logarithms of the divisors that the code assumes of the arguments. The error is the reason why
+/// the code does not fit the arguments.
 fn fit(entry: &Entry, device: Device, arguments: &[(&str, Value<'_>)]) -> Result<u64, String> {
     let mut score = 0;
     for parameter in &entry.launch.parameters {

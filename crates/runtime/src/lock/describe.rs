@@ -1,4 +1,4 @@
-//! Describes a compiled kernel for launchers that are not of this project.
+//! Describes a compiled kernel for launchers outside of this project.
 
 use tilewright_compiler::{MachineCode, ir_digest};
 use tilewright_lock::{FORMAT, Request};
@@ -6,9 +6,9 @@ use tilewright_lock::{FORMAT, Request};
 use super::grid_expressions::{GridExpressions, GridName};
 use crate::{Error, Handle};
 
-/// Returns the description of a compiled kernel as JSON: its arguments, options and
-/// [`Launch`](tilewright_lock::Launch), and the expressions of `grid`, if it is given.
-/// `docs/locks.md` documents the fields.
+/// Returns the description of a compiled kernel as JSON. The description has the arguments, the
+/// options, the [`Launch`](tilewright_lock::Launch), and the expressions of `grid` if `grid` is
+/// given. `docs/locks.md` documents the fields.
 ///
 /// # Errors
 /// If `grid` is not three expressions of the kernel's integers.

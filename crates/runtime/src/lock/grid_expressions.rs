@@ -1,5 +1,5 @@
 //! Parses the grid of a kernel as three expressions of its arguments, for launchers without Python:
-//! `cdiv(M, 64), N, 1`. The operations are those of Python's integers.
+//! `cdiv(M, 64), N, 1`. The operations have the meaning of those on Python's integers.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum GridName {
 }
 
 impl GridName {
-    /// Adds the name of a parameter and those of its items, such as `a.shape[0]`.
+    /// Adds the name of a parameter and the names of its items, such as `a.shape[0]`.
     pub(crate) fn add(name: &str, argument: &Argument, names: &mut Vec<(String, Self)>) {
         names.push((name.to_owned(), Self::of(argument)));
         if let Argument::Tuple(items) = argument {
@@ -97,7 +97,7 @@ impl Operator {
         matches!(self, FloorDivide | Modulo | CeilDivide)
     }
 
-    /// Computes the operation; `None` if the result does not fit, or if the divisor is 0.
+    /// Computes the operation. Returns `None` if the result does not fit, or if the divisor is 0.
     fn compute(self, operands: &[i64]) -> Option<i64> {
         let floor = |a: i64, b: i64| {
             let quotient = a.checked_div(b)?;
@@ -153,7 +153,8 @@ impl Expression {
                     Modulo => "mod",
                     other => other.name(),
                 };
-                // A function of C has a fixed number of operands: `min(a, b, c)` is nested.
+                // A function of C has a fixed number of operands, so `min(a, b, c)` becomes nested
+                // calls.
                 let nested = operands.iter().map(Self::in_c);
                 if matches!(operator, Minimum | Maximum) {
                     let nested = nested.reduce(|first, next| format!("tw_{name}({first}, {next})"));
@@ -224,7 +225,7 @@ impl GridExpressions {
     }
 }
 
-/// A fault of the text, at the bytes from `start` to `end`.
+/// An error in the text, at the bytes from `start` to `end`.
 struct Failure {
     start: usize,
     end: usize,
@@ -416,7 +417,7 @@ impl<'a> Parser<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Skips spaces, and returns the next token; an empty text at the end.
+    /// Skips spaces, and returns the next token, or an empty text at the end.
     fn peek(&mut self) -> &'a str {
         self.skip_spaces();
         let rest = &self.text[self.at..];

@@ -1,9 +1,9 @@
-//! Prepares the kernels of a lock for the CPU, so that the first launch of a kernel neither reads
-//! artifacts nor makes machine code.
+//! Prepares the kernels of a lock for the CPU, so that the first launch of a kernel is fast. It
+//! then neither reads artifacts nor generates machine code.
 //!
-//! A thread takes one kernel after another. A launch takes a kernel that is ready, waits for the
-//! kernel that the thread prepares at this moment, and prepares any other kernel itself. So the
-//! thread changes no result, and its errors are ignored: the launch finds the same error.
+//! A thread prepares one kernel after another. A launch uses a kernel that is ready, and waits for
+//! the kernel that the thread is preparing. It prepares any other kernel itself. So the thread
+//! changes no result. Its errors are ignored, because the launch finds the same error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -20,23 +20,24 @@ pub(crate) struct Preparation {
     changed: Condvar,
 }
 
-/// The state of a kernel that the thread or a launch has taken.
+/// The state of a kernel that the thread or a launch has begun.
 #[derive(Debug)]
 enum State {
     /// The thread prepares the kernel.
     Running,
     /// The kernel is ready for its first launch.
     Ready(Box<PreparedKernel>),
-    /// A launch has the kernel, or makes it.
+    /// A launch has the kernel, or prepares it.
     Taken,
 }
 
-/// The longest time that a launch waits for the thread. The thread does not exist in a process that
-/// was forked by code which does not end the thread first.
+/// The longest time that a launch waits for the thread. The limit is necessary because a fork does
+/// not copy the thread, unless the forking code has ended it first.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Preparation {
-    /// Returns the kernel with this optimized IR, if it is ready or about to be.
+    /// Removes and returns the kernel with this optimized IR. Waits if the thread is preparing the
+    /// kernel. Returns `None` if the launch has to prepare the kernel.
     pub(crate) fn take(&self, opt: &str) -> Option<PreparedKernel> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(State::Running) = kernels.get(opt) {
@@ -66,7 +67,7 @@ impl Preparation {
 
     fn set(&self, opt: &str, kernel: Option<PreparedKernel>) {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        // A launch that has lost its patience makes the kernel itself.
+        // A launch that has waited for `PATIENCE` prepares the kernel itself.
         if let Some(state @ State::Running) = kernels.get_mut(opt) {
             *state = kernel.map_or(State::Taken, |kernel| State::Ready(Box::new(kernel)));
         }
@@ -75,7 +76,7 @@ impl Preparation {
     }
 }
 
-/// A kernel that the thread prepares. If the thread panics, launches make the kernel.
+/// A kernel that the thread is preparing. If the thread panics, launches prepare the kernel.
 struct Running<'a> {
     preparation: &'a Preparation,
     opt: &'a str,
@@ -83,7 +84,8 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Takes a kernel, unless a launch has it or the thread has prepared it already.
+    /// Begins to prepare a kernel, unless a launch has the kernel or the thread has already
+    /// prepared it.
     fn begin(preparation: &'a Preparation, opt: &'a str) -> Option<Self> {
         let mut kernels = preparation.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if kernels.contains_key(opt) {

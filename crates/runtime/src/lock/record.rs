@@ -1,8 +1,8 @@
-//! Records the kernels that a program compiles, and makes a lock of them.
+//! Records the kernels that a program compiles, and collects them into a lock.
 //!
-//! A recording is a folder. Each process of the program adds a file for each kernel, named by the
-//! hash of its content, so that processes need no mutual exclusion and nothing is lost if a process
-//! is killed:
+//! A recording is a folder. Each process of the program adds a file for each kernel. The name of a
+//! file is the hash of its content. So processes need no mutual exclusion, and a killed process
+//! loses no earlier kernels:
 //!
 //! ```text
 //! folder/targets      the targets, one on each line; if empty, the target of each launch
@@ -37,7 +37,7 @@ pub struct Recorder {
 }
 
 thread_local! {
-    /// The number of calls of [`suspend_recording`] on this thread that are in effect.
+    /// The number of active [`suspend_recording`] calls on this thread.
     static SUSPENDED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
 }
 
 impl Recorder {
-    /// Creates a recorder for a folder that [`begin_recording`] has made.
+    /// Creates a recorder for a folder that [`begin_recording`] has created.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -183,8 +183,8 @@ impl Recorder {
     }
 }
 
-/// Returns the cubin for the device of a launch, which the driver assembles; `None` if the code is
-/// for another device.
+/// Assembles the code for the device of a launch. Returns the cubin, or `None` if the code is for
+/// another device.
 fn cubin(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Option<Vec<u8>>, Error> {
     if !matches!(device, Device::Cuda(_)) || device.target()? != Target::Gpu(code.target) {
         return Ok(None);
@@ -209,8 +209,8 @@ pub fn record_choice(choice: &Choice) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the folder of a recording for these targets; without targets, a kernel is recorded for the
-/// device of its launch.
+/// Creates the folder of a recording for these targets. Without targets, a kernel is recorded for
+/// the device of its launch.
 ///
 /// # Errors
 /// If the folder cannot be written.
@@ -240,8 +240,8 @@ pub struct Collected {
     pub failures: Vec<String>,
 }
 
-/// Writes the recording in `folder` as a lock at `path`, and its artifacts beside it. Keeps only
-/// the fastest of several choices for the same launches.
+/// Writes the recording in `folder` as a lock at `path`, and its artifacts beside the lock. If
+/// there are several choices for the same launches, keeps only the fastest.
 ///
 /// # Errors
 /// If the recording cannot be read, or the lock cannot be written.
@@ -274,8 +274,8 @@ fn read_all<T: serde::de::DeserializeOwned>(folder: &Path) -> Result<Vec<T>, Err
     Ok(found)
 }
 
-/// Returns the files of a folder, sorted, without files that are being written; empty if there is
-/// no folder.
+/// Returns the files of a folder, sorted, without temporary files of writers. Returns no files if
+/// there is no folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let unreadable = |error: io::Error| LockError::Unreadable(folder.to_owned(), error);
     let entries = match fs::read_dir(folder) {

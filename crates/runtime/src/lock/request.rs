@@ -52,7 +52,7 @@ impl Compilation {
         }
     }
 
-    /// Returns the options on which the compilation of the IR depends: none on the CPU.
+    /// Returns the options on which the compilation of the IR depends. On the CPU, there are none.
     fn options(&self) -> BTreeMap<String, String> {
         let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } =
             self.codegen;
@@ -96,8 +96,9 @@ impl Compilation {
 /// no tensor maps.
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
-/// Returns the options of code generation in an entry for a target: on the CPU the defaults; on a
-/// GPU `None` if an option is missing or has a value that no launch can set.
+/// Returns the options of code generation in an entry for a target. On the CPU, returns the
+/// defaults. On a GPU, returns `None` if an option is missing or has a value that no launch can
+/// set.
 pub(crate) fn codegen(options: &BTreeMap<String, String>, target: Target) -> Option<CodegenOptions> {
     if target == Target::Cpu {
         return options.is_empty().then(CodegenOptions::default);
@@ -122,7 +123,7 @@ pub(crate) fn codegen(options: &BTreeMap<String, String>, target: Target) -> Opt
     })
 }
 
-/// Returns the value of an option from its text in an entry; `None` if the text is no value.
+/// Parses the value of an option from its text in an entry; `None` if the text is invalid.
 pub(crate) fn constant(text: &str) -> Option<Constant> {
     Some(match text {
         "true" => Constant::Bool(true),
@@ -132,8 +133,8 @@ pub(crate) fn constant(text: &str) -> Option<Constant> {
     })
 }
 
-/// Returns the description of an argument, in the language of `tilewright compile --signature` if
-/// it can describe the argument: `*fp32:16`, `i32`, `1024`.
+/// Returns the description of an argument, such as `*fp32:16`, `i32` or `1024`. Where possible, it
+/// is in the language of `tilewright compile --signature`.
 fn text(argument: &Argument) -> String {
     let with = |divisibility: u32| match divisibility {
         1 => String::new(),
@@ -157,7 +158,7 @@ fn text(argument: &Argument) -> String {
     }
 }
 
-/// The text of an object that no text describes.
+/// The text for an object of the host without a text of its own.
 const OBJECT: &str = "<object>";
 
 /// The function that returns the text of an object of the host, such as a layout of Gluon.

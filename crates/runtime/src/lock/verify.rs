@@ -37,7 +37,7 @@ pub struct Mismatch {
 
 /// Reads every artifact of the lock at `path`, compiles each kernel anew from its IR, and compares
 /// all texts. Cubins are not compared, because they depend on the assembler. Then finds the choices
-/// of tuners that select no kernel of the lock: a locked launch would fail.
+/// of tuners that select no kernel of the lock. A locked launch with such a choice would fail.
 ///
 /// # Errors
 /// If the lock or an artifact cannot be read, or if an entry is invalid or does not compile.

@@ -1,6 +1,10 @@
-//! Defines the table of launch options, with one row for each option. A row defines the
-//! [`OptionId`], the values that the option takes, its default in Rust and in Python, its part in
-//! the key of a compiled kernel, the warning if it has no effect, and its row in `docs/options.md`.
+//! Defines the table of launch options, with one row for each option. A row defines:
+//!
+//! - the [`OptionId`], and the values that the option accepts;
+//! - the default in Rust and in Python;
+//! - the encoding of the option in the key of a compiled kernel;
+//! - the warning if the option has no effect;
+//! - the row in `docs/options.md`.
 //!
 //! To add an option, add a row here. If its [`Consumer`] is `Language` or `Codegen`, also add the
 //! option to `Options::language` or `Options::codegen`, respectively.
@@ -17,7 +21,7 @@ pub enum OptionKind {
     PowerOfTwo(u32),
     /// An integer from the first to the second number, both inclusive.
     Int(i128, i128),
-    /// As `Int`, or `None`.
+    /// An integer from the first to the second number, both inclusive, or `None`.
     OptionalInt(i128, i128),
     /// A boolean, or the int 0 or 1; `None` selects the default.
     Bool,
@@ -47,7 +51,7 @@ pub enum DefaultValue {
 /// The component that acts on an option, or the treatment of an option that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Consumer {
-    /// The launcher, before it looks up a compiled variant: the option never reaches
+    /// The launcher, before it looks up a compiled variant. The option never reaches
     /// [`Options`](crate::Options).
     Launcher,
     /// The language: the meaning of a kernel depends on the option.
@@ -94,8 +98,8 @@ macro_rules! options {
             $(#[doc = $about] $option,)*
         }
 
-        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, those of
-        /// triton-cpu, and those of the launcher.
+        /// Every option, sorted by name. They are the options of Triton's CUDA and HIP back ends,
+        /// of triton-cpu, and of the launcher.
         pub static OPTIONS: &[OptionInfo] = &[$(OptionInfo {
             id: OptionId::$option,
             name: $name,
