@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
-/// The maximum [`Constant::size`] of a compile-time value: twice the maximum number of iterations
-/// of an unrolled range.
+/// The maximum [`Constant::size`] of a compile-time value. It is twice the maximum number of
+/// iterations of an unrolled range.
 const MAX_SIZE: usize = 1 << 17;
 
 /// The number of bytes of a string that add 1 to its [`Constant::size`].
@@ -107,7 +107,8 @@ fn unsupported(operator: BinaryOperator, left: &Constant, right: &Constant) -> S
     format!("unsupported operand types for {symbol}: '{}' and '{}'", left.type_name(), right.type_name())
 }
 
-/// Calls `make`, or returns an error if `size`, the size of its value, is too large.
+/// Calls `make`, or returns an error if `size` is too large. `size` is the size of the value that
+/// `make` returns.
 pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
     if size > MAX_SIZE {
         let (items, letters) = (MAX_SIZE / 2, MAX_SIZE * LETTERS);
@@ -122,10 +123,10 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // The `size` of a string is at least 1, so `size` times `count` would exceed the size of
-        // the result of repeating a short string.
+        // The `size` of a string is at least 1. So `size * count` would exceed the size of a
+        // repeated short string.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
-        // An empty tuple remains empty, whatever `count` is.
+        // An empty tuple remains empty for every `count`.
         Constant::Tuple(items) if items.is_empty() => 0,
         other => other.size().saturating_mul(count),
     };
@@ -189,7 +190,8 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
 /// As in Python, the operands are not rounded first.
 fn divide_exactly(left: i128, right: i128) -> f64 {
     const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
-    /// Bits of the quotient: more than a float has, so that the last one may stand for the remainder.
+    /// The number of bits of the quotient. It exceeds that of a float, so that the last bit may
+    /// represent the remainder.
     const BITS: i32 = f64::MANTISSA_DIGITS as i32 + 2;
     let (dividend, divisor) = (left.unsigned_abs(), right.unsigned_abs());
     if dividend <= EXACT && divisor <= EXACT {
@@ -263,15 +265,15 @@ fn float_power(base: f64, power: f64) -> Evaluated {
     Ok(Constant::Float(value))
 }
 
-/// Computes `triton.cdiv`: `(left + right - 1) // right`. For integers, this is the quotient
-/// rounded up if `right` is positive.
+/// Computes `triton.cdiv`: `(left + right - 1) // right`. For integers with a positive `right`,
+/// this is the quotient rounded up.
 pub fn ceil_div(left: &Constant, right: &Constant) -> Evaluated {
     let sum = binary(BinaryOperator::Add, left, right)?;
     let sum = binary(BinaryOperator::Sub, &sum, &Constant::Int(1))?;
     binary(BinaryOperator::FloorDiv, &sum, right)
 }
 
-/// Returns the smallest power of two that is at least `value`; 0 for an integer below 1, as
+/// Returns the smallest power of two that is at least `value`. Returns 0 for an integer below 1, as
 /// `triton.next_power_of_2` does.
 pub fn next_power_of_two(value: &Constant) -> Evaluated {
     match value {

@@ -1,6 +1,8 @@
-//! Block pointers and tensor descriptors: structures that consist of a pointer, extents, strides
-//! and (in block pointers) offsets. They exist only in the frontend: lowering turns an access to a
-//! block into an access through a tile of pointers, with a mask for the axes to check.
+//! Defines block pointers and tensor descriptors. Both consist of a pointer, extents and strides. A
+//! block pointer also has offsets.
+//!
+//! They exist only in the frontend. Lowering turns an access to a block into an access through a
+//! tile of pointers. The access has a mask for the axes to check.
 
 use std::sync::Arc;
 
@@ -36,10 +38,10 @@ pub struct DescriptorForm {
     pub block_shape: Shape,
     /// The value that a load through a tensor descriptor returns outside of the tensor.
     pub padding: Padding,
-    /// The layout of a block in shared memory, as the expression that makes it (Gluon).
+    /// The layout of a block in shared memory, as the expression that creates the layout (Gluon).
     pub layout: Option<Arc<str>>,
-    /// The window of an im2col descriptor (Gluon), whose blocks are pixels with some of their
-    /// channels.
+    /// The window of an im2col descriptor (Gluon). The blocks of such a descriptor are pixels with
+    /// some of their channels.
     pub window: Option<Arc<PixelWindow>>,
 }
 
@@ -49,7 +51,7 @@ impl DescriptorForm {
         self.window.as_ref().map_or(self.block_shape.len(), |window| window.steps.len())
     }
 
-    /// Returns the names of the parts, in order: `base`, `shape[0]`, …
+    /// Returns the names of the parts of a [`Descriptor`], in order: `base`, `shape[0]`, ……
     pub fn names(&self) -> impl Iterator<Item = String> {
         let axes = 0..self.rank();
         let offsets = if self.kind == DescriptorKind::BlockPointer { axes.clone() } else { 0..0 };
@@ -66,9 +68,8 @@ impl DescriptorForm {
 /// A block pointer or tensor descriptor. `T` is the type of its parts, which are values or
 /// compile-time integers.
 ///
-/// The base of a block pointer already points to the first element of the block. Only checks of
-/// bounds use the offsets, so a loop that advances a block pointer without checks only has to carry
-/// the base.
+/// The base of a block pointer points to the first element of the block. Only checks of bounds use
+/// the offsets. So a loop that advances a block pointer without checks carries only the base.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
     /// The compile-time properties.
@@ -80,8 +81,8 @@ pub struct Descriptor<T> {
 }
 
 impl<T> Descriptor<T> {
-    /// Makes a descriptor from its parts, in the order of [`DescriptorForm::names`]; `None` if
-    /// their number is wrong.
+    /// Creates a descriptor from its parts, in the order of [`DescriptorForm::names`]. Returns
+    /// `None` if their number is wrong.
     pub fn new(form: Arc<DescriptorForm>, parts: Vec<T>) -> Option<Self> {
         (parts.len() == form.names().count()).then_some(Self { form, parts })
     }

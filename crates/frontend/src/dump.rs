@@ -1,4 +1,4 @@
-//! The syntax tree as text, for `--emit ast`.
+//! Formats the syntax tree as text, for `--emit ast`.
 
 use std::fmt::Write;
 
@@ -13,9 +13,9 @@ use crate::parse::{self, with_stack};
 /// The maximum number of characters of a node's source text.
 const MAX_SNIPPET: usize = 60;
 
-/// Formats the syntax tree of a function, or of the whole file if `function` is `None` or the file
-/// has no such function. Each node is one indented line with its kind, its position, and at most 60
-/// characters of the first line of its source.
+/// Formats the syntax tree of a function. Formats the whole file if `function` is `None`, or if the
+/// file has no such function. Each node is one indented line with its kind, its position, and at
+/// most 60 characters of the first line of its source.
 pub fn dump_ast(file: &SourceFile, function: Option<&str>) -> Result<String, Box<Failure>> {
     let module = parse::parse(&file.text).map_err(|failure| {
         let mut sources = SourceMap::default();

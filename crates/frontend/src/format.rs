@@ -173,8 +173,8 @@ impl Spec {
         Ok(self.number(sign, whole, rest, if value.is_finite() { 3 } else { usize::MAX }))
     }
 
-    /// Formats a number with `precision` significant digits: type `g`, or a precision without a
-    /// type.
+    /// Formats a number with `precision` significant digits. The type `g`, or a precision without a
+    /// type, requests this.
     fn significant(&self, size: f64, precision: usize) -> String {
         let (mut digits, exponent) = decimal(&format!("{size:.*e}", precision - 1));
         if !self.alternate {
@@ -198,8 +198,8 @@ impl Spec {
         }
     }
 
-    /// Joins the parts of a number and pads the text: `sign`, which includes the prefix, then
-    /// `whole` in groups of `group` digits, then `rest`.
+    /// Joins the parts of a number and pads the text. The parts are `sign`, which includes the
+    /// prefix, `whole` in groups of `group` digits, and `rest`.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');

@@ -1,6 +1,6 @@
-//! The host, which resolves the free names of a kernel. There are two hosts: one looks names up in
-//! live Python objects, the other ([`SourceHost`](crate::SourceHost)) in the source of a module,
-//! without Python.
+//! Defines the host, which resolves the free names of a kernel. There are two hosts. The host of
+//! the Python package looks names up in live Python objects. [`SourceHost`](crate::SourceHost)
+//! looks names up in the source of a module, without Python.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ pub enum HostValue {
     Tuple(Tuple<HostValue>),
     /// A name of `triton.language`, as the dotted path after `triton.language.`: `load`,
     /// `math.exp`, `extra.libdevice.tanh`; empty for the module itself. The path may name a library
-    /// function, which is written in the kernel language.
+    /// function, whose source is in the kernel language.
     Language(Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
     /// A function that the host runs at compile time on compile-time arguments, such as
-    /// `math.log2`. (For a function decorated with `constexpr_function`, a host may also return a
-    /// `Function`; the frontend then evaluates its source.)
+    /// `math.log2`. For a function decorated with `constexpr_function`, a host may also return a
+    /// `Function`. The frontend then evaluates its source.
     ConstexprFunction(ObjectRef),
     /// A global number, string or the like that is not declared `tl.constexpr`.
     PlainGlobal(Constant),
@@ -36,8 +36,8 @@ pub enum HostValue {
     Callable(ObjectRef),
     /// Anything else; the compiler may query its attributes.
     Object(ObjectRef),
-    /// A run-time value: an argument of a compile-time function that [takes](Host::takes_run_time)
-    /// run-time values, or a part of its result.
+    /// A run-time value in a call of a compile-time function that [accepts](Host::takes_run_time)
+    /// such values. It is an argument, or a part of the result.
     RunTime(Arc<RunTime>),
 }
 
@@ -45,7 +45,7 @@ pub enum HostValue {
 /// compile time, but its value is not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
-    /// The id of the value. No other value has this id, in this call or in another call.
+    /// The id of the value, which is unique in the process.
     pub id: u64,
     /// True if the value is a tensor descriptor.
     pub is_descriptor: bool,
@@ -74,10 +74,10 @@ impl From<String> for CallError {
 pub struct FunctionSource {
     /// The name, for messages and the IR.
     pub name: String,
-    /// The text that contains the function: either its own text from the first decorator on, or a
-    /// whole module.
+    /// The text that contains the function. It is the function's own text from the first decorator
+    /// on, or a whole module.
     pub file: Arc<SourceFile>,
-    /// An offset in `file.text`: the function is the first one with its name at or after this
+    /// An offset in `file.text`. The function is the first function with its name at or after this
     /// offset.
     pub offset: u32,
     /// True if the optimizer does not inline calls of the function (`noinline=True`). A back end
@@ -85,7 +85,7 @@ pub struct FunctionSource {
     pub noinline: bool,
 }
 
-/// A class that makes tuples with named fields.
+/// A class whose instances are tuples with named fields.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NamedTuple {
     /// Its name, for messages.
@@ -96,8 +96,8 @@ pub struct NamedTuple {
     pub defaults: Vec<HostValue>,
 }
 
-/// A class decorated with `triton.aggregate`: its instances are values with named parts, and it has
-/// methods.
+/// A class decorated with `triton.aggregate`. The class has methods, and its instances are values
+/// with named parts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Aggregate {
     /// Its name, for messages.
@@ -109,7 +109,7 @@ pub struct Aggregate {
     pub defaults: Vec<Option<HostValue>>,
 }
 
-/// The values that a field of an aggregate may hold, by its annotation.
+/// The values that a field of an aggregate may have, by the annotation of the field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
     /// `tl.constexpr`: a value that is and remains known at compile time.
@@ -142,7 +142,7 @@ pub struct ParsedModule(pub(crate) Arc<Tree>);
 
 /// Resolves names, attributes and defaults that a kernel's source does not contain.
 pub trait Host {
-    /// Returns the source of a function; an error is a sentence for the user.
+    /// Returns the source of a function. An error is a sentence for the user.
     fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
 
     /// Returns the syntax tree of a file, if the host has parsed it.
@@ -182,7 +182,7 @@ pub trait Host {
     ) -> Result<HostValue, CallError>;
 
     /// Returns whether a compile-time function is decorated with `constexpr_function`. Such a
-    /// function may take run-time values, and read their types.
+    /// function may receive run-time values and read their types.
     fn takes_run_time(&mut self, _callee: ObjectRef) -> bool {
         false
     }
@@ -205,7 +205,7 @@ pub trait Host {
     }
 
     /// Returns whether an object that is neither a function nor a class can be called at compile
-    /// time: a method of an object, or an object with `__call__`.
+    /// time. Such an object is a method of an object, or has `__call__`.
     fn is_callable(&mut self, _object: ObjectRef) -> bool {
         false
     }
@@ -223,13 +223,14 @@ pub trait Host {
         None
     }
 
-    /// Returns the layout object of Gluon that an expression makes.
+    /// Returns the layout object of Gluon that an expression creates.
     fn layout(&mut self, _text: &str) -> Option<HostValue> {
         None
     }
 
-    /// Returns the reason, which may be empty, why a caller must use the result of a function that
-    /// is marked `must_use_result`; `None` if a statement may discard the result.
+    /// Returns the reason why a caller must use the result of a function that is marked
+    /// `must_use_result`. The reason may be empty. Returns `None` if a statement may discard the
+    /// result.
     fn must_use_result(&mut self, _function: FunctionRef) -> Option<String> {
         None
     }
@@ -247,7 +248,8 @@ pub trait Host {
     }
 
     /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls this
-    /// function regularly. If it returns true, lowering ends with the diagnostic `Interrupted`.
+    /// function regularly. If the function returns true, lowering ends with the diagnostic
+    /// `Interrupted`.
     fn interrupted(&mut self) -> bool {
         false
     }

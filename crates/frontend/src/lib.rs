@@ -1,13 +1,13 @@
-//! Lowers Python source to typed tile IR, which is stage 1 of a kernel's path. This crate resolves
-//! names, evaluates compile-time expressions, infers types, and contains the standard library,
-//! which is written in the kernel language (`stdlib/*.py`).
+//! Lowers Python source to typed tile IR, as the first stage of a compilation. This crate resolves
+//! names, evaluates compile-time expressions and infers types. It contains the standard library,
+//! whose source is in the kernel language (`stdlib/*.py`).
 //!
 //! [`lower`] lowers a kernel, and [`lower_operation`] lowers one operation of interpret mode.
 //! `host.rs` declares the trait [`Host`], which looks up the names that a kernel's source does not
-//! define; `parse.rs` parses source; `lower/` lowers the syntax trees; `semantic/` has the rules of
-//! the language, generic over the builder.
+//! define. `parse.rs` parses source, and `lower/` lowers the syntax trees. `semantic/` has the
+//! rules of the language, generic over the builder.
 
-// The lowering uses most functions of the values.
+// Without the lowering, most functions of the values are unused.
 #![cfg_attr(not(feature = "python-syntax"), allow(dead_code, reason = "the lowering is left out"))]
 
 #[cfg(feature = "python-syntax")]
@@ -84,7 +84,7 @@ pub struct Lowered {
     /// The IR.
     pub module: Module,
     /// True if lowering neither read the number of warps nor printed text. A compilation for
-    /// another number of warps can then reuse the module. If lowering prints, it must run for each
+    /// another number of warps can then reuse the module. Lowering that prints must run for each
     /// compilation, so that the user sees the text.
     pub is_shareable: bool,
 }
@@ -134,9 +134,9 @@ pub struct Options {
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// True if code for a GPU checks the indices of gathers even without `debug`; the runtime sets
-    /// this for the GPU simulator. Without checks, a gather with an index out of bounds reads an
-    /// arbitrary element. The CPU's executor always checks indices.
+    /// True if code for a GPU checks the indices of gathers even without `debug`. The runtime sets
+    /// this field for the GPU simulator. Without checks, a gather with an index out of bounds reads
+    /// an arbitrary element. The CPU's executor always checks indices.
     pub check_indices: bool,
     /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,

@@ -1,5 +1,5 @@
-//! Parses Python with ruff's parser, and finds functions in the syntax tree. Nesting that would
-//! exhaust the stack is an error before the parser runs.
+//! Parses Python with ruff's parser, and finds functions in the syntax tree. Reports nesting that
+//! would exhaust the stack before the parser runs.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ pub(crate) struct ParseFailure {
 }
 
 impl ParseFailure {
-    /// Converts the error to a diagnostic; `file` is the file that was parsed.
+    /// Converts the error to a diagnostic. `file` is the parsed file.
     pub fn diagnostic(self, file: FileId) -> Diagnostic {
         let span = |range: Range<u32>| Span::new(file, range.start, range.end);
         let diagnostic = Diagnostic::at(self.code, span(self.range), self.message);
@@ -83,7 +83,7 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     if let Some(error) = parsed.errors().first() {
         let message = sentence(&error.error.to_string());
         let mut range = bytes(error.location);
-        // If a line ends too early, the range of the error spans the newline. The range is cut
+        // If a line ends too early, the range of the error includes the newline. End the range
         // before the newline, so that the label is not at the start of the next line.
         let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
         if let Some(newline) = covered.find(['\n', '\r']) {
@@ -103,7 +103,7 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     }
 }
 
-/// Returns the innermost bracket that is open at a byte, if it is on an earlier line.
+/// Returns the innermost bracket that is open at a byte, if the bracket is on an earlier line.
 fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     let mut open = Vec::new();
     for token in tokens.iter().take_while(|token| u32::from(token.range().start()) < byte) {
@@ -117,8 +117,7 @@ fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     text.get(bracket.end as usize..byte as usize)?.contains('\n').then_some(bracket)
 }
 
-/// Returns a text with its first letter in lower case. All other messages begin with a lower-case
-/// letter.
+/// Returns a text with its first letter in lower case, as in all other messages.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
@@ -126,29 +125,29 @@ fn sentence(text: &str) -> String {
 }
 
 /// Computes an upper bound of the depth of a bracket's syntax tree from the tokens in the bracket.
-/// The computation follows the precedence of Python's operators: a chain of `or`, of `and` or of
-/// comparisons adds one level, however many operands it has; each other operator adds one.
+/// The computation follows the precedence of Python's operators. A chain of `or`, of `and` or of
+/// comparisons adds one level for any number of operands. Each other operator adds one level.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// The depth of the bracket itself.
     base: u32,
     /// The depth of the current operand; 0 before it begins.
     operand: u32,
-    /// The number of arithmetic operators in the current chain (`chain`), and the depth of the
-    /// deepest operand of the chain before the current operand (`chain_operand`).
+    /// The number of arithmetic operators in the current chain (`chain`). `chain_operand` is the
+    /// depth of the deepest operand of the chain before the current operand.
     chain: u32,
     chain_operand: u32,
     /// The number of prefix operators and powers in the chain, for which the parser recurses.
     prefixes: u32,
-    /// The depth of the deepest earlier operand of the current comparison (`compared`), of the
-    /// current `and` (`anded`) and of the current `or` (`ored`); 0 if there is none.
+    /// The depth of the deepest earlier operand of the current comparison (`compared`), `and`
+    /// (`anded`) and `or` (`ored`). The depth is 0 without an earlier operand.
     compared: u32,
     anded: u32,
     ored: u32,
     /// The number of `not`s before the comparison.
     nots: u32,
-    /// The number of `if`s, `lambda`s and the like around the current element (`clauses`), and the
-    /// depth of the deepest earlier part of the element (`clause`).
+    /// The number of clauses, such as `if` and `lambda`, around the current element (`clauses`).
+    /// `clause` is the depth of the deepest earlier part of the element.
     clauses: u32,
     clause: u32,
     /// The depth of the deepest element before a comma.
@@ -200,7 +199,7 @@ impl Nesting {
             TokenKind::Comma => Self { sibling: self.depth(), ..Self::inside(self.base) },
             TokenKind::Or => Self { ored: self.ored.max(self.conjunction()), anded: 0, ..next_comparison },
             TokenKind::And => Self { anded: self.anded.max(self.comparison()), ..next_comparison },
-            // This `not` is a part of `not in` or `is not`.
+            // This `not` belongs to `not in` or `is not`.
             TokenKind::Not if self.operand > 0 || before == TokenKind::Is => *self,
             TokenKind::Not => Self { nots: self.nots + 1, ..*self },
             TokenKind::EqEqual
@@ -314,7 +313,7 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     }
 }
 
-/// Returns the range of a line, at most its first 60 bytes. `line` counts from 0.
+/// Returns the range of the first 60 bytes of a line. `line` counts from 0.
 fn line_start(text: &str, line: usize) -> Range<u32> {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();

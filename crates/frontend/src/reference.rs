@@ -1,4 +1,4 @@
-//! References to objects of the host, by their indices.
+//! Defines references to objects of the host, by their indices.
 
 /// An object that only the host can use: a module, a class, a plain Python function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -11,7 +11,7 @@ pub struct FunctionRef(pub u32);
 /// A function in the body of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemberFunction {
-    /// The function, by which the host finds its source.
+    /// The function. The host finds the source by this reference.
     pub function: FunctionRef,
     /// The object that the host calls at compile time, if the function is a `constexpr_function`.
     pub at_compile_time: Option<ObjectRef>,

@@ -1,4 +1,4 @@
-//! Python's `repr` of floats and strings, and the printed names of types.
+//! Formats floats and strings as Python's `repr`, and types with their printed names.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub fn float_repr(value: f64) -> String {
     format!("{sign}{}", general(&digits, exponent, 17, 1))
 }
 
-/// Returns Python's `repr` of a string. With `ascii`, characters outside of ASCII are escaped, too.
+/// Returns Python's `repr` of a string. With `ascii`, also escapes characters outside of ASCII.
 pub fn string_repr(text: &str, ascii: bool) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut repr = String::from(quote);
@@ -50,10 +50,10 @@ pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
-/// Formats the number `d.ddd * 10^exponent`; `digits` are the digits of `d.ddd`, without the point.
+/// Formats the number `d.ddd * 10^exponent`. `digits` are the digits of `d.ddd`, without the point.
 ///
-/// The text has an exponent if `exponent` is less than -4 or at least `most` (at least `most` - 1
-/// if `fraction` is not 0). Otherwise the text has at least `fraction` digits after the point.
+/// The text has an exponent if `exponent` is less than -4 or at least `most`. If `fraction` is not
+/// 0, the limit is `most` - 1. Otherwise the text has at least `fraction` digits after the point.
 pub(crate) fn general(digits: &str, exponent: i32, most: i32, fraction: usize) -> String {
     let limit = if fraction > 0 { most - 1 } else { most };
     if exponent < -4 || exponent >= limit {

@@ -1,5 +1,5 @@
-//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend.
-//! Lowering turns each access to this value into the op `device`.
+//! Defines shared memory that a program allocates (Gluon). Such a value exists only in the
+//! frontend. Lowering turns each access to it into the op `device`.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct SharedForm {
     pub count: Option<u32>,
     /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
-    /// The part of the tile that the memory is for; `None` for the whole tile. The axes are those of
-    /// the tile, not of its transpose.
+    /// The selected part of the tile; `None` for the whole tile. The axes are those of the tile,
+    /// not of its transpose.
     pub window: Option<Window>,
 }
 
@@ -41,7 +41,7 @@ pub fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Result<SharedTile
 }
 
 impl SharedForm {
-    /// Returns the tiles that a program sees: those of a transpose have their axes in its order.
+    /// Returns the tiles as the program sees them. The axes of a transpose are exchanged.
     ///
     /// # Errors
     /// Returns the reason why the layout does not fit the tiles.

@@ -2,10 +2,12 @@
 
 use strsim::osa_distance;
 
-/// Returns the candidate with the smallest edit distance to `name`, if the distance is at most 1
-/// for a name of 2 to 4 characters, 2 for up to 8 characters, and 3 for a longer name; `None` for a
-/// shorter name. A candidate that only differs in case has distance 0. `name` itself and names that
-/// begin with `__` are not candidates. Of equally near candidates, returns the first in
+/// Returns the candidate with the smallest edit distance to `name`. The maximum distance is 1 for a
+/// name of 2 to 4 characters, 2 for up to 8 characters, and 3 for a longer name. Returns `None` for
+/// a shorter name, or if no candidate is near enough.
+///
+/// A candidate that only differs in case has distance 0. `name` itself and names that begin with
+/// `__` are not candidates. If several candidates are equally near, returns the first in
 /// alphabetical order.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = match name.chars().count() {

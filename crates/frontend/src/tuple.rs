@@ -1,5 +1,5 @@
-//! Tuples of any type of item (compile-time values, operands, arguments, types). A tuple may have
-//! the field names of a `NamedTuple`; with a class, it is an instance of a user's class
+//! Defines tuples of any type of item: compile-time values, operands, arguments, types. A tuple may
+//! have the field names of a `NamedTuple`. A tuple with a class is an instance of a user's class
 //! (`triton.aggregate`).
 
 use std::ops::{Deref, DerefMut};
@@ -22,20 +22,20 @@ pub struct Tuple<T> {
 }
 
 impl<T> Tuple<T> {
-    /// Makes a tuple of items; it is a `NamedTuple` if `fields` names each item.
+    /// Creates a tuple of items. The tuple is a `NamedTuple` if `fields` names each item.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
         Self { items, fields, class: None, descriptor: None }
     }
 
-    /// Makes an instance of a class that is decorated with `triton.aggregate`. It has fields, and
-    /// is not a sequence.
+    /// Creates an instance of a class that is decorated with `triton.aggregate`. The instance has
+    /// fields, and is not a sequence.
     pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// Makes a tensor descriptor that is an argument of a launch. Its items are the base, the
-    /// extents, and all strides but the last, which is 1.
+    /// Creates a tensor descriptor that is an argument of a launch. Its items are the base, the
+    /// extents, and all strides but the last. The last stride is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
         let fields = Some(names.collect());

@@ -1,5 +1,5 @@
-//! Types that no value of the IR has: `tl.void`, pointers to const memory, and the types of
-//! compile-time values, tuples and descriptors.
+//! Defines the types that no value of the IR has: `tl.void`, pointers to const memory, and the
+//! types of compile-time values, tuples and descriptors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl LanguageType {
         Constant::LanguageType(Arc::new(self))
     }
 
-    /// Makes a tuple type with these field names, as `tl.tuple_type` does.
+    /// Creates a tuple type with these field names, as `tl.tuple_type` does.
     pub fn tuple(types: Vec<Constant>, fields: Option<Vec<Arc<str>>>) -> Self {
         Self::Tuple(Tuple::new(types, fields.map(Into::into)))
     }
@@ -48,7 +48,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns the corresponding type of the IR; `None` except for a pointer to const memory.
+    /// Returns the corresponding type of the IR. Only a pointer to const memory has one.
     pub fn as_ir(&self) -> Option<Type> {
         match self {
             LanguageType::ConstPointer(pointee) => Some(Type::pointer(*pointee)),
@@ -72,8 +72,8 @@ impl LanguageType {
             }
     }
 
-    /// Returns an attribute; `None` if the type does not have it. For a pointer, also returns
-    /// `None` if the corresponding type of the IR has the same attribute.
+    /// Returns an attribute, or `None` if the type does not have the attribute. For a pointer, also
+    /// returns `None` if the corresponding type of the IR has the same attribute.
     pub fn attribute(&self, name: &str) -> Option<Constant> {
         let own_name = || Constant::Str(self.to_string().into());
         match (self, name) {

@@ -1,4 +1,4 @@
-//! The values of a kernel's expressions, at run time or at compile time.
+//! Defines the values of a kernel's expressions, at run time or at compile time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub enum Constant {
     Float(f64),
     /// A string.
     Str(Arc<str>),
-    /// A type of the IR: a dtype such as `tl.float32`; with a shape, a `tl.block_type`; with a
-    /// pointer as element, a `tl.pointer_type`.
+    /// A type of the IR: a dtype such as `tl.float32`, a `tl.block_type` (with a shape), or a
+    /// `tl.pointer_type` (with a pointer as element).
     Type(Type),
     /// A type that no value of the IR has, such as `tl.void`.
     LanguageType(Arc<LanguageType>),
@@ -37,7 +37,7 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// Makes a `tl` dtype.
+    /// Creates a `tl` dtype.
     pub fn dtype(dtype: Dtype) -> Self {
         Self::Type(Type::scalar(dtype))
     }
@@ -55,8 +55,8 @@ impl Constant {
         }
     }
 
-    /// Returns a measure of the memory that the value takes: 1 for most values, one more for every
-    /// 16 bytes of a string, and 1 plus the sizes of the items for a tuple.
+    /// Returns a measure of the memory of the value. Most values have size 1. A string adds 1 for
+    /// every 16 bytes. A tuple has 1 plus the sizes of its items.
     pub fn size(&self) -> usize {
         match self {
             Constant::Str(text) => 1 + text.len() / 16,
@@ -65,7 +65,7 @@ impl Constant {
         }
     }
 
-    /// Returns the name of the value's Python type, for messages; `tuple` for a list, too.
+    /// Returns the name of the value's Python type, for messages. A list also has the name `tuple`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Constant::None => "None",
@@ -81,9 +81,12 @@ impl Constant {
     }
 }
 
-/// Formats the value as Python's `repr` does, with four exceptions: a list has the parentheses of a
-/// tuple, a dtype or another type has its short name (`fp32`), an object is `<object>`, and a
-/// `NamedTuple` has no field names.
+/// Formats the value as Python's `repr` does, with four exceptions:
+///
+/// - a list has the parentheses of a tuple;
+/// - a dtype or another type has its short name (`fp32`);
+/// - an object is `<object>`;
+/// - a `NamedTuple` has no field names.
 impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -120,7 +123,7 @@ pub fn to_str(value: &Constant) -> String {
 /// The prefix of the paths of Python's builtins, which share a namespace with `triton.language`.
 pub(crate) const BUILTINS: &str = "builtins.";
 
-/// Returns the name that a user writes for the path of an [`Operand::Language`].
+/// Returns the name that a user writes for an [`Operand::Language`] with this path.
 pub(crate) fn language_name(path: &str) -> String {
     match path.strip_prefix(BUILTINS) {
         Some(builtin) => builtin.to_owned(),
@@ -151,7 +154,7 @@ pub enum Operand<V> {
     Function(FunctionRef),
     /// A method of a user's class, bound to the instance or class that is its first argument.
     Bound(Box<Operand<V>>, MemberFunction),
-    /// `super()`: an instance, and the class whose bases are searched.
+    /// `super()`: an instance, and a class. Names are looked up in the bases of the class.
     Super(Box<Operand<V>>, ObjectRef),
     /// A compile-time function of the host.
     ConstexprFunction(ObjectRef),
@@ -189,7 +192,7 @@ impl<V> Operand<V> {
 }
 
 impl<V> Operand<V> {
-    /// Returns the size as [`Constant::size`] does; a run-time value has the size 1.
+    /// Returns the size as [`Constant::size`] does. A run-time value has size 1.
     pub fn size(&self) -> usize {
         match self {
             Operand::Constant(constant) => constant.size(),

@@ -15,10 +15,10 @@ use tilewright_frontend::{
 };
 use tilewright_ir::Dtype;
 
-/// A host that reads a module's source, but gives other answers to some requests.
+/// A host that reads a module's source, but returns other results for some requests.
 struct Altered {
     host: SourceHost,
-    /// The number of polls after which the host reports an interrupt; 0 if it reports none.
+    /// The number of polls after which the host reports an interrupt; 0 for no interrupt.
     patience: usize,
     /// The source that the host returns for every function.
     source: Option<FunctionSource>,

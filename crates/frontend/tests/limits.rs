@@ -1,4 +1,4 @@
-//! Tests the limits of a compilation, which must end and take bounded memory.
+//! Tests the limits of a compilation, which must end and use bounded memory.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -1,5 +1,5 @@
-//! Advice in error messages: replacements for names of other libraries and for Python's builtins,
-//! and the origin of an unexpected `None`.
+//! Writes the advice in error messages: replacements for names of other libraries and for Python's
+//! builtins, and the origin of an unexpected `None`.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
@@ -141,7 +141,7 @@ pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
     }
 }
 
-/// Returns advice on a method that changes a list in place: in a kernel, lists do not change.
+/// Returns advice on a method that changes a list in place. In a kernel, lists are immutable.
 pub(super) fn list_method(name: &str) -> Option<&'static str> {
     match name {
         "append" | "extend" | "insert" => Some(

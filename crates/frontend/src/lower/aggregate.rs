@@ -1,8 +1,9 @@
-//! Instances of users' classes (`triton.aggregate`): construction, fields, methods and operators.
+//! Lowers instances of users' classes (`triton.aggregate`): construction, fields, methods and
+//! operators.
 //!
 //! An instance is an immutable tuple with a class. Only `__init__` sets fields, and the lowered
-//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy in which some
-//! fields have other values.
+//! `__init__` returns the instance. Elsewhere, `tl.aggregate_replace` copies an instance with other
+//! values of some fields.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -21,7 +22,7 @@ use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Makes an instance of a class: calls the `__init__` of the class if the class has one,
+    /// Creates an instance of a class. Calls the `__init__` of the class if the class has one;
     /// otherwise sets the fields to the arguments.
     pub(crate) fn construct(
         &mut self,
@@ -57,7 +58,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, aggregate, values))
     }
 
-    /// Makes an instance of a class without an `__init__` of its own. The parameters of the call
+    /// Creates an instance of a class without an `__init__` of its own. The parameters of the call
     /// are the fields.
     fn construct_by_fields(
         &mut self,
@@ -124,7 +125,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Converts an assigned value as the kind of the field requires; reports a value that does not
+    /// Converts an assigned value as the kind of the field requires. Reports a value that does not
     /// fit.
     fn field_value(
         &mut self,
@@ -240,9 +241,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::UndefinedName, span, "'super()' outside of a method of a class"))
     }
 
-    /// Evaluates `value.name` for an instance of a class, `super()` or the class itself; `None` for
-    /// other operands, and if there is no member with this name. For a property, calls its
-    /// function, except on the class itself.
+    /// Evaluates `value.name` for an instance of a class, `super()` or the class itself. Returns
+    /// `None` for other operands, or if there is no member with this name. Calls the function of a
+    /// property, unless `value` is the class itself.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -281,8 +282,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a function of a class. If the function takes the instance or the class, the first of
-    /// `arguments` is this instance or class.
+    /// Calls a function of a class. If the function has a parameter for the instance or the class,
+    /// this value is the first of `arguments`.
     pub(crate) fn call_member(
         &mut self,
         member: MemberFunction,
@@ -295,8 +296,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_function(Callee::User(member.function), arguments, span)
     }
 
-    /// Evaluates `tl.aggregate_replace(obj, field=value, …)`: makes a copy of the object in which
-    /// the named fields have the given values.
+    /// Evaluates `tl.aggregate_replace(obj, field=value, …)`: copies the object, and gives the
+    /// named fields these values.
     pub(crate) fn aggregate_replace(&mut self, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
         let object = match &arguments.positional[..] {
             [(object, _)] => object.clone(),
@@ -389,7 +390,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Makes an instance of a class from the values of its fields, in the order of the class.
+/// Creates an instance of a class from the values of its fields, in the order of the class.
 fn instance(class: ObjectRef, aggregate: &Aggregate, values: Vec<IrOperand>) -> IrOperand {
     let names: Vec<_> = aggregate.fields.iter().map(|(name, _)| name.clone()).collect();
     template::whole(Tuple::instance(values, names.into(), class))

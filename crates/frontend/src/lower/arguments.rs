@@ -1,4 +1,4 @@
-//! The evaluated arguments of a call.
+//! Defines the evaluated arguments of a call.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Lowers `if`, the conditional expression, and early returns. A compile-time condition selects a
-//! path; a run-time condition makes two regions whose results are merged.
+//! path. A run-time condition creates two regions, whose results are merged.
 //!
 //! Control flow is structured, so statements after an `if` with a `return` must become conditional.
 //! If at most one path through the `if` continues, the rest of the function moves into that path
-//! (`tail`). If several paths continue, a copy in each would double the code at every such `if`.
-//! Instead, each path yields a flag that states whether the path has returned, and the result of
-//! the path ([`Exit`]). The rest of the function is then emitted once, guarded by the flag.
+//! (`tail`). If several paths continue, a copy in each path would double the code at every such
+//! `if`. Instead, each path yields its [`Exit`]: a flag that states whether the path has returned,
+//! and the result. The rest of the function is then emitted once, guarded by the flag.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;
@@ -66,15 +66,15 @@ fn returns_last(body: &[Stmt]) -> bool {
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers an `if`. If the `if` contains a `return`, [`Lowerer::exit`] then states whether the
-    /// function has returned.
+    /// Lowers an `if`. After an `if` with a `return`, [`Lowerer::exit`] states whether the function
+    /// has returned.
     pub(crate) fn branch(
         &mut self,
         mut test: &'a Expr,
         mut body: &'a [Stmt],
         mut clauses: &'a [ElifElseClause],
     ) -> Lower<()> {
-        // Branches that are discarded at compile time add no nesting, however many there are.
+        // Branches that are discarded at compile time add no nesting.
         let condition = loop {
             let condition = self.expression(test)?;
             match constant_truth(&condition) {
@@ -146,7 +146,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Joins two branches: each name that a branch assigns gets the value from the end of the
+    /// Joins two branches. Each name that a branch assigns gets the value from the end of the
     /// branch that runs. A name without a value at the end of the other branch becomes
     /// [`NameState::Lost`]. A branch that has returned contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
@@ -333,8 +333,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A parameter of the function is preferred to a null pointer: if the parameter points
-            // to read-only memory, so does the merged pointer.
+            // Prefer a parameter of the function to a null pointer. If the parameter points to
+            // read-only memory, so does the merged pointer.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
@@ -375,9 +375,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(results)
     }
 
-    /// Merges the values of two paths. Compile-time numbers become scalars; only two identical
-    /// results of a function remain a compile-time value. Reports values whose types still differ
-    /// after this.
+    /// Merges the values of two paths. Compile-time numbers become scalars, except for two
+    /// identical results of a function. Reports values whose types still differ after this.
     fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
@@ -498,8 +497,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` to a run-time value. Triton does the same if it discards
-    /// statements after the `return` at compile time.
+    /// Converts the result of a `return` to a run-time value. Triton also does this if it discards
+    /// the statements after the `return` at compile time.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;
@@ -522,8 +521,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut value = self.expression(expression)?;
         self.at(span);
-        // A compile-time value is not converted: a caller may need it as an extent of a tile or of
-        // a loop.
+        // A compile-time value is not converted, because a caller may need it as an extent of a
+        // tile or of a loop.
         if let Operand::Descriptor(_) = value {
             value = self.decay_all(&value)?;
         }

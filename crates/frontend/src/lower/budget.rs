@@ -1,6 +1,8 @@
-//! The limits of one compilation. The number of evaluation steps is limited, so that the
-//! compilation ends; the host is polled for an interrupt every few thousand steps. The instructions
-//! and the nesting of the code are limited, too; the code is counted as if every call were inlined.
+//! Limits the work of one compilation.
+//!
+//! The number of evaluation steps is limited, so that the compilation ends. Every few thousand
+//! steps, the host is polled for an interrupt. The instructions and the nesting of the code are
+//! also limited. Both are counted as if every call were inlined.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};
@@ -11,8 +13,8 @@ use crate::value::Operand;
 /// The maximum number of statements and expressions that are evaluated while a kernel is compiled.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// The number of steps between two polls of the host for an interrupt. An interrupt then ends the
-/// compilation at once, and the polls take no measurable time.
+/// The number of steps between two polls of the host for an interrupt. With this number, an
+/// interrupt ends the compilation at once, and the polls take no measurable time.
 const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
 
 /// The maximum number of instructions of a kernel with all calls inlined.
@@ -32,7 +34,7 @@ impl Budget {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Counts a step; reports an error if the limit is exceeded.
+    /// Counts a step. Reports an error if the limit is exceeded.
     pub(crate) fn step(&mut self, span: Span) -> Lower<()> {
         self.steps(1, span)
     }
@@ -102,7 +104,7 @@ impl Lowerer<'_, '_, '_> {
         )
     }
 
-    /// Counts the code of the callee, as if the call were inlined; reports an error if a limit is
+    /// Counts the code of the callee, as if the call were inlined. Reports an error if a limit is
     /// exceeded.
     pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
         let Extent { instructions, nesting } = self.session.budget.extents[callee];

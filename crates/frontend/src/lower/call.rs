@@ -54,7 +54,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.arguments_with(call, Self::expression)
     }
 
-    /// Evaluates all arguments of a call with `evaluate`; a starred argument is unpacked instead.
+    /// Evaluates all arguments of a call with `evaluate`, and unpacks starred arguments.
     pub(super) fn arguments_with(
         &mut self,
         call: &'a ExprCall,
@@ -204,7 +204,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         values.collect()
     }
 
-    /// Makes a tuple with named fields.
+    /// Creates a tuple with named fields.
     fn call_named_tuple(
         &mut self,
         class: NamedTuple,
@@ -387,9 +387,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Adds the defaults of parameters without an argument. The argument of a parameter that is
-    /// annotated `tl.constexpr` becomes a compile-time value, if its value is known at compile
-    /// time.
+    /// Adds the defaults of parameters without an argument. The argument of a parameter with the
+    /// annotation `tl.constexpr` becomes a compile-time value, if the value is known.
     fn complete(
         &mut self,
         callee: Callee,
@@ -418,8 +417,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 (None, None) => template::tuple(Vec::new()),
             };
-            // As in Triton, a function that a kernel calls may get a run-time value for a parameter
-            // with this annotation: an op that needs a compile-time value reports the error itself.
+            // As in Triton, a parameter with this annotation may get a run-time value if a kernel
+            // calls the function. An op that needs a compile-time value reports the error itself.
             let known =
                 is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
             values.push(known.map_or(value, Operand::Constant));
@@ -427,7 +426,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(values)
     }
 
-    /// Returns the argument of each parameter; `None` for a parameter without an argument in the
+    /// Returns the argument of each parameter, or `None` for a parameter without an argument in the
     /// call.
     fn bind_arguments(
         &mut self,

@@ -1,4 +1,4 @@
-//! The functions that a compilation calls: their sources and specializations.
+//! Keeps the functions that a compilation calls: their sources and specializations.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::semantic::LibraryFunction;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     User(FunctionRef),
-    /// The `__init__` of a user's class, and the class of the instance under construction, which
-    /// may be a derived class.
+    /// The `__init__` of a user's class, and the class of the instance under construction. The
+    /// instance may be of a derived class.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
     /// An operation of interpret mode; it is never called.
@@ -103,7 +103,7 @@ impl Loaded {
 /// A function lowered for certain arguments.
 struct Specialization {
     arguments: Vec<Template>,
-    /// The run-time values of the arguments that point to read-only memory, each with the parameter
+    /// The run-time values of the arguments that point to read-only memory. Each has the parameter
     /// that declares the memory read-only.
     read_only: ReadOnly,
     state: SpecializationState,
@@ -122,7 +122,8 @@ pub(super) type SpecializationIndex = (SpecializationKey, usize);
 
 impl Specializations {
     /// Returns the state of the specialization for these arguments. If there is none yet, adds a
-    /// specialization in the state `Open`, and returns its index as the error.
+    /// specialization in the state `Open`. Returns the index of the new specialization as the
+    /// error.
     pub(super) fn find_or_open(
         &mut self,
         (callee, warps): (Callee, u32),

@@ -20,7 +20,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         value
     }
 
-    /// Reports a call, whose result the statement discards, if the callee is `tl.advance` or is
+    /// Reports a call whose result the statement discards, if the callee is `tl.advance` or is
     /// marked `must_use_result`.
     pub(super) fn check_discarded(&mut self, callee: &IrOperand, call: &'a ExprCall) -> Lower<()> {
         let reason = match callee {

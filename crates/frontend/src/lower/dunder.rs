@@ -33,8 +33,8 @@ enum Method {
     Call,
 }
 
-/// Returns the operation of an operator method, and true if the receiver of the method is the right
-/// operand, as in `__radd__`.
+/// Returns the operation of an operator method. Also returns true if the receiver of the method is
+/// the right operand, as in `__radd__`.
 fn method(name: &str) -> Option<(Method, bool)> {
     use BinaryOperator as B;
     let name = name.strip_prefix("__")?.strip_suffix("__")?;
@@ -166,7 +166,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Evaluates `value[index]` for an index that is evaluated already.
+    /// Evaluates `value[index]` for an evaluated index.
     fn item(
         &mut self,
         value: &IrOperand,
@@ -182,15 +182,15 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, index, at.unwrap_or(span), span)
     }
 
-    /// Evaluates `value.type` for a tuple or an instance of a user's class; `None` for other values
-    /// and other attributes.
+    /// Evaluates `value.type` for a tuple or an instance of a user's class. Returns `None` for
+    /// other values and other attributes.
     pub(crate) fn type_of_parts(&self, value: &IrOperand, name: &str) -> Option<IrOperand> {
         let parts = template::parts(value).filter(|_| name == "type")?;
         let types: Option<Vec<Constant>> = parts.iter().map(|part| self.type_of(part)).collect();
         Some(LanguageType::Tuple(parts.with_items(types?)).into_constant().into())
     }
 
-    /// Returns the type of a value, as `value.type` does; a compile-time value has a
+    /// Returns the type of a value, as `value.type` does. A compile-time value has a
     /// `tl.constexpr_type`.
     fn type_of(&self, value: &IrOperand) -> Option<Constant> {
         if let Some(Operand::Constant(ty)) = self.type_of_parts(value, "type") {

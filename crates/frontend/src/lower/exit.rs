@@ -1,5 +1,5 @@
-//! The state of early returns: a flag that states whether a path through a function has returned,
-//! and the result.
+//! Defines the state of early returns. It is a flag that states whether a path through a function
+//! has returned, and the result.
 
 use tilewright_base::Span;
 
@@ -11,7 +11,7 @@ use crate::value::{Constant, Operand};
 pub(crate) struct Returned {
     pub value: IrOperand,
     pub span: Span,
-    /// True if the function returns by a `return`, not by reaching its end.
+    /// True if the function returns by a `return`, and not at its end.
     pub is_explicit: bool,
 }
 
@@ -37,7 +37,7 @@ impl Exit {
         Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
     }
 
-    /// Returns whether the path has returned; `None` if that is only known at run time.
+    /// Returns whether the path has returned, or `None` if this is only known at run time.
     pub fn is_done(&self) -> Option<bool> {
         constant_truth(&self.done)
     }

@@ -89,9 +89,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unsupported(span, construct, hint)
     }
 
-    /// Evaluates expressions; a starred one is replaced by its items. If one has an error, the
-    /// expressions after it are still evaluated, to report their errors; only too many items end
-    /// the evaluation at once.
+    /// Evaluates expressions, and replaces a starred expression by its items. After an error, still
+    /// evaluates the following expressions to report their errors. But too many items end the
+    /// evaluation at once.
     pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
         let mut values = Vec::with_capacity(expressions.len());
         let mut failed = None;
@@ -137,7 +137,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map(Operand::Constant).map_err(|message| self.error(Code::ConstexprError, span, message))
     }
 
-    /// Evaluates a chain such as `a + b - c` in a loop instead of by recursion: the tree of a chain
+    /// Evaluates a chain such as `a + b - c` in a loop instead of by recursion. The tree of a chain
     /// is as deep as the chain is long.
     fn binary_chain(&mut self, last: &'a ExprBinOp) -> Lower<IrOperand> {
         let mut chain = vec![last];
@@ -268,7 +268,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         all.unwrap_or(Err(Reported))
     }
 
-    /// Warns about `i < n & i > 3`: `&` binds tighter than comparisons do.
+    /// Warns about `i < n & i > 3`, because `&` binds tighter than comparisons.
     fn warn_of_chain(&mut self, compare: &'a ExprCompare, span: Span) {
         let operands = std::iter::once(&*compare.left).chain(&compare.comparators);
         let is_bitwise = |operand: &&Expr| match operand {
@@ -345,7 +345,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         {
             return Ok(Constant::Bool(is_equal == (operator == CompareOperator::Eq)).into());
         }
-        // A run-time value is not None; functions and modules are compared by identity.
+        // A run-time value is not None. Functions and modules are compared by identity.
         let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
         let is_value = |operand: &IrOperand| {
             matches!(operand, Operand::Tensor(_) | Operand::Constant(_) | Operand::Tuple(_))
@@ -365,7 +365,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Returns whether two tuples are equal, if that is known at compile time.
+    /// Returns whether two tuples are equal, or `None` if this is only known at run time.
     ///
     /// A run-time value equals itself. The comparison stops at the first pair of items that differ.
     fn are_equal_tuples(&self, left: &IrOperand, right: &IrOperand) -> Option<bool> {
@@ -474,7 +474,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             };
             let taken = if truth { &*ternary.body } else { &*ternary.orelse };
             // The syntax tree of a chain of conditional expressions is as deep as the chain is
-            // long, so this code loops instead of recursing.
+            // long. So this code loops instead of recursing.
             let Expr::If(next) = taken else { return self.expression(taken) };
             (ternary, span) = (next, self.span_of(next));
         }
@@ -586,7 +586,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    /// Appends the index that a part of a subscript states, or one index for each item of a tuple.
+    /// Appends the index in a part of a subscript, or one index for each item of a tuple.
     fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
         indices.push(match part {
             Expr::NoneLiteral(_) => Index::NewAxis,
@@ -637,7 +637,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, &index_value, self.span_of(part), span)
     }
 
-    /// Evaluates `sequence[index]` for an index that is evaluated already: a number or a slice.
+    /// Evaluates `sequence[index]` for an evaluated index, which is a number or a slice.
     pub(crate) fn tuple_item(
         &mut self,
         value: &IrOperand,
@@ -682,7 +682,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Evaluates `sequence[start:stop:step]` for bounds that are evaluated already.
+    /// Evaluates `sequence[start:stop:step]` for evaluated bounds.
     fn tuple_slice(&mut self, value: &IrOperand, bounds: &[IrOperand; 3], span: Span) -> Lower<IrOperand> {
         let mut found = [None; 3];
         for (bound, place) in bounds.iter().zip(&mut found) {
@@ -754,8 +754,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Returns the compile-time value of an operand. A tuple without a class has a compile-time
-    /// value if all of its items have one. A run-time scalar has one if it is a constant of the IR,
-    /// such as the value of `n` after the plain assignment `n = 16`.
+    /// value if all of its items have compile-time values. A run-time scalar has a compile-time
+    /// value if it is a constant of the IR, such as `n` after the plain assignment `n = 16`.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),
@@ -773,7 +773,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
                 Some(Constant::Object(*object))
             }
-            // A tuple with a class is an object of the program: its tensors remain run-time values.
+            // A tuple with a class is an object of the program. Its tensors remain run-time values.
             Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();

@@ -1,5 +1,5 @@
-//! Evaluates the arguments of `extern_elementwise`, the only function of the language that takes a
-//! dict. The dict maps types to symbols, and becomes a tuple of pairs.
+//! Evaluates the arguments of `extern_elementwise`. This is the only function of the language with
+//! a dict as an argument. The dict maps types to symbols, and becomes a tuple of pairs.
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
@@ -9,11 +9,11 @@ use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::value::{Constant, Operand};
 
-/// The function that takes a dict.
+/// The function with a dict as an argument.
 pub(super) const EXTERNAL: &str = "extern_elementwise";
 
-/// Internal parameters of the official Triton, which some users' functions pass on. This compiler
-/// ignores them.
+/// Internal parameters of the official Triton. Some users' functions pass them on, and this
+/// compiler ignores them.
 const INTERNAL: &[&str] = &["_semantic", "_builder", "_generator"];
 
 impl Arguments<'_> {
@@ -25,7 +25,7 @@ impl Arguments<'_> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Evaluates the arguments of a call; dicts become tuples of pairs.
+    /// Evaluates the arguments of a call. Dicts become tuples of pairs.
     pub(super) fn external_arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
         let mut arguments = self.arguments_with(call, |lowerer, expression| match expression {
             Expr::Dict(dict) => lowerer.pairs(dict),

@@ -25,7 +25,8 @@ use crate::{Argument as KernelArgument, Request};
 /// The maximum nesting of calls.
 const MAX_CALLS: usize = 64;
 
-/// Returns the syntax tree of the library file that contains a function, parsed once per process.
+/// Returns the syntax tree of the library file that contains a function. Each file is parsed once
+/// per process.
 pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>> {
     type Trees = FxHashMap<&'static str, Option<Arc<SyntaxTree>>>;
     static TREES: OnceLock<Mutex<Trees>> = OnceLock::new();
@@ -128,7 +129,7 @@ fn keeps_constants(definition: &StmtFunctionDef) -> bool {
     })
 }
 
-/// Returns the parameters of a function in order: positional ones, `*args`, keyword-only ones.
+/// Returns the parameters of a function in order: positional, `*args`, keyword-only.
 pub(crate) fn parameters(definition: &StmtFunctionDef) -> impl Iterator<Item = &Argument> {
     let parameters = &definition.parameters;
     let positional = parameters.posonlyargs.iter().chain(&parameters.args);
@@ -235,9 +236,9 @@ impl Session<'_> {
     }
 
     /// Lowers a function for these arguments, unless a specialization for them exists. Returns the
-    /// IR function, the result, and the parts of the result that point to read-only memory. A
-    /// `constexpr_function` that is not a constructor only computes compile-time values, and has no
-    /// IR function.
+    /// IR function, the result, and the values in the result that point to read-only memory. A
+    /// `constexpr_function` only computes compile-time values, so it has no IR function unless it
+    /// is a constructor.
     fn specialize(
         &mut self,
         callee: Callee,
@@ -261,8 +262,8 @@ impl Session<'_> {
             return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
-        // A constructor may compute values that are only known at run time, so it needs an IR
-        // function even if it is a `constexpr_function`.
+        // A constructor may compute run-time values, so it needs an IR function even if it is a
+        // `constexpr_function`.
         let id = (!keeps_constants || callee.constructs().is_some())
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
@@ -394,7 +395,7 @@ impl Lowerer<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reports a kernel that returns a value, which nothing could receive.
+    /// Reports a kernel that returns a value, because a launch has no result.
     fn check_kernel_result(&mut self, returned: &Returned) -> Lower<()> {
         if matches!(returned.value, Operand::Constant(Constant::None)) {
             return Ok(());

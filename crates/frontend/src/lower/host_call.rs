@@ -1,5 +1,5 @@
 //! Calls functions that the host runs while a kernel is compiled, such as Python functions. A
-//! function that is decorated with `constexpr_function` may also take run-time values; it can read
+//! function that is decorated with `constexpr_function` may also receive run-time values, and read
 //! their type and shape.
 
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", 
 /// The attributes of a block pointer that a compile-time function can read.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
 
-/// The id of the next run-time value that a compile-time function receives. The counter belongs to
-/// the process, not to a compilation, because a function may keep a value until another kernel is
-/// compiled.
+/// The id of the next run-time value that a compile-time function receives. A function may keep a
+/// value until another kernel is compiled, so the counter belongs to the process and not to a
+/// compilation.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A run-time value that a compile-time function received, with its id.
@@ -37,8 +37,8 @@ struct PassedValue {
     operand: IrOperand,
 }
 
-/// A marker for a run-time value that a compile-time function returned and that the call did not
-/// pass.
+/// A marker for a run-time value that a compile-time function returned without having received it
+/// in this call.
 struct ValueOfAnotherCall;
 
 impl<'a> Lowerer<'a, '_, '_> {
@@ -162,8 +162,8 @@ impl<'a> Lowerer<'a, '_, '_> {
 }
 
 /// Converts the result of a host function to an operand. If the function returns a run-time value
-/// that it received, the result is the operand that was passed. Fails for the run-time value of
-/// another call, which may be of another kernel or of a block that has ended.
+/// that it received, the result is the passed operand. Fails for the run-time value of another
+/// call, which may be of another kernel or of a block that has ended.
 fn given(value: HostValue, run_time: &[PassedValue]) -> Result<IrOperand, ValueOfAnotherCall> {
     match value {
         HostValue::RunTime(found) => {

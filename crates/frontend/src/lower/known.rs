@@ -1,8 +1,8 @@
 //! Predicts the values of conditions from names whose values are known at compile time, without
 //! lowering anything.
 //!
-//! The predictions keep names out of the values that a loop carries, and select how an `if` with a
-//! `return` is lowered. A prediction may always be `None`, which means unknown.
+//! With the predictions, a loop carries fewer names. They also select how an `if` with a `return`
+//! is lowered. A prediction may always be `None`, which means unknown.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 
@@ -13,16 +13,16 @@ use crate::constexpr;
 use crate::semantic::CompareOperator;
 use crate::value::{Constant, Operand};
 
-/// The value of an expression, as far as it is known before the expression is lowered.
+/// The known value of an expression that has not been lowered.
 enum KnownValue {
     Constant(Constant),
-    /// A run-time value, hence not `None`.
+    /// A run-time value, which is therefore not Python's `None`.
     RunTime,
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Returns the names that statements may assign, except in branches that conditions on
-    /// compile-time values exclude.
+    /// Returns the names that statements may assign. Skips branches that compile-time conditions
+    /// exclude.
     pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
         // A condition may read a name after the body has assigned it, so the value of such a name
         // is unknown.

@@ -1,5 +1,5 @@
-//! Lowers loops. `for` over a run-time range and `while` carry the names that their bodies assign;
-//! `static_range` and loops over tuples are unrolled.
+//! Lowers loops. A `for` over a run-time range and a `while` carry the names that their bodies
+//! assign. Loops over a `static_range` or a tuple are unrolled.
 
 use ruff_python_ast::{Expr, Stmt, StmtFor, StmtWhile};
 use smallvec::{SmallVec, smallvec};
@@ -31,7 +31,8 @@ struct Carried<'a> {
 struct LoopNames<'a> {
     assigned: Vec<&'a str>,
     carried: Vec<Carried<'a>>,
-    /// The names without run-time parts (`None`, a dtype), whose values a loop must not change.
+    /// The names without run-time parts, such as `None` or a dtype. A loop must not change their
+    /// values.
     fixed: Vec<(&'a str, IrOperand, Span)>,
 }
 
@@ -175,8 +176,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the loop variable if its value before the loop is a scalar of type `dtype`, because
-    /// the variable still has this value after zero iterations.
+    /// Carries the loop variable if its value before the loop is a scalar of type `dtype`. The
+    /// variable still has this value after zero iterations.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
         let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());
@@ -195,7 +196,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Converts the start, the end and the step of a range to one type, which it also returns.
+    /// Converts the start, the end and the step of a range to one type. Also returns this type.
     fn bounds(&mut self, range: &Range<Value>, each: &'a StmtFor) -> Lower<([Value; 3], Dtype)> {
         let span = self.span_of(&*each.iter);
         self.at(span);
@@ -390,8 +391,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the values of a carried name at the end of the body; `None` if the name has no value
-    /// there.
+    /// Returns the values of a carried name at the end of the body, or `None` if the name has no
+    /// value there.
     fn last_values(&mut self, carried: &Carried<'a>) -> Lower<Option<Vec<Value>>> {
         let Some(binding) = self.scope.get(carried.name) else { return Ok(None) };
         let NameState::Value(value) = &binding.state else { return Ok(None) };
@@ -464,7 +465,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.bind(carried.name, binding);
         }
         for &name in &names.assigned {
-            // A name that had a value before the loop is bound already, or its error was reported.
+            // A name with a value before the loop is already bound, or its error was reported.
             if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, NameState::Lost(_))) {
                 continue;
             }
@@ -479,8 +480,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Returns the last index of a loop with constant bounds; `None` if the loop has no iteration or a
-/// bound is not constant.
+/// Returns the last index of a loop with constant bounds. Returns `None` if the loop has no
+/// iteration or a bound is not constant.
 fn last_index(range: &Range<Value>) -> Option<i128> {
     let number = |bound: &IrOperand| match bound.constant() {
         Some(Constant::Int(number)) => Some(*number),

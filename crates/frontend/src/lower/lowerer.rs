@@ -1,5 +1,5 @@
-//! The state of a compilation ([`Session`]) and of the function that is being lowered
-//! ([`Lowerer`]). The other files of `lower` add methods to both.
+//! Defines the state of a compilation ([`Session`]), and the state of the function that is being
+//! lowered ([`Lowerer`]). The other files of `lower` add methods to both types.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(crate) struct Frame {
     pub name: String,
     /// True if the function belongs to the library.
     pub is_library: bool,
-    /// If the function belongs to the library, the position of the argument for each parameter;
+    /// The position of the argument for each parameter, if the function belongs to the library.
     /// `None` for a default.
     pub passed: Vec<Option<Span>>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Session<'h> {
     pub(super) specializations: Specializations,
     pub(super) functions: PrimaryMap<FuncId, Function>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The positions of the warnings so far; each position is warned about once.
+    /// The positions of the warnings so far. Each position gets one warning.
     pub(super) warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     pub(super) frames: Vec<Frame>,
@@ -129,18 +129,18 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) syntax_depth: usize,
     /// The number of open regions.
     pub(super) region_depth: usize,
-    /// The number of instructions that inlining the calls lowered so far would add, and the depth
-    /// of the most deeply nested region so far, including regions of callees.
+    /// The extent of the calls lowered so far, as if they were inlined. `instructions` is the
+    /// number that inlining would add. `nesting` is the depth of the most deeply nested region,
+    /// including those of callees.
     pub(super) inlined: Extent,
-    /// The exit of the current path: a flag that states whether the function has returned, and the
-    /// result.
+    /// The exit of the current path.
     pub(super) exit: Exit,
     /// True if numbers that are assigned or returned remain compile-time values, as in a
     /// `constexpr_function`.
     pub(super) keeps_constants: bool,
-    /// The pointers to read-only memory, each with the name of the parameter that declares it, or
-    /// an empty name after a cast to a const type; `None` for a pointer that a cast has made
-    /// writable.
+    /// The pointers to read-only memory. Each has the name of the parameter that declares the
+    /// memory read-only, or an empty name after a cast to a const type. `None` means that a cast
+    /// has made the pointer writable.
     pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 

@@ -1,14 +1,20 @@
 //! Lowers syntax to IR: one IR function for each specialization of each `@jit` function that the
 //! kernel reaches.
 //!
-//! `lowerer.rs` has the state that all files work on, and `callee.rs` has the functions and their
-//! specializations. `function.rs` specializes and calls functions; `statement.rs`, `branch.rs` and
-//! `loops.rs` lower statements, `with.rs` lowers `with`; `expression.rs`, `call.rs`, `host_call.rs`
-//! and `python.rs` evaluate expressions; `operation.rs` lowers one operation of interpret mode;
-//! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
-//! values of names at a point of a function; `report.rs` completes and collects diagnostics;
-//! `discarded.rs` finds results that a statement discards but that callers must use, and
-//! `portability.rs` finds calls that the official Triton refuses.
+//! | file | job |
+//! |---|---|
+//! | `lowerer.rs` | the state that all files use |
+//! | `callee.rs` | the functions and their specializations |
+//! | `function.rs` | specializes and calls functions |
+//! | `statement.rs`, `branch.rs`, `loops.rs`, `with.rs` | lower statements |
+//! | `expression.rs`, `call.rs`, `host_call.rs`, `python.rs` | evaluate expressions |
+//! | `operation.rs` | lowers one operation of interpret mode |
+//! | `aggregate.rs` | creates instances of users' classes |
+//! | `names.rs` | resolves names |
+//! | `scope.rs` | the values of names at a point of a function |
+//! | `report.rs` | completes and collects diagnostics |
+//! | `discarded.rs` | reports discarded results that a caller must use |
+//! | `portability.rs` | warns of calls that the official Triton refuses |
 
 mod advice;
 mod aggregate;
@@ -57,8 +63,8 @@ pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failu
     lower_kernel(request, host).map(|lowered| lowered.module)
 }
 
-/// Lowers a kernel like [`lower`], and also returns whether compilations for other numbers of warps
-/// can share the result.
+/// Lowers a kernel like [`lower`]. Also returns whether compilations for other numbers of warps can
+/// share the result.
 pub fn lower_kernel(request: &Request, host: &mut dyn Host) -> Result<Lowered, Box<Failure>> {
     let mut session = Session::new(host, &request.options);
     let entry = session.kernel(request);

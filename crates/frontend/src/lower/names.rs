@@ -1,5 +1,6 @@
 //! Resolves names and attributes. A name is looked up among the local names of the function, then
-//! by the host (in a library function: in the library file), then among Python's builtins.
+//! by the host, then among Python's builtins. In a library function, the library file replaces the
+//! host.
 
 use std::sync::Arc;
 
@@ -153,8 +154,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
             Operand::Constant(Constant::LanguageType(_)) => self.semantic_attribute(&value, attribute),
-            // Types have the attribute `value`, too: an argument that is a type is a `tl.constexpr`
-            // with the type as its value.
+            // Types also have the attribute `value`, because an argument that is a type is a
+            // `tl.constexpr` with the type as its value.
             Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(
                 constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
@@ -180,8 +181,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
         result.map_err(|mut error| {
-            // The message already names the type of the value, so only the name of the attribute is
-            // underlined.
+            // The message already names the type of the value, so the label is only at the name of
+            // the attribute.
             error.arguments.clear();
             self.semantic_error(error, self.span_of(&attribute.attr), &[])
         })

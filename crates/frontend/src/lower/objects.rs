@@ -1,5 +1,5 @@
-//! Operators of objects. An operator of an instance of a user's class calls a method. An operator
-//! of a host's object (a dict, an enum, a dataclass) is applied by the host while the kernel is
+//! Evaluates operators of objects. An operator of an instance of a user's class calls a method. The
+//! host applies an operator of its own objects (a dict, an enum, a dataclass) while the kernel is
 //! compiled.
 
 use ruff_python_ast::Expr;
@@ -70,7 +70,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Applies an operator of Python on the host. Returns `None` if no operand is an object of the
-    /// host, an operand is not known at compile time, or the host has no Python.
+    /// host. Also returns `None` if an operand is only known at run time, or if the host has no
+    /// Python.
     pub(crate) fn operate(
         &mut self,
         operator: &str,
@@ -86,8 +87,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(result.map(from_host).map_err(|message| self.error(Code::ConstexprError, span, message)))
     }
 
-    /// Evaluates `left op right` if an operand is an object that implements the operator; otherwise
-    /// returns `None`.
+    /// Evaluates `left op right` if an operand is an object with this operator; otherwise returns
+    /// `None`.
     pub(crate) fn object_binary(
         &mut self,
         operator: BinaryOperator,
@@ -102,8 +103,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates a comparison if an operand is an object that implements the comparison; otherwise
-    /// returns `None`.
+    /// Evaluates a comparison if an operand is an object with this comparison; otherwise returns
+    /// `None`.
     pub(crate) fn object_compare(
         &mut self,
         operator: CompareOperator,
@@ -117,8 +118,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates `op value` if the operand is an object that implements the operator; otherwise
-    /// returns `None`.
+    /// Evaluates `op value` if the operand is an object with this operator; otherwise returns
+    /// `None`.
     pub(crate) fn object_unary(
         &mut self,
         operator: UnaryOperator,
@@ -153,8 +154,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| Some(Err(self.no_items(value, span))))
     }
 
-    /// Evaluates `item in container` if the container is an object of the host and the item is
-    /// known at compile time; otherwise returns `None`.
+    /// Evaluates `item in container` if the container is an object of the host. Returns `None` for
+    /// other containers, or if the item is only known at run time.
     pub(crate) fn object_contains(
         &mut self,
         item: &IrOperand,

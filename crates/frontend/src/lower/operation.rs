@@ -1,9 +1,9 @@
-//! Lowers one operation of interpret mode: an expression of given operands becomes a function that
+//! Lowers one operation of interpret mode. An expression of operands becomes a function that
 //! returns the value of the expression.
 //!
 //! In interpret mode, Python runs the body of the kernel. Each operation of the language, such as
-//! `tl.load(p, mask=m)` or `x + y`, is lowered here by the code that also lowers whole kernels. The
-//! result is a small function whose parameters are the operands.
+//! `tl.load(p, mask=m)` or `x + y`, is lowered here with the code that lowers whole kernels. The
+//! parameters of the resulting function are the operands.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ pub struct Operation<'a> {
     pub text: &'a str,
     /// Each argument: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// The scalars that would be constants in the code of a compiled kernel: for each, its index
+    /// The scalars that would be constants in the code of a compiled kernel. Each has its index
     /// among all run-time values in the arguments, and its value.
     pub known: &'a [(usize, Literal)],
-    /// The run-time values in the arguments that point to read-only memory: the index of each, and
+    /// The run-time values in the arguments that point to read-only memory. Each has its index, and
     /// the name of the kernel parameter that declares the memory read-only.
     pub read_only: &'a [(usize, Arc<str>)],
 }
@@ -41,15 +41,15 @@ pub struct Operation<'a> {
 /// An operation after lowering.
 #[derive(Debug)]
 pub struct LoweredOperation {
-    /// A module whose entry takes the run-time values in the arguments, and returns the run-time
-    /// values in the result.
+    /// The module. The parameters of its entry are the run-time values in the arguments, and its
+    /// results are the run-time values in the result.
     pub module: Module,
     /// The result.
     pub result: Template,
     /// The indices of the run-time values in the result that are constants in the code.
     pub known: Vec<usize>,
-    /// The run-time values in the result that point to read-only memory: the index of each, and the
-    /// name of the kernel parameter that declares the memory read-only.
+    /// The run-time values in the result that point to read-only memory. Each has its index, and
+    /// the name of the kernel parameter that declares the memory read-only.
     pub read_only: ReadOnly,
 }
 
@@ -107,7 +107,7 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // A number in the result remains a compile-time value, as in a `constexpr_function`:
+            // A number in the result remains a compile-time value, as in a `constexpr_function`.
             // Python runs the kernel, and computes with the number.
             keeps_constants: true,
             read_only: FxHashMap::default(),
@@ -134,8 +134,8 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Replaces the parameters whose values are known by constants, and marks the parameters that
-    /// point to read-only memory.
+    /// Replaces the parameters with known values by constants, and marks the parameters that point
+    /// to read-only memory.
     fn mark_parameters(&mut self, operation: &Operation<'_>) -> Lower<()> {
         let mut next = 0;
         for parameter in super::function::parameters(self.definition) {

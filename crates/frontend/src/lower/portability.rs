@@ -1,6 +1,6 @@
-//! Warns of calls that the official Triton refuses, in two cases: a tile has an extent that is not
-//! a power of two, or a shape contains a name that was assigned a number without `tl.constexpr` (`n
-//! = 16`).
+//! Warns of calls that the official Triton refuses, in two cases. In the first case, a tile has an
+//! extent that is not a power of two. In the second case, a shape contains a name that was assigned
+//! a number without `tl.constexpr` (`n = 16`).
 
 use ruff_python_ast::ExprCall;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -10,8 +10,8 @@ use super::lowerer::Lowerer;
 use super::template::IrOperand;
 use crate::value::Operand;
 
-/// The functions of the language that make tiles of a stated shape. If a parameter other than the
-/// shape may contain a number, the row has the index and the name of this parameter.
+/// The functions of the language with a shape as an argument. If another parameter may be a number,
+/// the row has the index and the name of this parameter.
 const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
     ("arange", None),
     ("broadcast_to", Some((0, "input"))),
@@ -37,8 +37,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         named.filter_map(|(_, at)| at.map(|at| self.span_of(at))).collect()
     }
 
-    /// Warns of a call that the official Triton refuses: for each of the spans `named`, and if the
-    /// result is a tile with an extent that is not a power of two.
+    /// Warns of a call that the official Triton refuses. Each of the spans `named` gets a warning,
+    /// and so does a result with an extent that is not a power of two.
     pub(super) fn warn_of_portability(
         &mut self,
         callee: &IrOperand,
@@ -84,8 +84,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         OF_SHAPES.iter().find(|(known, _)| *known == name).copied()
     }
 
-    /// Returns whether an operand is, or contains, a number that is known only by a plain
-    /// assignment, such as `n = 16`.
+    /// Returns whether an operand is or contains a number that only a plain assignment such as
+    /// `n = 16` makes known.
     fn has_named_extent(&self, operand: &IrOperand) -> bool {
         match operand {
             Operand::Tensor(_) => self.as_constant(operand).is_some(),

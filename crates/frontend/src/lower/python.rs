@@ -38,7 +38,7 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "zip",
 ];
 
-/// The builtins that kernels cannot call, except for `super` without arguments. A call of one is an
+/// The builtins that kernels cannot call, except for `super` without arguments. Such a call is an
 /// error with advice.
 const OTHER_BUILTINS: &[&str] = &[
     "all",

@@ -2,8 +2,8 @@
 //! derive from them.
 //!
 //! The types of the IR do not distinguish such pointers. Within a function, `read_only_root`
-//! follows a pointer to its origin. Across calls, the read-only arguments are a part of the key of
-//! a specialization, and the specialization records its read-only results.
+//! follows a pointer to its origin. Across calls, the key of a specialization contains the
+//! read-only arguments, and the specialization records its read-only results.
 
 use std::sync::Arc;
 
@@ -64,14 +64,14 @@ impl Lowerer<'_, '_, '_> {
     }
 
     /// Records that a pointer is the result of a cast to a pointer type. The type may be const.
-    /// From then on, the type of the cast decides whether the memory is read-only, and the origin
-    /// of the pointer does not.
+    /// From then on, only the type of the cast determines whether the memory is read-only.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
 
-    /// Returns the `tl.const` parameter that a pointer derives from; an empty name if the kernel
-    /// cast the pointer to a const type; `None` if the kernel may write through it.
+    /// Returns the `tl.const` parameter that a pointer derives from. The name is empty if the
+    /// kernel cast the pointer to a const type. Returns `None` if the kernel may write through the
+    /// pointer.
     pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
         if self.read_only.is_empty() {
             return None;
@@ -96,12 +96,12 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,
-                // The result is read-only if one of the two pointers is.
+                // The result is read-only if at least one of the two pointers is.
                 Op::Elementwise { function: ElementwiseFn::Select } => {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));
                 }
-                // tidy: wildcard because the analysis does not follow other ops; their results
+                // tidy: wildcard because the analysis does not follow other ops, whose results
                 // count as writable
                 _ => return None,
             }

@@ -1,8 +1,8 @@
-//! Moves diagnostics about an operation of interpret mode to the position of the operation in the
-//! user's source.
+//! Moves diagnostics about an operation of interpret mode to its position in the user's source.
 //!
-//! Both the text of the operation and the user's text are parsed, and corresponding nodes are
-//! paired: the first argument of `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
+//! Both the text of the operation and the user's text are parsed. Then corresponding nodes are
+//! paired. For example, the first argument of `a0(a1, a2)` corresponds to the first argument of
+//! `tl.load(p + i, mask)`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub struct Site {
 }
 
 /// Moves the diagnostics about an operation to its position. `sites` has the position of the
-/// operation, then the positions of the calls that lead to it. If `sites` is empty, the labels in
-/// the operation are removed.
+/// operation, and then the positions of the calls that lead to the operation. If `sites` is empty,
+/// the labels in the operation are removed.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     // An error that is not in an operation, such as an error in the head of a loop, has no
     // operation text.
@@ -57,8 +57,8 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     failure.sources = sources;
 }
 
-/// Moves a label from the operation to the user's source; `None` if the label has no counterpart
-/// there.
+/// Moves a label from the operation to the user's source. Returns `None` if the label has no
+/// counterpart there.
 fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
     if Some(file) != operation {

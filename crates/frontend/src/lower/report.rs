@@ -17,8 +17,7 @@ use crate::value::Operand;
 pub(crate) struct OperationSpan {
     /// The whole expression.
     pub whole: Span,
-    /// The part that an error about several operands underlines: the operator, or the name of the
-    /// callee.
+    /// The label of an error about several operands: the operator, or the name of the callee.
     pub focus: Span,
 }
 
@@ -30,9 +29,9 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Keeps only the first [`MAX_FINDINGS`] diagnostics. Drops a diagnostic with the code and
-    /// the position of an earlier one. A diagnostic without a position is dropped if its code and
-    /// message are those of an earlier one.
+    /// it. Keeps only the first [`MAX_FINDINGS`] diagnostics. Drops a diagnostic with the same code
+    /// and position as an earlier diagnostic. Without a position, drops a diagnostic with the same
+    /// code and message as an earlier diagnostic.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -61,8 +60,8 @@ impl Session<'_> {
         }
     }
 
-    /// Adds the calls that lead to the position of a diagnostic, innermost first. If the position
-    /// is in the library, it is replaced by the user's call of the library.
+    /// Adds the calls that lead to the position of a diagnostic, innermost first. Replaces a
+    /// position in the library by the user's call of the library.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
         let user_frames = outermost_library.map_or(0, |index| index + 1);
@@ -77,7 +76,7 @@ impl Session<'_> {
 
     /// Moves a diagnostic from the library to the user's call of the library. Does nothing if the
     /// primary label is already in the user's file, on an argument of the call. Secondary labels in
-    /// the user's file stay where they are.
+    /// the user's file do not move.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
@@ -125,8 +124,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // The parts of a construct that is nested too deeply are also nested too deeply, so only
-        // the first finding is reported.
+        // If a construct is nested too deeply, so are its parts. Report only the first finding.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }
@@ -134,7 +132,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }
 
-    /// Reports an error that the rules of the IR find, and that no semantic rule found before.
+    /// Reports an error of the rules of the IR that no semantic rule has found.
     pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
         self.error(Code::TypeMismatch, span, error.message)
     }
@@ -209,8 +207,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// Rewords a message about an argument that the user passes to a library function, which passes
-    /// it on to another function. The message then names the function that the user calls.
+    /// Rewords a message about an argument that a library function has received from the user and
+    /// passed to another function. The message then names the function that the user calls.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;
@@ -225,7 +223,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         )
     }
 
-    /// Labels the cause of a run-time value in each error of a library function that needs a
+    /// Labels the cause of a run-time value in each error of a library function about a missing
     /// compile-time value. `known` is the number of diagnostics before the call.
     pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
         for index in known..self.session.diagnostics.len() {

@@ -1,6 +1,6 @@
 //! Lowers statements other than branches and loops. If a statement has an error, the error is
-//! reported, and the names that the statement assigns are *poisoned*: a later use of such a name
-//! reports no further error. So the statements after it report only errors of their own.
+//! reported, and the names that the statement assigns are *poisoned*. A later use of a poisoned
+//! name reports no further error. So later statements report only errors of their own.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -16,9 +16,8 @@ use crate::semantic;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers statements, up to the first one after which the function has returned on all paths.
-    /// If the function has returned on some paths only, the remaining statements are guarded: they
-    /// run only on the other paths.
+    /// Lowers statements until the function has returned on all paths. If the function has returned
+    /// on some paths, the remaining statements are guarded: they run only on the other paths.
     pub(crate) fn block(&mut self, body: &'a [Stmt]) {
         for (index, statement) in body.iter().enumerate() {
             self.statement(statement);
@@ -66,8 +65,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
-                        // The annotation of a field, not the assignment, decides whether its value
-                        // remains a compile-time value.
+                        // The annotation of a field, not the assignment, determines whether the
+                        // value remains a compile-time value.
                         Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
@@ -177,8 +176,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        // As in Triton, the annotation preserves a compile-time value, but a run-time value is no
-        // error here: an op that needs a compile-time value reports it.
+        // As in Triton, the annotation preserves a compile-time value. A run-time value is no error
+        // here: an op that needs a compile-time value reports the error.
         let value = value.map(|value| match self.as_constant(&value) {
             Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
             _ => value,
@@ -222,7 +221,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             Expr::Tuple(tuple) => self.unpack(&tuple.elts, value, at),
             Expr::List(list) => self.unpack(&list.elts, value, at),
             Expr::Attribute(attribute) if self.callee.constructs().is_some() => {
-                // The error has been reported; the field stays unset.
+                // If the evaluation failed, its error has been reported, and the field remains
+                // unset.
                 let _ = value.and_then(|value| self.set_field(attribute, &value, at));
             }
             Expr::Subscript(subscript) if subscript.value.is_name_expr() => {
@@ -323,9 +323,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts a value as a plain assignment does in Triton: a compile-time number, also one in a
-    /// tuple, becomes a scalar of its natural type. ([`as_constant`](Self::as_constant) still
-    /// returns the compile-time value of that scalar to rules that need one.)
+    /// Converts a value as a plain assignment does in Triton. A compile-time number becomes a
+    /// scalar of its natural type, also in a tuple. [`as_constant`](Self::as_constant) still
+    /// returns the compile-time value of this scalar.
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {
             let span = self.span;
@@ -333,7 +333,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return decayed.map_err(|error| self.semantic_error(error, span, &[]));
         }
         match template::items(value) {
-            // Annotations decide whether the fields of an object are compile-time values.
+            // Annotations determine whether the fields of an object are compile-time values.
             _ if template::class_of(value).is_some() => Ok(value.clone()),
             Some(all) if !self.keeps_constants => {
                 let items: Lower<Vec<_>> = all.iter().map(|item| self.decay_all(item)).collect();
@@ -343,10 +343,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Lowers an `assert`, which the kernel checks at run time if it is compiled with `debug`. A
-    /// condition that is false at compile time is not an error of the compilation: it may be known
-    /// only because an argument is specialized to 1. In contrast, a `tl.static_assert` is always
-    /// checked.
+    /// Lowers an `assert`. The kernel checks an `assert` at run time if it is compiled with
+    /// `debug`. A condition that is false at compile time is not an error of the compilation. It
+    /// may be known only because an argument is specialized to 1. In contrast, a `tl.static_assert`
+    /// is always checked.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;
         let message = match &assert.msg {

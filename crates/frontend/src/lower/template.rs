@@ -1,5 +1,5 @@
-//! Operands with types in place of run-time values ([`Template`]). They are the keys of
-//! specializations, and describe the results of calls.
+//! Defines operands with types in place of run-time values ([`Template`]). Templates are the keys
+//! of specializations, and describe the results of calls.
 
 use std::hash::{Hash, Hasher};
 
@@ -95,7 +95,8 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
     }
 }
 
-/// Replaces each type in a template by the next of `values`; `None` if there are too few values.
+/// Replaces each type in a template by the next of `values`. Returns `None` if there are too few
+/// values.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
     let filled = map(template, &mut |_| {
@@ -107,7 +108,7 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Returns whether two operands are equal; a range is equal to no operand. `tensors` compares two
+/// Returns whether two operands are equal. A range equals no operand. `tensors` compares two
 /// run-time values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
@@ -208,7 +209,7 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
     }
 }
 
-/// Makes a plain tuple. The tuple is a compile-time value if all items are compile-time values.
+/// Creates a plain tuple. The tuple is a compile-time value if all items are compile-time values.
 pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
     whole(items.into())
 }
@@ -339,7 +340,7 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::Object(object) => Operand::Object(object),
         // `host_call.rs` replaces the run-time values that a compile-time function returns. The
         // function may also keep such a value, for example in a global variable. A kernel that
-        // reads the variable gets this operand, with which it cannot compute.
+        // reads the variable gets this operand, and cannot compute with it.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -1,4 +1,5 @@
-//! The operands of memory accesses: the pointers, the masks and the values to store.
+//! Checks and converts the operands of memory accesses: the pointers, the masks and the values to
+//! store.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Literal, Shape, Type};
@@ -57,8 +58,8 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         .hint(hint))
 }
 
-/// Returns the mask in argument `index`, a boolean scalar or tile, and its type; `None` if there is
-/// no mask. A tile as the mask of a scalar pointer is an error.
+/// Returns the mask in argument `index` and its type, or `None` without a mask. The mask is a
+/// boolean scalar or tile. A tile as the mask of a scalar pointer is an error.
 pub(super) fn mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -112,8 +113,8 @@ pub(super) fn mask_shape<C: Caller + ?Sized>(
     })
 }
 
-/// Returns the mask in argument `index`, broadcast to the shape of the pointers; `None` if there is
-/// no mask.
+/// Returns the mask in argument `index`, broadcast to the shape of the pointers, or `None` without
+/// a mask.
 pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

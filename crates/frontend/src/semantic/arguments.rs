@@ -1,4 +1,4 @@
-//! The arguments of a builtin, one for each parameter, and conversions of them.
+//! Converts the arguments of a builtin, one for each parameter.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Shape, Type};
@@ -13,8 +13,8 @@ pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
     pub spec: &'static BuiltinSpec,
     /// The arguments, one for each parameter.
     pub values: &'a [Op<C>],
-    /// If a rule of another builtin gets these arguments: for each, the index of the parameter of
-    /// `spec` that the program gave it for; else empty.
+    /// Empty, unless a rule of another builtin receives these arguments. Then this field has, for
+    /// each argument, the index of the parameter of `spec` to which the program passed it.
     pub parameters: &'a [usize],
 }
 
@@ -32,8 +32,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
     }
 
-    /// Calls the rule of another builtin. Each of its arguments comes with the index of the
-    /// parameter of this builtin that messages name for it.
+    /// Calls the rule of another builtin. Each argument has the index of a parameter of this
+    /// builtin, which messages name.
     pub fn call<const N: usize>(
         &self,
         c: &mut C,
@@ -128,8 +128,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }
     }
 
-    /// Returns the choice whose name equals a compile-time string, ignoring case; the default for
-    /// `None`.
+    /// Returns the choice whose name equals a compile-time string, ignoring case. Returns the
+    /// default for `None`.
     pub fn choice<T: Copy + Default>(
         &self,
         c: &mut C,
@@ -181,9 +181,9 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         })
     }
 
-    /// Returns the integers of a compile-time tuple; a single value counts as a tuple of one. If
-    /// the only item is itself a tuple, returns the items of that tuple, because the parameter
-    /// `*shape` puts a shape that is one argument into a tuple.
+    /// Returns the integers of a compile-time tuple. A single value counts as a tuple of one item.
+    /// If the only item is itself a tuple, returns the items of that tuple. The parameter `*shape`
+    /// makes such a tuple of a shape that is one argument.
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {
@@ -204,19 +204,19 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         items.into_iter().map(int).collect()
     }
 
-    /// Returns a shape; every extent is at least 1.
+    /// Returns a shape after checking that every extent is at least 1.
     pub fn shape(&self, c: &mut C, index: usize) -> Semantic<Shape> {
         let extents = self.ints(c, index)?;
         check_shape(index, &extents)
     }
 
-    /// Returns an axis of a tile; a negative one counts from the end.
+    /// Returns an axis of a tile. A negative axis counts from the end.
     pub fn axis(&self, c: &mut C, index: usize, rank: usize) -> Semantic<usize> {
         let value = self.int(c, index)?;
         self.wrap_axis(index, value, rank)
     }
 
-    /// Returns the axis `value` of a tile with this rank; a negative one counts from the end. An
+    /// Returns the axis `value` of a tile with this rank. A negative axis counts from the end. An
     /// axis that the tile does not have is an error.
     pub fn wrap_axis(&self, index: usize, value: i128, rank: usize) -> Semantic<usize> {
         let wrapped = if value < 0 { value + rank as i128 } else { value };
@@ -264,7 +264,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("float8_e5m2fnuz", "float8e5b16"),
 ];
 
-/// Converts the extents in an argument to a shape; every extent must be at least 1.
+/// Converts the extents in an argument to a shape. Every extent must be at least 1.
 pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
     let mut shape = Shape::scalar();
     for (axis, &extent) in extents.iter().enumerate() {
@@ -292,7 +292,7 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Returns the compile-time value of an operand; a tuple of compile-time values is a compile-time
+/// Returns the compile-time value of an operand. A tuple of compile-time values is a compile-time
 /// value.
 pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
     match operand {
@@ -310,7 +310,7 @@ pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Opt
     }
 }
 
-/// Returns the items of a tuple; for any other operand, the operand as the only item.
+/// Returns the items of a tuple. For any other operand, returns the operand as the only item.
 pub(crate) fn flatten<V: Clone>(operand: &Operand<V>) -> Vec<Operand<V>> {
     match operand {
         Operand::Tuple(items) => items.to_vec(),

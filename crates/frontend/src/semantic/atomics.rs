@@ -1,6 +1,6 @@
-//! The rules of atomic operations: read-modify-write operations such as `atomic_add`, through
-//! pointers and on blocks of tensor descriptors; `atomic_cas`, `atomic_load`, `atomic_store` and
-//! `atomic_poll`.
+//! Defines the rules of atomic operations. Read-modify-write operations such as `atomic_add` work
+//! through pointers and on blocks of tensor descriptors. The other operations are `atomic_cas`,
+//! `atomic_load`, `atomic_store` and `atomic_poll`.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -21,7 +21,7 @@ pub(super) const SEMANTICS: &[(&str, MemorySemantics)] = &[
     ("relaxed", MemorySemantics::Relaxed),
 ];
 
-/// The memory orders of loads. The first one is the default.
+/// The memory orders of loads. The first order is the default.
 pub(super) const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
     &[("acquire", MemorySemantics::Acquire), ("relaxed", MemorySemantics::Relaxed)];
 
@@ -31,7 +31,8 @@ pub(super) const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
 pub(super) const SCOPES: &[(&str, MemoryScope)] =
     &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
 
-/// Returns the memory order and the scope: `sem` is the argument `index`, and `scope` the next one.
+/// Returns the memory order and the scope. `sem` is the argument `index`, and `scope` the next
+/// argument.
 fn order<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,4 +1,4 @@
-//! Attributes and methods of tensors, descriptors, types and compile-time numbers.
+//! Evaluates attributes and methods of tensors, descriptors, types and compile-time numbers.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Type};
@@ -123,7 +123,8 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Err(unknown(&format!("the type {ty}"), name, names))
         }
         Operand::Constant(Constant::LanguageType(ty)) => language_type_attribute(c, value, ty, name),
-        // A compile-time number has the methods of the tensor that an operator would convert it to.
+        // An operator would convert a compile-time number to a tensor, so the number has the
+        // methods of this tensor.
         Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
             "value" => Ok(value.clone()),
             "dtype" | "type" | "shape" | "numel" => {
@@ -177,8 +178,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     match name {
         "dtype" => constant(pointer_or_number(c, value, ty.with_shape(tilewright_ir::Shape::scalar()))),
         "type" => constant(pointer_or_number(c, value, ty.clone())),
-        // Code that uses Triton's internals wraps a value again: `tl.tensor(x.handle, x.type)` is
-        // `x`.
+        // Code that uses Triton's internals wraps a value again. So `tl.tensor(x.handle, x.type)`
+        // is `x`.
         "handle" => Ok(Operand::Tensor(value.clone())),
         "shape" => constant(shape_constant(ty)),
         "numel" => constant(Constant::Int(ty.shape.elements() as i128)),
@@ -200,8 +201,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// Converts `ty`, the IR type of a value, to a compile-time value: for a scalar pointer to
-/// read-only memory, a const pointer type; otherwise `ty` itself.
+/// Converts `ty`, the IR type of a value, to a compile-time value. For a scalar pointer to
+/// read-only memory, returns a const pointer type; otherwise returns `ty` itself.
 fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),
@@ -277,8 +278,8 @@ fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     })
 }
 
-/// Returns the result of a method of a type, called without arguments; `None` if the type does not
-/// have the method.
+/// Returns the result of a method of a type, called without arguments. Returns `None` if the type
+/// does not have the method.
 pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
     let scalar = if ty.is_scalar() { ty.dtype() } else { None };
     let is = |predicate: fn(Dtype) -> bool| Some(Constant::Bool(scalar.is_some_and(predicate)));

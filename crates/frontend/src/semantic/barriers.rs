@@ -1,4 +1,4 @@
-//! The rules of `mbarrier`s, which a Gluon program uses itself.
+//! Defines the rules of `mbarrier`s, which only Gluon programs use.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{DeviceFn, Dtype, SharedTiles, StatedBuffer};
@@ -13,8 +13,8 @@ use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
 const NONE: Constant = Constant::None;
-/// The maximum number of arrivals of a phase, and that of its bytes (PTX ISA, "Size and alignment
-/// of mbarrier object").
+/// The maximum number of arrivals of a phase, and the maximum number of its bytes (PTX ISA, "Size
+/// and alignment of mbarrier object").
 const MAX_COUNT: u32 = (1 << 20) - 1;
 
 /// `allocate_mbarrier(batch, two_ctas)`.
@@ -38,7 +38,7 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = shared(c, a, index)?;
     let SharedTiles { dtype, shape, layout, .. } = &found.form.tiles;
-    // Each block of a cluster has one, or each group of blocks.
+    // Each block of a cluster, or each group of blocks, has one `mbarrier`.
     let is_one = layout.division(shape).is_ok_and(|division| division.part[..] == [1]);
     if *dtype == Dtype::I64 && is_one && found.form.count.is_none() {
         return Ok(found);

@@ -1,5 +1,5 @@
-//! The rules of clusters (Gluon): the blocks of a cluster run a program together, and each holds a
-//! part of its tiles.
+//! Defines the rules of clusters (Gluon). The blocks of a cluster run a program together, and each
+//! block has a part of the program's tiles.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -18,7 +18,7 @@ pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     wait(c, a)
 }
 
-/// `cluster.arrive(relaxed)`. The order of memory is always that of the stronger barrier.
+/// `cluster.arrive(relaxed)`. The memory order is always that of the barrier without `relaxed`.
 pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if c.num_ctas() > 1 {
         device(c, DeviceFn::ClusterArrive {}, smallvec![])?;
@@ -36,8 +36,8 @@ pub(super) fn wait<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Seman
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the argument `from_cta`: the bits of the rank that an arrival keeps. Returns `None` if
-/// each block arrives at its own barrier.
+/// Returns the argument `from_cta`: the bits of the block's rank that an arrival keeps. Returns
+/// `None` if each block arrives at its own barrier.
 pub(super) fn kept_bits<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -54,7 +54,7 @@ pub(super) fn kept_bits<C: Caller + ?Sized>(
     Ok((kept != all).then_some(kept))
 }
 
-/// Returns the mask of a multicast copy whose blocks follow from the layout of its memory.
+/// Returns the mask 0. The layout of the memory then determines the blocks of a multicast copy.
 pub(super) fn no_blocks<C: Caller + ?Sized>(c: &mut C) -> Semantic<ValueOf<C>> {
     literal(c, &Constant::Int(0), Dtype::I32)
 }

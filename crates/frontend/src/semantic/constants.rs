@@ -1,5 +1,5 @@
-//! The named compile-time values of the language: the element types, and the attributes that all
-//! types share.
+//! Defines the named compile-time values of the language: the element types, and the attributes
+//! that all types share.
 
 use tilewright_ir::{Dtype, Type};
 

@@ -7,7 +7,7 @@ use super::promote::natural_dtype;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand, language_name};
 
-/// Converts a number or tensor to a value; a number gets its natural type.
+/// Converts a number or tensor to a value. A number gets its natural type.
 pub fn to_tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     tensor(c, x, 0)
 }
@@ -25,8 +25,8 @@ pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> 
     }
 }
 
-/// Returns the type of a compile-time number as a tensor ([`natural_dtype`]); an error for any
-/// other constant.
+/// Returns the type of a compile-time number as a tensor ([`natural_dtype`]). Any other constant is
+/// an error.
 pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype> {
     match (natural_dtype(constant), constant) {
         (Some(dtype), _) => Ok(dtype),
@@ -64,7 +64,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
     }
 }
 
-/// Returns a noun for an operand; for a tensor, its type.
+/// Returns a noun for an operand, or the type of a tensor.
 pub(crate) fn describe<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> String {
     match x {
         Operand::Tensor(value) => c.builder().type_of(value).to_string(),
@@ -93,7 +93,7 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     }
 }
 
-/// Makes a scalar of type `dtype` from a compile-time number. If `dtype` is an integer type, a
+/// Creates a scalar of type `dtype` from a compile-time number. If `dtype` is an integer type, a
 /// float is truncated.
 pub(crate) fn literal<C: Caller + ?Sized>(
     c: &mut C,
@@ -187,8 +187,8 @@ pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
 }
 
 /// Returns the shape to which two shapes broadcast. The shorter shape gets leading axes of extent
-/// 1, and an extent of 1 is repeated. The error is the first axis of the result with two different
-/// extents.
+/// 1, and axes of extent 1 are repeated. The error is the first axis of the result at which the
+/// extents conflict.
 pub(crate) fn common_shape(lhs: &Shape, rhs: &Shape) -> Result<Shape, usize> {
     let rank = lhs.len().max(rhs.len());
     let extent = |shape: &Shape, axis: usize| {
@@ -227,8 +227,8 @@ pub(crate) fn broadcast_to<C: Caller + ?Sized>(
     Ok(c.builder().broadcast(value, shape.clone())?)
 }
 
-/// Broadcasts two values to their common shape. Errors name them as the arguments 0 and 1 of
-/// `what`.
+/// Broadcasts two values to their common shape. Errors refer to the values as the arguments 0 and 1
+/// of `what`.
 pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     c: &mut C,
     what: &str,
@@ -245,7 +245,7 @@ pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
 }
 
 /// Returns the error about two shapes that do not broadcast. `axis` is the first axis of the result
-/// with two different extents.
+/// at which the extents conflict.
 pub(crate) fn shape_mismatch(
     what: &str,
     (left, lhs): (usize, &Shape),

@@ -1,5 +1,5 @@
-//! The rules of block pointers and tensor descriptors: their construction, their attributes, and
-//! the tile of pointers and the mask of an access to a block.
+//! Defines the rules of block pointers and tensor descriptors: their construction and their
+//! attributes. Also computes the tile of pointers and the mask of an access to a block.
 
 use std::sync::Arc;
 
@@ -104,9 +104,10 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes, as tensor
-/// copies of a GPU require. GPU code relies on the hints if a kernel loads the base or a stride
-/// from memory: the launcher then does not know their alignment. A sanitizer checks the hints.
+/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes. Tensor
+/// copies of a GPU require this. GPU code relies on the hints if a kernel loads the base or a
+/// stride from memory, because the launcher does not know their alignment. A sanitizer checks the
+/// hints.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -186,11 +187,11 @@ fn of_kind<C: Caller + ?Sized>(
         .hint(format!("`{maker}` makes one")))
 }
 
-/// Returns the integers of a tuple: compile-time integers stay unchanged, and run-time scalars
+/// Returns the integers of a tuple. Compile-time integers stay unchanged, and run-time scalars
 /// become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
-    // A tuple whose only item is a tuple, `(offsets,)`, is replaced by that item.
+    // A tuple with only one item, `(offsets,)`, is replaced by the item if this is also a tuple.
     while let [Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_))] = &items[..] {
         items = flatten(&items[0]);
     }
@@ -337,7 +338,7 @@ fn constant_int<V>(part: &Operand<V>) -> Option<i128> {
     }
 }
 
-/// Computes the sum or product of two integers, at compile time if the operands allow that.
+/// Computes the sum or product of two integers, at compile time if possible.
 fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> Semantic<Op<C>> {
     match (function, constant_int(x), constant_int(y)) {
         (F::Mul, Some(0), _) | (F::Mul, _, Some(0)) => Ok(Operand::Constant(Constant::Int(0))),
@@ -373,8 +374,8 @@ fn move_pointer<C: Caller + ?Sized>(
 }
 
 /// Converts a descriptor as an assignment does: each part becomes a value, and the integers become
-/// int64. The last stride of a tensor descriptor is 1 and remains a compile-time value, because a
-/// descriptor that is made from this descriptor must have the last stride 1.
+/// int64. The last stride of a tensor descriptor is 1 and remains a compile-time value. A
+/// descriptor that is created from this descriptor also needs a last stride of 1.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
     let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
     let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
@@ -395,7 +396,7 @@ pub(super) struct Block<V> {
     pub mask: Option<V>,
 }
 
-/// Broadcasts a 1-D tile to a block; the tile varies along `axis`.
+/// Broadcasts a 1-D tile to a block. The tile varies along `axis`.
 fn along<C: Caller + ?Sized>(
     c: &mut C,
     mut tile: ValueOf<C>,
@@ -409,8 +410,8 @@ fn along<C: Caller + ?Sized>(
 }
 
 /// Returns the pointers to the elements of a block, and the mask for the axes that are `checked`.
-/// `pointer` points to the first element of the block, and `offsets` is the position of this
-/// element in the tensor.
+/// `pointer` points to the first element of the block. `offsets` is the position of this element in
+/// the tensor.
 fn elements<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -441,9 +442,9 @@ fn elements<C: Caller + ?Sized>(
     Ok(Block { pointers, mask })
 }
 
-/// Returns a mask with one element for each of `places`, the indices of a block along one axis:
-/// true if `offset` plus the index is within the tensor, whose extent is `size`. The bounds are
-/// computed once for the block in 64 bits; the elements only need 32-bit comparisons.
+/// Returns a mask with one element for each of `places`, the indices of a block along one axis. An
+/// element is true if `offset` plus the index is within the tensor, whose extent is `size`. The
+/// bounds are computed once for the block in 64 bits. So the elements only need 32-bit comparisons.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -510,7 +511,7 @@ pub(super) fn element_type<C: Caller + ?Sized>(c: &mut C, descriptor: &Descripto
     pointee.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the base is no pointer"))
 }
 
-/// Returns the value that a load returns where the mask is false; `None` for 0.
+/// Returns the value that a load returns where the mask is false. `None` means 0.
 pub(super) fn padding_value<C: Caller + ?Sized>(
     c: &mut C,
     padding: Padding,
@@ -538,7 +539,8 @@ pub(super) fn padding_option<C: Caller + ?Sized>(
     Ok(padding)
 }
 
-/// Evaluates `value.name` of a block pointer or descriptor; `None` for a method or an unknown name.
+/// Evaluates `value.name` of a block pointer or descriptor. Returns `None` for a method or an
+/// unknown name.
 pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -606,7 +608,7 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
     }
 }
 
-/// Returns integers as a tuple; run-time integers are converted to `dtype`.
+/// Returns integers as a tuple. Run-time integers are converted to `dtype`.
 fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semantic<Op<C>> {
     if let Some(constants) = parts.iter().map(|part| part.constant().cloned()).collect::<Option<Vec<_>>>() {
         return Ok(Operand::Constant(Constant::Tuple(constants.into())));
@@ -621,7 +623,7 @@ fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semant
     Ok(Operand::Tuple(items.into()))
 }
 
-/// `desc.load(offsets)`. `_experimental_descriptor_load` has further arguments, which repeat the
+/// `desc.load(offsets)`. `_experimental_descriptor_load` has further arguments that repeat the
 /// block's shape and element type.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
@@ -647,7 +649,7 @@ pub(super) fn store<C: Caller + ?Sized>(
 }
 
 /// Returns the pointers and the mask of a block, and the type of its elements. Argument 0 is the
-/// tensor descriptor, and argument 1 has the offsets of the block.
+/// tensor descriptor, and argument 1 contains the offsets of the block.
 pub(super) fn block_at_offsets<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -723,8 +725,9 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns the pointers and the mask of rows of a matrix, each from one column on. The argument
-/// `index` has the indices of the rows, and the next argument has the index of the column.
+/// Returns the pointers and the mask of rows of a matrix, each beginning at one column. The
+/// argument `index` contains the indices of the rows, and the next argument the index of the
+/// column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,4 +1,5 @@
-//! The functions of the GPU that the rules of Gluon emit, and their compile-time numbers.
+//! Emits the functions of the GPU that the rules of Gluon need, and reads their compile-time
+//! numbers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Builder, DeviceFn, Op as IrOp};

@@ -25,7 +25,7 @@ macro_rules! dispatch {
 
 builtins!(dispatch);
 
-/// Calls a builtin with one argument for each of its parameters, in order; the argument of a
+/// Calls a builtin with one argument for each of its parameters, in order. The argument of a
 /// variadic parameter is a tuple. Errors refer to an argument by the index of its parameter.
 pub fn call_builtin<C: Caller + ?Sized>(
     c: &mut C,

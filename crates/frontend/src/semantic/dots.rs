@@ -1,4 +1,5 @@
-//! The rules of the dots of Gluon, whose instruction the program chooses: `mma.sync` or `wgmma`.
+//! Defines the rules of the dots of Gluon. The program chooses their instruction: `mma.sync` or
+//! `wgmma`.
 
 use std::sync::Arc;
 
@@ -35,14 +36,14 @@ fn one<C: Caller + ?Sized>(value: Option<ValueOf<C>>) -> Semantic<ValueOf<C>> {
     value.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the function has no result"))
 }
 
-/// Returns the layout of operand `index` in registers of a dot with this accumulator: 0 is the left
-/// operand, 1 the right one.
+/// Returns the layout of operand `index` in registers, for a dot with this accumulator. Operand 0
+/// is the left operand, and operand 1 the right.
 fn operand_layout(index: usize, ty: &Type, accumulator: &Arc<StatedLayout>) -> StatedLayout {
     let k_width = (32 / ty.dtype().map_or(32, Dtype::bits)).max(1);
     StatedLayout::DotOperand { index: index as u32, parent: accumulator.clone(), k_width }
 }
 
-/// Returns the number of adjacent elements along K that a thread holds of an operand in registers.
+/// Returns the number of adjacent elements along K that each thread has of an operand in registers.
 ///
 /// # Errors
 /// If the operand does not have the layout of an operand with at least 32 bits of such elements.
@@ -62,9 +63,9 @@ fn k_width<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an operand of `mma.sync` in the layout of the instruction. If each thread holds more
-/// adjacent elements along K than a 32-bit register has, the elements change their positions along
-/// K, the same ones in both operands: no element moves between threads.
+/// Returns an operand of `mma.sync` in the layout of the instruction. A thread may have more
+/// adjacent elements along K than a 32-bit register has. Then the elements change their positions
+/// along K, in the same way in both operands. So no element moves between threads.
 fn in_instruction_order<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -77,8 +78,8 @@ fn in_instruction_order<C: Caller + ?Sized>(
     if k_width == own {
         return Ok(value);
     }
-    // Along K, the four lanes of a group hold `k_width` elements each: `k_width / own` words of
-    // `own` elements. The instruction takes one word from each lane.
+    // Along K, the four lanes of a group have `k_width` elements each: `k_width / own` words of
+    // `own` elements. The instruction reads one word from each lane.
     let axis = ty.rank() - 1 - index;
     let extents = [ty.shape[axis] / (4 * k_width), 4, k_width / own, own];
     let mut split: Shape = ty.shape[..axis].iter().copied().collect();
@@ -93,8 +94,8 @@ fn in_instruction_order<C: Caller + ?Sized>(
     Ok(builder.emit_one(IrOp::SetLayout { layout }, smallvec![whole])?)
 }
 
-/// Checks an argument that states the precision of a dot of fp32 on tensor cores, which is tf32.
-/// Other operands are exact in any precision.
+/// Checks the argument with the precision of a dot. On tensor cores, a dot of fp32 has the
+/// precision tf32. Other operands are exact in any precision.
 fn check_precision<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -132,8 +133,8 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
             .note("both operands have one k_width: the elements of a thread along K"));
     }
     let [left, right] = [(left, left_ty, 0), (right, right_ty, 1)].map(|(value, ty, index)| {
-        // An fp16 has every number of 8 bits, and tensor cores without instructions for these
-        // convert them, too.
+        // fp16 represents every 8-bit float. Tensor cores without instructions for 8-bit floats
+        // convert them in the same way.
         let is_short = ty.dtype().is_some_and(|dtype| dtype.is_float() && dtype.bits() == 8);
         let value = if is_short { cast(c, value, Dtype::F16)? } else { value };
         in_instruction_order(c, value, (index, widths[index]), &layout)
@@ -170,7 +171,7 @@ pub(super) fn dot_fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
 }
 
 /// Checks that the tiles of a dot consist of whole tiles of the instruction for all warps. A thread
-/// holds `k_width` adjacent elements of A along K.
+/// has `k_width` adjacent elements of A along K.
 fn check_extents<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     layout: &StatedLayout,
@@ -259,14 +260,14 @@ fn accumulator<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the first element of the part of a matrix that memory is for; `None` for the whole
+/// Returns the first element of the window of a matrix in shared memory; `None` for the whole
 /// matrix.
 fn start_of(form: &SharedForm) -> Option<[u32; 2]> {
     let [rows, columns] = form.window.as_ref()?.start;
     Some(if form.is_transposed { [columns, rows] } else { [rows, columns] })
 }
 
-/// Returns an accumulator where the condition is true, else zeros; without a condition, zeros.
+/// Returns an accumulator if the condition is true, else zeros. Without a condition, returns zeros.
 fn accumulator_or_zeros<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -380,7 +381,7 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         }
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
-        // A tile may still be in flight: another wait may have left its dot pending.
+        // A tile may still be in flight, because another wait may have left its dot pending.
         results.push(if version_of(&ty) == Some(3) {
             Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?)
         } else {

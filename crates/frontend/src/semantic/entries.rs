@@ -1,4 +1,4 @@
-//! The names of the language as plain data, for stubs and documentation.
+//! Exports the names of the language as plain data, for stubs and documentation.
 
 use super::library::LIBRARY;
 use super::names::{LanguageItem, NAMES, methods};

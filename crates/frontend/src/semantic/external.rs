@@ -1,6 +1,6 @@
-//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. A
-//! symbol of libdevice without pointer parameters, such as `__nv_sqrtf`, calls the equivalent
-//! function of the language, on every device; no library is linked.
+//! Defines the rule of `extern_elementwise`, which calls a function of a device library by its
+//! symbol. A symbol of libdevice without pointer parameters, such as `__nv_sqrtf`, calls the
+//! equivalent function of the language on every device. No library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};
@@ -14,8 +14,8 @@ use super::{Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
-/// Functions of libdevice for fp64: the symbols without `__nv_`, which equal the names in the
-/// language. With an `f` appended, a symbol names the function for fp32.
+/// Functions of libdevice for fp64, as symbols without `__nv_`. These equal the names in the
+/// language. With an `f` appended, a symbol is the function for fp32.
 const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 \
     cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp exp10 exp2 expm1 fdim floor fma fmod hypot ilogb j0 j1 jn ldexp \
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
@@ -105,8 +105,8 @@ const CONVERTED: &[(&str, Dtype)] = &[
 struct External {
     /// The path of the function in the language.
     path: String,
-    /// The type of the arguments. The exponent of `ldexp`, `scalbn` and `pow` and the order of `jn`
-    /// and `yn` may be an integer of 32 bits instead.
+    /// The type of the arguments. The exponent of `ldexp`, `scalbn` and `pow`, and the order of
+    /// `jn` and `yn`, may be a 32-bit integer instead.
     dtype: Dtype,
 }
 
@@ -159,8 +159,8 @@ fn nearest(symbol: &str) -> Option<String> {
     suggest(name, known.iter().map(String::as_str)).map(|near| format!("__nv_{near}"))
 }
 
-/// A row of the dict that a call of `extern_elementwise` passes: the types of the arguments, the
-/// symbol, the result type.
+/// A row of the dict of an `extern_elementwise` call: the types of the arguments, the symbol, and
+/// the result type.
 struct Row {
     types: Vec<Element>,
     symbol: String,
@@ -202,8 +202,7 @@ pub(super) fn extern_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
     converted(c, result, row)
 }
 
-/// Reads the rows of the dict that a call passes. The caller has converted the dict to a tuple of
-/// pairs.
+/// Reads the rows of the dict. The caller has converted the dict to a tuple of pairs.
 fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Row>> {
     let wrong = || {
         let message = "`arg_type_symbol_dict` of `extern_elementwise` must be a dict of types and symbols";
@@ -227,7 +226,7 @@ fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Ro
     pairs.iter().map(row).collect::<Option<_>>().ok_or_else(wrong)
 }
 
-/// Returns the arguments, broadcast to their common shape; each keeps its type.
+/// Returns the arguments, broadcast to their common shape. Each argument keeps its type.
 fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<ValueOf<C>>> {
     let mut values = Vec::new();
     let mut shape = Shape::scalar();
@@ -242,8 +241,8 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// Returns the values and their types: unchanged if a row of the table has these types, otherwise
-/// converted to their common type, if they have one.
+/// Returns the values and their types. They are unchanged if a row of the table has these types.
+/// Otherwise they are converted to their common type, if they have one.
 fn matching<C: Caller + ?Sized>(
     c: &mut C,
     values: Vec<ValueOf<C>>,
@@ -290,8 +289,7 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Checks that a row of the table declares the number and the types of arguments that the function
-/// takes.
+/// Checks that a row of the table declares the number and the types of the function's arguments.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =

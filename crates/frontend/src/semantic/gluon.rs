@@ -1,5 +1,5 @@
-//! The rules of Gluon: tiles with layouts that the program states, shared memory, and asynchronous
-//! copies.
+//! Defines the rules of Gluon: tiles with layouts that the program states, shared memory, and
+//! asynchronous copies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) const MISSING: &[&str] = &[
     "scatter",
 ];
 
-/// Returns the text of an argument that is a layout object; `None` for Python's `None`.
+/// Returns the text of an argument that is a layout object, or `None` for Python's `None`.
 pub(super) fn layout_text<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -63,9 +63,9 @@ pub(super) fn layout_text<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()`,
-/// `gl.CoalescedLayout()` and Python's `None`: the compiler then chooses the layout.
-/// [`layout_for`] chooses the second one.
+/// Returns an argument that is a layout of registers. Returns `None` for `gl.AutoLayout()`,
+/// `gl.CoalescedLayout()` and Python's `None`. The compiler then chooses the layout. [`layout_for`]
+/// chooses a coalesced layout.
 pub(super) fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -79,8 +79,9 @@ pub(super) fn layout<C: Caller + ?Sized>(
     Ok(Some(Arc::new(found)))
 }
 
-/// Returns an argument that is a layout of registers for a tile of this shape; `None` for
-/// `gl.AutoLayout()` and Python's `None`: the layout is that of the tiles that the tile meets.
+/// Returns an argument that is a layout of registers for a tile of this shape. Returns `None` for
+/// `gl.AutoLayout()` and Python's `None`. The tile then gets the layout of the tiles that it is
+/// combined with.
 fn layout_for<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -123,7 +124,7 @@ pub(super) fn misfit(index: usize, message: String) -> SemanticError {
     SemanticError::new(Code::LayoutMismatch, message).argument(index, "this layout does not fit")
 }
 
-/// Converts a tile to a layout; without a layout, returns the tile unchanged.
+/// Converts a tile to a layout. Without a layout, returns the tile unchanged.
 fn in_layout<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -227,7 +228,7 @@ pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     like(c, a, zero(), 1)
 }
 
-/// Makes a tile like argument 0 with `value` as every element. Arguments `first`, `first + 1` and
+/// Creates a tile like argument 0 with `value` as every element. Arguments `first`, `first + 1` and
 /// `first + 2` may replace its shape, element type and layout.
 fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first: usize) -> Semantic<Op<C>> {
     let (_, ty) = a.typed(c, 0)?;
@@ -313,8 +314,8 @@ fn no_axes<V>() -> Operand<V> {
     Operand::Constant(Constant::Tuple(Vec::new().into()))
 }
 
-/// Returns a cache modifier or an eviction policy, with the default in place of `None`, which only
-/// Gluon accepts.
+/// Returns a cache modifier or an eviction policy. Replaces `None`, which only Gluon accepts, by
+/// the default.
 fn or_default<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<Op<C>> {
     match a.at(index)? {
         Operand::Constant(Constant::None) => Ok(Operand::Constant(Constant::Str("".into()))),
@@ -376,7 +377,7 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
-/// Returns an argument that is shared memory, perhaps for a part of a tile that is not contiguous.
+/// Returns an argument that is shared memory. It may be a part of a tile that is not contiguous.
 pub(super) fn any_shared<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -422,8 +423,8 @@ fn check_is_one<C: Caller + ?Sized>(
         .hint("select a tile by `smem.index(i)`"))
 }
 
-/// Returns an argument that is shared memory for one tile, or the transpose of it, which
-/// `warpgroup_mma` reads.
+/// Returns an argument that is shared memory for one tile, or for the transpose of a tile. Only
+/// `warpgroup_mma` reads a transpose.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -433,7 +434,8 @@ pub(super) fn matrix_memory<C: Caller + ?Sized>(
     check_is_one(a, index, found)
 }
 
-/// Returns an argument as [`matrix_memory`] does, or a part of a tile that is not contiguous.
+/// Returns an argument as [`matrix_memory`] does. It may be a part of a tile that is not
+/// contiguous.
 pub(super) fn any_matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -508,8 +510,8 @@ pub(super) fn distributed_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, 
     Ok(Operand::Constant(Constant::Type(Type::tile(dtype, shape).with_layout(layout))))
 }
 
-/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory without an
-/// allocation, which only describes.
+/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory without
+/// an allocation, as a type.
 pub(super) fn shared_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
     let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
@@ -547,7 +549,7 @@ pub(super) fn bank_conflicts<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
     Ok(Operand::Constant(Constant::Int(i128::from(conflicts))))
 }
 
-/// Evaluates `smem.name`; `None` for a method or an unknown name.
+/// Evaluates `smem.name`. Returns `None` for a method or an unknown name.
 pub(super) fn memory_attribute<C: Caller + ?Sized>(
     c: &mut C,
     shared: &SharedMemory<Op<C>>,
@@ -561,7 +563,7 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "rank" => int(shape.len() as u32),
         "numel" => int(shape.iter().product()),
         "nbytes_per_cta" => clusters::bytes_of_block(&shared.form)?,
-        // The type is the memory, whose other attributes are those of its type.
+        // The memory represents its own type, because the other attributes of both are the same.
         "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
         "layout" => match c
             .layout_object(&shared.form.seen_tiles().map_err(|error| misfit(0, error))?.layout.to_string())

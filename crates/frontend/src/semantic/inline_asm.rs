@@ -1,5 +1,5 @@
-//! The rule of `inline_asm_elementwise`, which checks the text and the constraints against the
-//! types of the arguments and results.
+//! Defines the rule of `inline_asm_elementwise`. The rule checks the text and the constraints
+//! against the types of the arguments and results.
 
 use tilewright_base::Code;
 use tilewright_ir::{AsmError, AsmTemplate, Builder, Dtype, DtypeList, Element, Op as IrOp, Shape};
@@ -9,7 +9,7 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements that one run of the text takes from each argument.
+/// The maximum number of elements of each argument that one run of the text processes.
 const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.
@@ -65,7 +65,7 @@ fn required<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -
     })
 }
 
-/// Returns the operands, broadcast to their common shape; each keeps its type.
+/// Returns the operands, broadcast to their common shape. Each operand keeps its type.
 fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<ValueOf<C>>> {
     let mut values = Vec::new();
     let mut shape = Shape::scalar();

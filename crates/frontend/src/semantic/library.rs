@@ -1,5 +1,5 @@
-//! The library: the functions of `triton.language` that are written in the kernel language, in
-//! `stdlib/*.py`.
+//! Finds the functions of the library: the functions of `triton.language` whose source is in the
+//! kernel language (`stdlib/*.py`).
 //!
 //! A function in one of these files is a name of the language unless its name begins with `_`. To
 //! add a function to the language, write it in one of these files. A parameter with a new name also
@@ -79,7 +79,7 @@ pub fn library_file(file: &str) -> Option<LibraryFunction> {
 }
 
 /// The combine functions of reductions in `standard.py`. Programs pass them by their names in the
-/// module `triton.language.standard`; they are not names of the language.
+/// module `triton.language.standard`. They are not names of the language.
 const COMBINING: [&str; 12] = [
     "_sum_combine",
     "_prod_combine",
@@ -112,7 +112,7 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     };
     COMBINING.iter().filter_map(signature).collect()
 }
-/// Finds the public functions of a file by searching its text for `def`: a file is only parsed when
+/// Finds the public functions of a file by searching its text for `def`. A file is only parsed when
 /// one of its functions is called. A test compares the result with the functions that the parser
 /// finds.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {

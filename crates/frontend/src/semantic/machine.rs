@@ -1,4 +1,5 @@
-//! The machine that runs a kernel: its clock, its multiprocessors and warps, and the target.
+//! Defines the rules about the machine that runs a kernel: its clock, its multiprocessors and
+//! warps, and the target.
 #![expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 
 use tilewright_ir::{Builder, GridDependency, MachineQuantity};

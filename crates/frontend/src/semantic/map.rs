@@ -1,4 +1,4 @@
-//! The rule of `map_elementwise`, which calls a function of scalars for each element.
+//! Defines the rule of `map_elementwise`, which calls a function of scalars for each element.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements that one call of the function takes from each tensor.
+/// The maximum number of elements of each tensor that one call of the function processes.
 const MAX_PACK: i128 = 64;
 
 /// `map_elementwise(scalar_fn, *args, pack)`.
@@ -124,7 +124,7 @@ fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     Ok(Operand::Tensor(tensor(c, result, 0)?))
 }
 
-/// Returns every `pack`-th of `items`: if the function is called with `pack` copies of each scalar,
+/// Returns every `pack`-th of `items`. If the function is called with `pack` copies of each scalar,
 /// it returns `pack` copies of each result. Several items are returned as a tuple.
 fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Semantic<Op<C>> {
     let first: Semantic<Vec<Op<C>>> = items.iter().step_by(pack).map(|item| mapped(c, item)).collect();
@@ -138,8 +138,7 @@ fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Seman
     })
 }
 
-/// Returns the result of the function with each scalar replaced by the next tile that `next`
-/// returns.
+/// Returns the result of the function, and replaces each scalar by the next tile of `next`.
 fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>) -> Semantic<Operand<V>> {
     match result {
         Operand::Tuple(items) => {

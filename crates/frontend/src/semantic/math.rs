@@ -1,4 +1,4 @@
-//! Rules of elementwise functions and conversions.
+//! Defines the rules of elementwise functions and conversions.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Type};
@@ -63,8 +63,8 @@ pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: divides in the common type of the floats, but at least in
-/// fp32, like `/`. One of the operands may be an integer.
+/// `fdiv(x, y, ieee_rounding, approx)`: divides in the common type of the operands, but at least in
+/// fp32, like `/`. One operand may be an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
     let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
@@ -114,9 +114,9 @@ fn wide_integers<C: Caller + ?Sized>(
         .hint("convert the operands: `x.to(tl.uint32)`"))
 }
 
-/// Returns the first `count` arguments as tensors of the same type and shape, and this type. As
-/// with operators, compile-time numbers do not change the type of tensors of the same or a higher
-/// kind (bool < integer < float).
+/// Returns the first `count` arguments as tensors of the same type and shape. Also returns this
+/// type. As with operators, compile-time numbers do not change the type of tensors of the same or a
+/// higher kind (bool < integer < float).
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -173,7 +173,7 @@ pub(super) fn fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     }
 }
 
-/// Returns whether the argument `index` requests that NaN propagates: `tl.PropagateNan.ALL`.
+/// Returns whether the argument `index` requests the propagation of NaN (`tl.PropagateNan.ALL`).
 fn propagates_nan<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<bool> {
     match a.constant(c, index)? {
         Constant::Str(text) => Ok(text.eq_ignore_ascii_case("all")),
@@ -270,7 +270,7 @@ pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     Ok(Operand::Tensor(cast_element(c, value, element, rounding)?))
 }
 
-/// Casts to a pointer type, which states whether the memory is read-only.
+/// Casts to a pointer type. The type states whether the memory is read-only.
 fn cast_to_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

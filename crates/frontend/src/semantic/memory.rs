@@ -1,4 +1,4 @@
-//! The rules of `load` and `store`.
+//! Defines the rules of `load` and `store`.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, CacheModifier, Dtype, Element, EvictionPolicy, Rounding, Shape};
@@ -58,7 +58,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
         }
         None => ty.shape.clone(),
     };
-    // Booleans are bytes in memory: every byte other than 0 is true.
+    // Booleans are bytes in memory, and every byte other than 0 is true.
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let other = if a.is_none(2) { None } else { Some(other(c, a, &shape, element)?) };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
@@ -89,7 +89,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns a cache modifier. A program may omit the dot, and write "none" for the default.
+/// Returns a cache modifier. A program may omit the dot, and may write "none" for the default.
 pub(super) fn cache_modifier<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -153,8 +153,8 @@ fn store_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Reports `mask` or `other` in an access through a block pointer, which has boundary checks
-/// instead.
+/// Reports `mask` or `other` in an access through a block pointer. Such an access has boundary
+/// checks instead.
 fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
     let what = if a.spec.name == "load" { "loading" } else { "storing" };

@@ -1,10 +1,10 @@
-//! The semantic rules: they check the arguments of each operator and of each function of
-//! `triton.language`, and emit the ops of the operator or function.
+//! Defines the semantic rules. They check the arguments of each operator and of each function of
+//! `triton.language`, and emit its ops.
 //!
-//! The rules are generic over the [`Builder`], and do not depend on syntax: an error has the index
-//! of the offending argument, and the caller knows the position of the argument in the source.
+//! The rules are generic over the [`Builder`], and do not depend on syntax. An error has the index
+//! of the wrong argument, and the caller knows the position of the argument in the source.
 
-// If no row of `table` names a rule, the row is missing; the rule is then dead code.
+// A rule that no row of `table` names is dead code, so this lint finds missing rows.
 #![deny(dead_code)]
 
 mod access;
@@ -128,7 +128,7 @@ impl SemanticError {
     }
 }
 
-/// Converts an error that the type rules of the IR find, and that no semantic rule found before.
+/// Converts an error of the type rules of the IR that no semantic rule has found.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
         let found = match error.kind {
@@ -143,8 +143,8 @@ impl From<RuleError> for SemanticError {
 /// The result of a rule.
 pub type Semantic<T> = Result<T, SemanticError>;
 
-/// The services that a rule uses: the builder, and calls of functions of the kernel language from
-/// within a rule, such as the combine function of a reduction.
+/// The services that a rule uses: the builder, and calls of functions of the kernel language. For
+/// example, a reduction calls its combine function.
 pub trait Caller {
     /// The builder of the values.
     type Builder: Builder;
@@ -152,13 +152,13 @@ pub trait Caller {
     /// Returns the builder.
     fn builder(&mut self) -> &mut Self::Builder;
 
-    /// Makes a region that takes values of `types`, calls `function` on them and yields what it
-    /// returns.
+    /// Creates a region with parameters of `types`. The region calls `function` on the parameters
+    /// and yields the result.
     fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<RegionOf<Self>> {
         Ok(self.region_and_result(function, types)?.0)
     }
 
-    /// Makes a region like [`Self::region`], and also returns the result of the function. The
+    /// Creates a region like [`Self::region`], and also returns the result of the function. The
     /// region yields the values of this result.
     fn region_and_result(
         &mut self,
@@ -166,8 +166,8 @@ pub trait Caller {
         types: &[Type],
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
-    /// Returns the name of an op that writes memory or makes a tile, if the region or a function
-    /// that the region calls contains one. Assertions do not count.
+    /// Returns the name of an op that writes memory or creates a tile, if the region contains such
+    /// an op. Also looks into functions that the region calls. Assertions do not count.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
@@ -178,8 +178,8 @@ pub trait Caller {
         keywords: Vec<(Arc<str>, Op<Self>)>,
     ) -> Semantic<Op<Self>>;
 
-    /// Makes a region that calls `function` on these arguments, in a partition with this number of
-    /// warps, and yields nothing. Also returns the result of the function.
+    /// Creates a region that calls `function` on these arguments, in a partition with this number
+    /// of warps. The region yields no values. Also returns the result of the function.
     fn worker(
         &mut self,
         function: &Op<Self>,
@@ -195,15 +195,15 @@ pub trait Caller {
     /// Returns the options of the compilation.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the number of warps of a program, or of the partition that runs the code, and records
-    /// that the code depends on this number; 0 means the default, 4.
+    /// Returns the number of warps of a program, or of the partition that runs the code. Records
+    /// that the code depends on this number. 0 means the default, which is 4.
     fn num_warps(&mut self) -> u32;
 
-    /// Returns the number of blocks of the cluster that runs a program, and records that the code
+    /// Returns the number of blocks of the cluster that runs a program. Records that the code
     /// depends on this number.
     fn num_ctas(&mut self) -> u32;
 
-    /// Returns whether the code belongs to a library function, where integers may wrap without an
+    /// Returns whether the code belongs to a library function. There, integers may wrap without an
     /// error.
     fn is_in_library(&self) -> bool {
         false
@@ -212,8 +212,9 @@ pub trait Caller {
     /// Prints a text for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
-    /// Returns the name of the `tl.const` parameter that a pointer derives from: the kernel may
-    /// only read its memory. The name is empty if the kernel cast the pointer to a const type.
+    /// Returns the name of the `tl.const` parameter that a pointer derives from. The kernel may
+    /// only read the memory of such a parameter. The name is empty if the kernel cast the pointer
+    /// to a const type.
     fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
         None
     }
@@ -221,12 +222,12 @@ pub trait Caller {
     /// Records that `pointer` is the result of a cast to a pointer type. The type may be const.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
-    /// Returns the expression that makes a layout object of Gluon; `None` for other objects.
+    /// Returns the expression that creates a layout object of Gluon; `None` for other objects.
     fn layout_text(&mut self, _object: ObjectRef) -> Option<String> {
         None
     }
 
-    /// Returns the layout object of Gluon that an expression makes.
+    /// Returns the layout object of Gluon that an expression creates.
     fn layout_object(&mut self, _text: &str) -> Option<Constant> {
         None
     }
@@ -236,9 +237,9 @@ pub trait Caller {
         constant.to_string()
     }
 
-    /// Returns the compile-time value of an operand, even if a plain assignment (`x = 128`) has
-    /// made it a run-time scalar. Rules use this function for arguments that must be known at
-    /// compile time.
+    /// Returns the compile-time value of an operand, even after a plain assignment (`x = 128`) has
+    /// made the operand a run-time scalar. Rules use this function for arguments that must be known
+    /// at compile time.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         operand.constant().cloned()
     }
@@ -294,7 +295,7 @@ pub enum Index<V> {
     Ellipsis,
     /// A value.
     Value(Operand<V>),
-    /// `start:stop:step`, in which at least one of the three is present.
+    /// `start:stop:step`, in which at least one of the three parts is present.
     Slice {
         /// The first index.
         start: Option<Operand<V>>,

@@ -1,4 +1,4 @@
-//! Rules that join tiles, take parts of them, and gather elements.
+//! Defines the rules that join tiles, select parts of tiles, and gather elements.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 }
 
 /// Casts the second of two joined values to the type of the first, if both are integers of the same
-/// width. The cast keeps the bits.
+/// width. The cast preserves the bits.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -38,15 +38,15 @@ fn with_sign_of<C: Caller + ?Sized>(
 }
 
 /// Stacks two values of the same shape along a new last axis: selects `x` where the index along
-/// this axis is 0, else `y`. If both indices of the axis are in registers of one thread, neither
-/// the condition nor the select needs an instruction.
+/// this axis is 0, else `y`. If one thread has both indices of the axis in registers, neither the
+/// condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let ty = c.builder().type_of(&x);
     let (mut shape, rank) = (ty.shape.clone(), ty.rank());
     shape.0.push(2);
     check_size(&shape)?;
     let [x, y] = match ty.layout.as_deref() {
-        // Both indices of the new axis are in registers of one thread.
+        // One thread has both indices of the new axis in registers.
         Some(layout) => {
             let joined = layout.joined(&ty.shape).map_err(|error| misfit(0, error))?;
             let layout = StatedLayout::Slice { dim: rank as u32, parent: Arc::new(joined) };
@@ -132,7 +132,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
     let from_second = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
-    // Each element comes from one of the tiles; the index into the other tile is 0.
+    // Each element comes from one of the tiles. The index into the other tile is then 0.
     let first = select(c, &is_first, &place, &constant(0))?;
     let second = select(c, &is_first, &constant(0), &from_second)?;
     let mut parts = Vec::with_capacity(2);
@@ -143,7 +143,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     select(c, &is_first, &parts[0], &parts[1])
 }
 
-/// Broadcasts a 1-D tile to a shape; the tile varies along `axis`.
+/// Broadcasts a 1-D tile to a shape. The tile varies along `axis`.
 fn along<C: Caller + ?Sized>(
     c: &mut C,
     line: ValueOf<C>,
@@ -185,8 +185,8 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The CPU's executor (capability 0) checks the int32 index itself, so on a CPU only wider
-    // indices, which the cast below truncates, need a check here.
+    // The CPU's executor (capability 0) checks the int32 index itself. So on a CPU only wider
+    // indices need a check here, because the cast below truncates them.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
@@ -230,8 +230,8 @@ impl Slice {
         Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
     }
 
-    /// Restricts an axis to `count` elements, the first at `start`, each next one `step` after the
-    /// previous one.
+    /// Restricts an axis to `count` elements. The first element is at `start`, and each next
+    /// element is `step` after the previous.
     pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
         self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
         self.starts[axis] = start.into();
@@ -239,7 +239,7 @@ impl Slice {
         self.shape.0[axis] = count;
     }
 
-    /// Returns this part of a tile.
+    /// Returns the slice of a tile.
     pub(super) fn of<C: Caller + ?Sized>(self, c: &mut C, tile: ValueOf<C>) -> Semantic<ValueOf<C>> {
         if self.is_whole {
             return Ok(tile);

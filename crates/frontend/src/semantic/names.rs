@@ -1,6 +1,6 @@
-//! The table of the names of `triton.language`. The frontend resolves calls and attributes in this
-//! table, and chooses suggestions for mistyped names from it. The Python stubs are generated from
-//! it.
+//! Collects the names of `triton.language` in a table. The frontend resolves calls and attributes
+//! in this table, and chooses suggestions for mistyped names from it. The Python stubs are
+//! generated from the table.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -26,7 +26,7 @@ pub enum LanguageItem {
     Special(Special),
 }
 
-/// A class, which kernels name in annotations and in `isinstance`.
+/// A class that kernels name in annotations and in `isinstance`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
     /// `tensor`.
@@ -37,7 +37,7 @@ pub enum Special {
     Const,
     /// `tensor_descriptor`.
     TensorDescriptor,
-    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` takes.
+    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` accepts.
     Base,
 }
 
@@ -106,7 +106,7 @@ const SPECIALS: &[(&str, Special)] = &[
     ("tensor_descriptor_base", Special::Base),
 ];
 
-/// The modules in which Triton defines the names; `tl.core.load` is `tl.load`.
+/// The modules in which Triton defines the names. For example, `tl.core.load` is `tl.load`.
 const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
@@ -209,7 +209,7 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
     names
 });
 
-/// The methods of tensors: the name of each, and the path of the function that it calls.
+/// The methods of tensors: the name of each method, and the path of its function.
 static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     let of_rows = SPECS.iter().flat_map(|spec| {
         spec.namespaces.iter().filter_map(|namespace| match namespace {
@@ -235,7 +235,7 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
 });
 
-/// Returns the methods of tensors: the name of each, and the path of the function that it calls.
+/// Returns the methods of tensors: the name of each method, and the path of its function.
 pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
@@ -249,7 +249,8 @@ const OLDER: [(&str, &str); 5] = [
     ("uint32_to_uniform_float", "uint_to_uniform_float"),
 ];
 
-/// Returns the meaning of a name of `triton.language`; `path` is its dotted path in that module.
+/// Returns the meaning of a name of `triton.language`. `path` is the dotted path of the name in
+/// that module.
 pub fn language(path: &str) -> Option<LanguageItem> {
     if let Some(item) = NAMES.get(path) {
         return Some(item.clone());

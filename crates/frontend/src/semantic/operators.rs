@@ -1,4 +1,4 @@
-//! The operators of tensors.
+//! Defines the rules of the operators of tensors.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Failure, Literal, Shape, Type};
@@ -18,14 +18,20 @@ use crate::value::{Constant, Operand};
 ///
 /// Both operands are converted to their common type. If one operand is a compile-time number of the
 /// same or a lower kind (bool < integer < float), the common type is the type of the other operand.
-/// Otherwise, the common type of a float and an integer is the type of the float, and that of two
-/// floats or two integers is the wider type, with these exceptions: fp16 and bf16 give fp16; bf16
-/// and an integer or fp8 give fp32; two different fp8 types give fp16; an fp8 and an integer have
-/// no common type; a signed and an unsigned integer of the same width give the unsigned type.
+/// Otherwise, the common type of a float and an integer is the type of the float. The common type
+/// of two floats or of two integers is the wider type. The exceptions are:
+///
+/// | operands | common type |
+/// |---|---|
+/// | fp16 and bf16 | fp16 |
+/// | bf16 and an integer or fp8 | fp32 |
+/// | two different fp8 types | fp16 |
+/// | fp8 and an integer | none |
+/// | a signed and an unsigned integer of the same width | the unsigned type |
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. `//` and `%`
 /// refuse a signed and an unsigned integer, unless one is a compile-time number. Two booleans
-/// remain `int1` under `+`, `-` and `*`, which compute modulo 2, so the product of two masks is a
+/// remain `int1` under `+`, `-` and `*`, which compute modulo 2. So the product of two masks is a
 /// mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,
@@ -226,8 +232,8 @@ fn arithmetic<C: Caller + ?Sized>(
         && dtype.is_int()
         && (8..64).contains(&dtype.bits())
     {
-        // A product of two 32-bit numbers in 64 bits is exact modulo 2**64, so it equals the 32-bit
-        // result only if that result lost no bits.
+        // A product of two 32-bit numbers in 64 bits is exact modulo 2**64. So it equals the 32-bit
+        // result only if this result lost no bits.
         let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
         let exact = c.builder().binary(function, left, right)?;
         let kept = cast(c, result.clone(), Dtype::I64)?;
@@ -275,7 +281,7 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
 }
 
 /// Divides integers, or computes the remainder. With `debug=True`, the kernel asserts that the
-/// divisor is not 0, unless `sanitize_overflow=False`. torch.compile sets this option: its kernels
+/// divisor is not 0, unless `sanitize_overflow=False`. torch.compile sets this option. Its kernels
 /// contain their own assertions, and divide by 0 in lanes that a mask discards.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
@@ -357,8 +363,8 @@ fn pointee<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Option<Type> {
     }
 }
 
-/// Computes `pointer + offset`, `offset + pointer` or `pointer - offset`; `None` if neither operand
-/// is a pointer.
+/// Computes `pointer + offset`, `offset + pointer` or `pointer - offset`. Returns `None` if neither
+/// operand is a pointer.
 fn pointer_arithmetic<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -535,7 +541,8 @@ fn different_pointers<C: Caller + ?Sized>(c: &mut C, what: &str, lhs: &Op<C>, rh
     .hint("convert one: `p.to(tl.pointer_type(tl.float32))`")
 }
 
-/// Computes `lhs and rhs` or `lhs or rhs`, an `int1` for each element; evaluates both operands.
+/// Computes `lhs and rhs` or `lhs or rhs`, an `int1` for each element. Both operands are already
+/// evaluated.
 pub fn boolean<C: Caller + ?Sized>(
     c: &mut C,
     op: BooleanOperator,
@@ -575,7 +582,7 @@ pub fn truth<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     to_bool(c, value)
 }
 
-/// Computes `tl.where(condition, x, y)`; errors point at the arguments 0, 1 and 2.
+/// Computes `tl.where(condition, x, y)`. Errors point at the arguments 0, 1 and 2.
 pub fn select<C: Caller + ?Sized>(c: &mut C, condition: &Op<C>, x: &Op<C>, y: &Op<C>) -> Semantic<Op<C>> {
     let shift = |mut error: SemanticError| {
         for (index, _) in &mut error.arguments {
@@ -624,7 +631,7 @@ fn choices<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, y: &Op<C>) -> Semantic<(Val
 }
 
 /// Returns the type of a loop's induction variable, from the types of its start, end and step.
-/// Errors point at these as the arguments 0, 1 and 2.
+/// Errors point at start, end and step as the arguments 0, 1 and 2.
 pub fn loop_dtype(lower: &Type, upper: &Type, step: &Type) -> Semantic<Dtype> {
     let mut common: Option<Dtype> = None;
     for (index, (ty, what)) in [(lower, "start"), (upper, "end"), (step, "step")].into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The parts of tiles that the blocks of a cluster hold.
+//! Computes the parts of tiles that the blocks of a cluster have.
 
 use tilewright_ir::{Dtype, StatedBuffer};
 
 use crate::descriptor::DescriptorForm;
 use crate::value::Constant;
 
-/// Returns the bytes of the part of a descriptor's block that each block of the cluster holds.
+/// Returns the number of bytes of a descriptor's tile in each block of the cluster.
 pub(super) fn bytes_of_part(form: &DescriptorForm, dtype: Dtype) -> Constant {
     let shape = &form.block_shape;
     let layout = form.layout.as_deref().and_then(|layout| layout.parse::<StatedBuffer>().ok());

@@ -1,5 +1,5 @@
-//! The rules of the program's position in the grid, hints, assertions, prints, ranges of loops, and
-//! functions of compile-time values.
+//! Defines the rules of the program's position in the grid, hints, assertions, prints, ranges of
+//! loops, and functions of compile-time values.
 
 use std::sync::Arc;
 
@@ -169,7 +169,7 @@ fn print_prefix(prefix: &str, is_alone: bool) -> String {
 }
 
 /// Converts a value to a type that can be printed. Also returns the minimum number of hexadecimal
-/// digits, which is 1 for a pointer; 0 for a decimal number.
+/// digits, which is 1 for a pointer. A decimal number has 0.
 fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
     let ty = c.builder().type_of(&value);
     let Some(dtype) = ty.dtype() else {
@@ -269,7 +269,7 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
     Ok(Operand::Range(Box::new(Range { lower, upper, step, is_static, options })))
 }
 
-/// `constexpr(value)`: the compile-time value; a run-time value is returned unchanged.
+/// `constexpr(value)`: returns the compile-time value, or a run-time value unchanged.
 pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     match a.constant(c, 0) {
         Ok(constant) => Ok(Operand::Constant(constant)),
@@ -300,8 +300,8 @@ pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
 }
 
-/// `slice(start, stop, step)`: a tuple with the fields of a slice, which a subscript treats as a
-/// slice.
+/// `slice(start, stop, step)`: returns a tuple with the fields of a slice. A subscript treats this
+/// tuple as a slice.
 pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
     Ok(slice_of(parts))
@@ -320,7 +320,7 @@ pub(crate) fn slice_of<V>(parts: [Operand<V>; 3]) -> Operand<V> {
     }
 }
 
-/// Returns the parts of a slice, if the value is one.
+/// Returns the parts of a slice; `None` for other values.
 pub(crate) fn slice_parts<V: Clone>(value: &Operand<V>) -> Option<[Operand<V>; 3]> {
     let items: Tuple<Operand<V>> = match value {
         Operand::Tuple(items) => items.clone(),
@@ -386,7 +386,7 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    // A boolean has no sign, so 1 bit is valid with any `signed`: sorts request the integer type
+    // A boolean has no sign, so 1 bit is valid with any `signed`. Sorts request the integer type
     // with the width of their keys, which may be booleans.
     let found = Dtype::ALL.iter().find(|dtype| {
         dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
@@ -410,7 +410,7 @@ pub(super) fn next_power_of_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     })
 }
 
-/// `_log2(i)`: the binary logarithm, rounded down; 0 if `i` is not positive.
+/// `_log2(i)`: returns the binary logarithm, rounded down, or 0 if `i` is not positive.
 pub(super) fn log_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let value = a.int(c, 0)?;
     Ok(Operand::Constant(Constant::Int(value.checked_ilog2().map_or(0, i128::from))))

@@ -1,4 +1,4 @@
-//! Type promotion: the element type in which an operator computes.
+//! Promotes types: determines the element type in which an operator computes.
 
 use tilewright_ir::Dtype;
 
@@ -89,8 +89,8 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
     Ok(common_integer(a, b))
 }
 
-/// Returns the wider integer type; of two types of the same width, the unsigned one. `int1` counts
-/// as unsigned.
+/// Returns the wider integer type. If the widths are equal, returns the unsigned type. `int1`
+/// counts as unsigned.
 pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     match (a.is_signed(), b.is_signed()) {
         (true, true) | (false, false) => {
@@ -117,10 +117,10 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     }
 }
 
-/// Returns the type that a compile-time number gets as a tensor. A boolean is `int1`. An integer is
-/// the first of int32, uint32, int64 and uint64 that can represent it; `None` if none can. A float
-/// is fp32, or fp64 if it is finite, not 0, and out of the range of normal fp32 numbers. Other
-/// values have no such type: `None`.
+/// Returns the type that a compile-time number gets as a tensor. A boolean is `int1`. An integer
+/// gets the first of int32, uint32, int64 and uint64 that can represent it. A float is fp64 if it
+/// is finite, not 0, and out of the range of normal fp32 numbers; otherwise it is fp32. Returns
+/// `None` for other values, or if no integer type fits.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),

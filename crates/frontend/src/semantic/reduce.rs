@@ -1,4 +1,4 @@
-//! The rules of `reduce` and `dot`, and the code that scans share with reductions.
+//! Defines the rules of `reduce` and `dot`, and the code that scans share with reductions.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -50,7 +50,7 @@ impl<C: Caller + ?Sized> Combined<C> {
         self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
     }
 
-    /// Makes the region that calls the combine function, which is the third argument.
+    /// Creates the region that calls the combine function, which is the third argument.
     pub fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
         let elements = self.elements();
         let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
@@ -236,8 +236,7 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     Ok(batch.iter().copied().chain([m, n]).collect())
 }
 
-/// Returns the element type of the left operand, or an error if the types of the operands do not
-/// fit.
+/// Returns the element type of the left operand. Fails if the types of the operands do not fit.
 fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
     let allowed = |dtype: &Dtype| {
         use Dtype as D;
@@ -263,8 +262,8 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::constants::dtype_name(dtype)
 }
 
-/// Returns the element type of the result. For fp8 and fp16 operands, it is `wanted`, which must be
-/// fp16 or fp32; for other operands, `wanted` has no effect.
+/// Returns the element type of the result. For fp8 and fp16 operands, this is `wanted`, which must
+/// be fp16 or fp32. For other operands, `wanted` has no effect.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,

@@ -1,4 +1,4 @@
-//! Rules that make tiles and change their shape.
+//! Defines the rules that create tiles and change their shape.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, IntList, Shape, Type};
@@ -50,7 +50,7 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 }
 
 /// Checks that a compile-time number can be converted to an integer type. A float must be a whole
-/// number in the range of the type. An integer must fit in 64 bits; it wraps if the type is
+/// number in the range of the type. An integer must fit in 64 bits, and wraps if the type is
 /// narrower.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
@@ -67,7 +67,7 @@ fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize)
         .note(format!("found {constant}, expected an integer from {low} to {high}")))
 }
 
-/// Returns the only element of a value as a scalar; a value with several elements is an error.
+/// Returns the only element of a value as a scalar. A value with several elements is an error.
 fn scalar<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type, index: usize) -> Semantic<ValueOf<C>> {
     if ty.is_scalar() {
         return Ok(value);
@@ -86,7 +86,7 @@ pub(super) fn item<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(scalar(c, value, &ty, 0)?))
 }
 
-/// `expand_dims(input, axis)`: the axes are counted in the result.
+/// `expand_dims(input, axis)`. The axes are those of the result.
 pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (mut value, ty) = a.typed(c, 0)?;
     let given = a.ints(c, 1)?;
@@ -107,7 +107,7 @@ pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     Ok(Operand::Tensor(value))
 }
 
-/// Inserts an axis of extent 1; a scalar becomes a tile with one axis.
+/// Inserts an axis of extent 1. A scalar becomes a tile with one axis.
 pub(super) fn expand<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, axis: usize) -> Semantic<ValueOf<C>> {
     let ty = c.builder().type_of(&value);
     if ty.is_scalar() {
@@ -145,7 +145,7 @@ pub(super) fn broadcast_to_shape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
     Ok(Operand::Tensor(broadcast_to(c, value, &shape)?))
 }
 
-/// `reshape(input, *shape, can_reorder)`, `view(input, *shape)`; one extent may be -1.
+/// `reshape(input, *shape, can_reorder)`, `view(input, *shape)`. One extent may be -1.
 pub(super) fn reshape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (value, ty) = a.typed(c, 0)?;
     let mut extents = a.ints(c, 1)?;

@@ -1,4 +1,4 @@
-//! The rules of accesses to shared memory (Gluon).
+//! Defines the rules of accesses to shared memory (Gluon).
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     let Some(Window { start, shape }) = window else {
         return Ok(Operand::Tensor(load(tiles, layout)?));
     };
-    // The threads load their elements of each part of the tile, and keep those of the window. No
-    // instruction remains for the others.
+    // The threads load their elements of the whole tile, and keep the elements of the window. Later
+    // passes remove the loads of the other elements.
     let all = StatedLayout::of_linear(&linear.unslice(&tiles.shape, &[1, 1]));
     let whole = load(tiles, Arc::new(all))?;
     let starts = start.map(i64::from).into_iter().collect();
@@ -91,13 +91,13 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
 }
 
-/// The cache modifiers that `cp.async` has. It has the second one only for copies of 16 bytes, and
-/// uses it there by default.
+/// The cache modifiers of `cp.async`. It has `.cg` only for copies of 16 bytes, where it is the
+/// default.
 const COPY_CACHE: &[(&str, CacheModifier)] =
     &[("", CacheModifier::Default), (".cg", CacheModifier::Default), (".ca", CacheModifier::All)];
 
 /// Returns whether the hints of an asynchronous copy keep the data in L1. `cp.async` has no other
-/// hint: without it, copies of 16 bytes bypass L1, and others do not.
+/// hint. Without this hint, copies of 16 bytes bypass L1, and other copies do not.
 fn keeps_in_l1<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<bool> {
     let cache = cache_modifier(c, a, 3, COPY_CACHE)?;
     let eviction = a.string(c, 4)?.unwrap_or_default();

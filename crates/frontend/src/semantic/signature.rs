@@ -11,7 +11,7 @@ pub enum ParameterKind {
     Positional,
     /// Only by keyword.
     KeywordOnly,
-    /// By position; the argument is the tuple of all further positional arguments.
+    /// By position. The argument is the tuple of all further positional arguments.
     Variadic,
 }
 
@@ -27,7 +27,7 @@ pub struct BuiltinParameter {
 }
 
 /// Parses a signature such as `load(pointer, mask=None, *, volatile=False)` into the name and the
-/// parameters; `None` if the text is malformed.
+/// parameters. Returns `None` if the text is malformed.
 pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<BuiltinParameter>)> {
     let open = text.find('(')?;
     let inner = text[open + 1..].strip_suffix(')')?;

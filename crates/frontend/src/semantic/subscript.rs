@@ -1,4 +1,4 @@
-//! Subscripts of tensors: new axes, and parts of a tile that compile-time indices select.
+//! Evaluates subscripts of tensors: new axes, and parts of a tile that compile-time indices select.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Shape, Type};

@@ -1,8 +1,8 @@
 //! The table of the builtins of `triton.language`. A row has a signature, the documentation, the
-//! namespaces of the name, and the rule: a function in the module of its family, such as `memory`.
+//! namespaces of the name, and the rule. The rule is a function in the module of its family, such
+//! as `memory`.
 //!
-//! `dispatch` calls the rules. `names` joins the rows with the library functions, which
-//! `stdlib/*.py` defines.
+//! `dispatch` calls the rules. `names` joins the rows with the library functions of `stdlib/*.py`.
 
 use tilewright_ir::Op as IrOp;
 
@@ -616,8 +616,8 @@ macro_rules! table {
 
 builtins!(table);
 
-/// Returns a builtin that emits an op; `None` for an op that syntax or another table emits. The
-/// match is exhaustive, so a new op does not compile without an entry.
+/// Returns a builtin that emits an op, or `None` if syntax or another table emits the op. The match
+/// is exhaustive, so a new op does not compile without an entry.
 const fn builtin_of(op: &IrOp) -> Option<Builtin> {
     match op {
         IrOp::ProgramId { .. } => Some(Builtin::ProgramId),

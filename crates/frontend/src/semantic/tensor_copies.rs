@@ -1,4 +1,4 @@
-//! The rules of tensor copies (TMA), which a Gluon program starts and awaits itself.
+//! Defines the rules of tensor copies (TMA). Only Gluon programs start and await them explicitly.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn descriptor_for<C: Caller + ?Sized>(
             .hint("allocate the memory with `desc.layout`"));
     }
     let dtype = element_type(c, &found)?;
-    // The shared memory may have leading axes of extent 1 that the blocks lack, and the blocks may
+    // The shared memory may have leading axes of extent 1 that the blocks lack. The blocks may also
     // have such axes that the memory lacks.
     let significant =
         |shape: &Shape| -> Vec<u32> { shape.iter().copied().skip_while(|extent| *extent == 1).collect() };

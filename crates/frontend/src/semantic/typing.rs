@@ -1,5 +1,5 @@
-//! The types of parameters and results for Python's type checkers and editors. The stubs are
-//! generated from these rows and from the signatures of `table` and `library`.
+//! Defines the types of parameters and results for Python's type checkers and editors. The stubs
+//! are generated from these rows and from the signatures of `table` and `library`.
 //!
 //! The types are in the notation of the stubs. `_Value` is any operand, and `_Integer` an integer
 //! at run time. `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values; `_Ints` and
@@ -23,8 +23,8 @@ pub struct ParameterType {
 /// An overload of a function: the types of a parameter and of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
-    /// The parameter that the result depends on, and its type; several parameters are written
-    /// `x, div`; `None` if the result does not depend on a parameter.
+    /// The parameter that the result depends on, and its type. Several parameters are written
+    /// `x, div`. `None` if the result does not depend on a parameter.
     pub parameter: Option<(&'static str, &'static str)>,
     /// The type of the result.
     pub result: &'static str,

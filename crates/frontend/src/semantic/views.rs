@@ -1,7 +1,8 @@
-//! The rules of views of shared memory (Gluon): the same bytes as other tiles.
+//! Defines the rules of views of shared memory (Gluon). A view interprets the same bytes as other
+//! tiles.
 //!
-//! A view is an allocation whose slots have another type. A part of a tile is therefore one of the
-//! slots of a view, so its elements must be contiguous.
+//! A view is an allocation whose slots have another type. A part of a tile is one of these slots,
+//! so its elements must be contiguous.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn tile_bytes(tiles: &SharedTiles) -> u64 {
     tiles.shape.elements() as u64 * u64::from(tiles.dtype.bits().max(8)) / 8
 }
 
-/// Makes a view of the whole allocation of a memory.
+/// Creates a view of the whole allocation that contains shared memory.
 fn view<C: Caller + ?Sized>(
     c: &mut C,
     found: &SharedMemory<Op<C>>,

@@ -1,4 +1,4 @@
-//! The rule of `warp_specialize` (Gluon), which runs functions in partitions of the warps.
+//! Defines the rule of `warp_specialize` (Gluon), which runs functions in partitions of the warps.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;
@@ -24,10 +24,10 @@ struct Partition<V> {
 /// An argument of a call, with the index of its parameter.
 type Passed<'a, V> = (&'a Operand<V>, usize);
 
-/// The arguments of a call in either form.
+/// The arguments of a call of `warp_specialize`, with the older or the newer parameters.
 struct Call<'a, V> {
     partitions: Vec<Partition<V>>,
-    /// The parameter that has the workers.
+    /// The index of the parameter with the workers.
     workers: usize,
     warps: Passed<'a, V>,
     registers: Passed<'a, V>,
@@ -56,8 +56,8 @@ fn arguments_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>, index: usize) ->
         .hint("write `(function, (x,))` for a function of one argument"))
 }
 
-/// Reads the older form: the arguments and the function of the default partition, the arguments and
-/// the functions of the workers.
+/// Reads the older parameters: the arguments and the function of the default partition, and the
+/// arguments and the functions of the workers.
 fn older<'a, C: Caller + ?Sized>(
     c: &mut C,
     [default_args, default_partition, worker_args, workers]: [Passed<'a, ValueOf<C>>; 4],

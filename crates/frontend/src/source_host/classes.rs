@@ -1,5 +1,5 @@
-//! The classes of a module that kernels can use. They are decorated with `triton.aggregate`, and
-//! have fields, methods and bases.
+//! Represents the classes of a module that kernels can use. These classes are decorated with
+//! `triton.aggregate`, and have fields, methods and bases.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if the class itself is decorated with `triton.aggregate`; a decorated base is not
+    /// True if the class itself is decorated with `triton.aggregate`. A decorated base is not
     /// enough.
     is_aggregate: bool,
     /// The method resolution order: the class, then its bases.
@@ -184,8 +184,8 @@ impl SourceHost {
         self.classes.get(&class).is_some_and(|class| class.is_aggregate)
     }
 
-    /// Returns the fields of a class that `triton.aggregate` decorates, fields of its bases first;
-    /// `None` for other classes.
+    /// Returns the fields of a class that `triton.aggregate` decorates, with the fields of its
+    /// bases first. Returns `None` for other classes.
     pub(super) fn fields_of(&self, class: ObjectRef) -> Option<Aggregate> {
         let known = self.classes.get(&class).filter(|class| class.is_aggregate)?;
         let mut fields: Vec<(Arc<str>, FieldKind)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Evaluates the expressions of a module that need no Python: constants, imported names,
+//! Evaluates the expressions of a module that do not need Python: constants, imported names,
 //! decorators.
 
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the full path of a decorator or callee, such as `triton.jit`, even if the module
-    /// imports it under another name.
+    /// Returns the full path of a decorator or callee, such as `triton.jit`. The module may import
+    /// it under another name.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
             Expr::Name(name) => match self.current.names.get(name.id.as_str())? {

@@ -1,6 +1,6 @@
-//! Executes those statements of a module that define names. If a name may have one of several
-//! values, because it is assigned under a condition or in a loop, the name is *opaque*: its value
-//! is unknown. A kernel that reads the name gets an error, which is better than an arbitrary value.
+//! Executes those statements of a module that define names. A condition or a loop may give a name
+//! one of several values. Then the name is *opaque*: its value is unknown. A kernel that reads an
+//! opaque name gets an error, which is better than an arbitrary value.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -14,10 +14,10 @@ use crate::parse::blocks_of;
 use crate::value::Constant;
 
 impl SourceHost {
-    /// Defines the names that a module's statements assign.
+    /// Executes a module's statements, which define its names.
     pub(super) fn execute_module(&mut self, body: &[Stmt]) {
         self.execute(body, 0);
-        // A function may assign a global before a kernel is launched, so globals that functions
+        // A function may assign a global before a kernel is launched. So globals that functions
         // assign are opaque.
         let mut blocks = vec![body];
         while let Some(block) = blocks.pop() {
@@ -148,7 +148,7 @@ impl SourceHost {
         }
     }
 
-    /// Returns whether a condition holds; `None` if that is not known.
+    /// Returns whether a condition is true, or `None` if this is unknown.
     fn truth(&mut self, test: &Expr) -> Option<bool> {
         if is_main_guard(test) || self.dotted(test).as_deref() == Some("typing.TYPE_CHECKING") {
             return Some(false);
@@ -183,8 +183,8 @@ impl SourceHost {
 
     /// Executes the body of a loop.
     fn repeated(&mut self, whole: &Stmt, body: &[Stmt], depth: usize) {
-        // The body runs any number of times, each time with the names of the previous iteration.
-        // Names that it assigns are therefore opaque at the beginning of the body and after the
+        // The body runs any number of times, each time with the names of the previous iteration. So
+        // the names that the body assigns are opaque at the beginning of the body and after the
         // loop.
         self.make_all_opaque(std::slice::from_ref(whole));
         self.one_of(&[vec![body]], true, depth);
@@ -217,7 +217,7 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes the blocks of all paths that the program may take. With `or_none`, the program may
+    /// Executes the blocks of all paths that the program may run. With `or_none`, the program may
     /// also skip all paths. A name with different values at the ends of the paths becomes opaque.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
@@ -246,8 +246,8 @@ impl SourceHost {
         for name in known {
             let mut values = ends.iter().filter_map(|end| end.get(name));
             let Some(value) = values.next() else { continue };
-            // If only some paths define the name as a function or module, the name has this value,
-            // because on the other paths it would be undefined.
+            // Only some paths may define the name as a function or module. The name then has this
+            // value, because it would be undefined on the other paths.
             let is_everywhere = ends.iter().all(|end| end.contains_key(name));
             let is_constant = matches!(value, HostValue::PlainGlobal(_) | HostValue::Constant(_));
             if values.all(|other| other == value) && (is_everywhere || !is_constant) {

@@ -1,4 +1,4 @@
-//! Resolves the names of Gluon (`triton.experimental.gluon`), and makes its layouts.
+//! Resolves the names of Gluon (`triton.experimental.gluon`), and creates its layouts.
 //!
 //! A layout is an object whose path is `=` and its text form.
 
@@ -17,7 +17,7 @@ use crate::value::Constant;
 /// The module of the language of Gluon.
 const LANGUAGE: &str = "triton.experimental.gluon.language";
 
-/// The modules below that of the language, each with the prefix of its names in the compiler.
+/// The submodules of the language module, each with the prefix of its names in the compiler.
 const MODULES: &[(&str, &str)] = &[
     ("", "gluon"),
     ("nvidia.ampere.async_copy", "gluon.async_copy"),
@@ -30,7 +30,7 @@ const MODULES: &[(&str, &str)] = &[
     ("nvidia.hopper", "gluon.hopper"),
 ];
 
-/// The fields of each layout, with the defaults of the last ones.
+/// Each layout has its name, its fields, and the defaults of the last fields.
 const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
     ("AutoLayout", &[], &[]),
     ("CoalescedLayout", &[], &[]),
@@ -54,24 +54,24 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
     ("MBarrierLayout", &["cga_layout"], &["[]"]),
 ];
 
-/// The fields that the text form lacks where they have their defaults.
+/// The fields that the text form omits if they have their defaults.
 const OMITTED: &[&str] = &["cga_layout", "block_bases", "fp4_padded", "alignment"];
 
-/// The layouts whose `cga_layout` is not available.
+/// The layouts without support for `cga_layout`.
 const UNDIVIDED: &[&str] = &["PaddedSharedLayout"];
 
 /// The functions of layouts that the host calls.
 const FUNCTIONS: &[&str] =
     &["NVMMASharedLayout.get_default_for", "PaddedSharedLayout.with_identity_for", "to_linear_layout"];
 
-/// Returns the part of a path after the module of the language, without private modules.
+/// Returns a path relative to the language module, without private modules.
 fn below_language(path: &str) -> Option<String> {
     let rest = path.strip_prefix(LANGUAGE)?.strip_prefix('.')?;
     let public: Vec<&str> = rest.split('.').filter(|part| !part.starts_with('_')).collect();
     Some(public.join("."))
 }
 
-/// Returns the name of a layout or of a function of layouts, if a path is one.
+/// Returns the name of a layout class or of a function of layouts; `None` for other paths.
 fn callable(path: &str) -> Option<String> {
     let below = below_language(path)?;
     let is_function = FUNCTIONS.iter().any(|function| below == *function);
@@ -113,8 +113,8 @@ impl SourceHost {
         HostValue::Object(self.object(format!("={text}")))
     }
 
-    /// Returns the layout that an expression such as `BlockedLayout([1], [32], [4], [0])` makes, and
-    /// its text form.
+    /// Returns the layout that an expression such as `BlockedLayout([1], [32], [4], [0])` creates,
+    /// and its text form.
     pub fn layout_of_expression(&mut self, text: &str) -> Option<(HostValue, Arc<str>)> {
         let module = parse(text).ok()?;
         let [Stmt::Expr(statement)] = &module.body[..] else { return None };
@@ -124,7 +124,7 @@ impl SourceHost {
         Some((value, text))
     }
 
-    /// Evaluates an expression in which the names of layouts need no import.
+    /// Evaluates an expression that names layouts without an import.
     fn evaluate_layout(&mut self, expression: &Expr, depth: usize) -> Option<HostValue> {
         let Expr::Call(call) = expression else { return self.evaluate(expression, depth) };
         if depth > MAX_DEPTH {

@@ -92,8 +92,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the value of a name in a module: a name that the module defines, or, if the module
-    /// is a package, a module in it.
+    /// Returns the value of a name in a module. The module defines the name, or it is a package
+    /// that contains a module with this name.
     pub(super) fn member(&mut self, index: usize, name: &str) -> Option<HostValue> {
         if let Some(value) = self.scope(index).names.get(name) {
             return Some(value.clone());
@@ -109,8 +109,8 @@ impl SourceHost {
         self.object(format!("@{index}"))
     }
 
-    /// Returns the module that an import in the current module finds; `None` if it is not a file of
-    /// the program.
+    /// Returns the module that an import in the current module finds. Returns `None` if the module
+    /// is not a file of the program.
     fn find_module(&mut self, level: u32, dotted: &str) -> Option<usize> {
         let folder = self.current.path.as_ref()?.parent()?.to_owned();
         let below = dotted.split('.').filter(|part| !part.is_empty()).collect::<PathBuf>();
@@ -126,9 +126,9 @@ impl SourceHost {
         if above == folder { None } else { self.load(&above.join(below)) }
     }
 
-    /// Reads and executes the module `path.py` or the package `path`, unless it is loaded already.
-    /// Returns its index; `None` if there is no such file, it is not valid Python, or the limit
-    /// [`MAX_MODULES`] is reached.
+    /// Reads and executes the module `path.py` or the package `path`, unless it is already loaded.
+    /// Returns the index of the module. Returns `None` if there is no such file, if the file is not
+    /// valid Python, or if the limit [`MAX_MODULES`] is reached.
     fn load(&mut self, path: &Path) -> Option<usize> {
         let file = [path.with_extension("py"), path.join("__init__.py")];
         let path = file.into_iter().find(|file| file.is_file())?;
@@ -141,7 +141,7 @@ impl SourceHost {
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // A file that is not valid Python cannot be imported: a kernel that uses the module gets an
+        // A file that is not valid Python cannot be imported. A kernel that uses the module gets an
         // error.
         let module = Arc::new(parse(&file.text).ok()?);
         let index = self.others.len();

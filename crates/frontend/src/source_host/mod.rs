@@ -1,7 +1,7 @@
-//! Resolves the free names of kernels without Python ([`Host`](crate::host::Host)): reads the
-//! source of a module and of the modules that it imports. This host resolves triton, tilewright and
-//! `math`, and the constants, functions and classes that the source modules define. Every other
-//! name is opaque: its value is unknown, and a kernel that uses the name gets an error.
+//! Resolves the free names of kernels without Python ([`Host`](crate::host::Host)). This host reads
+//! the source of a module, and of the modules that it imports. It resolves triton, tilewright and
+//! `math`, and the constants, functions and classes in the source. Every other name is opaque: its
+//! value is unknown, and a kernel that uses the name gets an error.
 
 mod classes;
 mod evaluate;
@@ -31,23 +31,27 @@ use classes::Class;
 use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
-/// The maximum nesting of the expressions that are evaluated and of the statements that are
-/// executed.
+/// The maximum nesting of evaluated expressions and of executed statements.
 const MAX_DEPTH: usize = 100;
 
 /// A [`Host`] that resolves names in the source of a module.
 pub struct SourceHost {
-    /// The module whose statements are being executed; afterwards, the requested module, which has
-    /// the index 0.
+    /// The module whose statements are being executed. Afterwards, this is the requested module,
+    /// which has the index 0.
     current: Scope,
-    /// All modules by their indices; the element of the current module is unused.
+    /// All modules by their indices. The element of the current module is unused.
     others: Vec<Scope>,
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
-    /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
-    /// (`'scale'@2`), a module (`@2`), a name that a source module does not define when another
-    /// one imports it (`@2.scale`), an aggregate class and its index among the objects (`Pair.7`),
-    /// or a layout of Gluon (`=AutoLayout()`).
+    /// The path of each object. The path is one of these:
+    ///
+    /// - a dotted path (`torch.nn`);
+    /// - an opaque name and its module (`'scale'@2`);
+    /// - a module (`@2`);
+    /// - a name that another module imports from a module without a definition of the name
+    ///   (`@2.scale`);
+    /// - an aggregate class and its index among the objects (`Pair.7`);
+    /// - a layout of Gluon (`=AutoLayout()`).
     objects: Vec<String>,
 }
 
@@ -70,8 +74,8 @@ struct ModuleFunction {
     module: usize,
     name: String,
     offset: u32,
-    /// True if the function is decorated with `jit` and is not a method; false for methods and for
-    /// functions that are decorated with `constexpr_function`.
+    /// True if the function is decorated with `jit` and is not a method. False for a
+    /// `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
     /// The class that contains the function.
@@ -81,7 +85,7 @@ struct ModuleFunction {
 }
 
 impl SourceHost {
-    /// Reads a module from its text; messages show `path`.
+    /// Reads a module from its text. Messages show `path`.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Result<Self, Box<Failure>> {
         Self::from_file(&Arc::new(SourceFile::new(path, text)), None)
     }
@@ -138,7 +142,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the parameters of a function, and for each whether it is annotated `tl.constexpr`.
+    /// Returns the parameters of a function. The flag of a parameter is true if its annotation is
+    /// `tl.constexpr`.
     pub fn parameters(&self, function: FunctionRef) -> Vec<(&str, bool)> {
         let definition = self.definition(function);
         let parameters = definition.into_iter().flat_map(crate::lower::function::parameters);
@@ -187,8 +192,8 @@ impl SourceHost {
         self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
-    /// Registers a function as a function of the kernel language; `None` if no decorator makes it a
-    /// function of the kernel language.
+    /// Registers a function as a function of the kernel language. Returns `None` if it has no
+    /// decorator of the kernel language.
     fn decorated(&mut self, function: &StmtFunctionDef, decorators: &[Decorator]) -> Option<HostValue> {
         let noinline = decorators.iter().find_map(|decorator| match decorator {
             Decorator::Jit { noinline } => Some(*noinline),

@@ -12,8 +12,8 @@ use tilewright_ir::{Dtype, Module, Type};
 pub const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 
 /// Parses an argument: `*fp32`, the name of a scalar type such as `int32`, a number, `True`,
-/// `None`, or `"text"`. `:16` after a pointer or scalar states that it is a multiple of 16. A tuple
-/// is `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
+/// `None`, or `"text"`. `:16` after a pointer or scalar states that the argument is a multiple of
+/// 16. A tuple is `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
 pub fn argument(text: &str) -> Argument {
     if let Some(items) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
         let items: Vec<&str> = items.split(';').map(str::trim).filter(|item| !item.is_empty()).collect();
@@ -88,7 +88,8 @@ pub fn user_programs(test: &str) -> Option<std::path::PathBuf> {
     found
 }
 
-/// Compares a text with the expected one; `UPDATE_EXPECT=1 cargo test` rewrites it.
+/// Compares the IR or the diagnostics of a text with the expected text.
+/// `UPDATE_EXPECT=1 cargo test` rewrites the expected text.
 #[expect(clippy::needless_pass_by_value, reason = "expectations are written at the call")]
 pub fn check(text: &str, arguments: &str, expected: Expect) {
     expected.assert_eq(&lowered(text, arguments));

@@ -4,8 +4,8 @@
 use super::*;
 use crate::semantic::{CompareOperator, compare};
 
-/// The type of the sum of two tensors; `-` if they have no common type. The columns have the order
-/// of the rows.
+/// The type of the sum of two tensors, or `-` if they have no common type. The columns have the
+/// order of the rows.
 const SUMS: &str = "
 int1     int1  int8  int16 int32 int64 uint8  uint16 uint32 uint64 -      -       fp16 fp32 fp32 fp64
 int8     int8  int8  int16 int32 int64 uint8  uint16 uint32 uint64 -      -       fp16 fp32 fp32 fp64
@@ -168,8 +168,9 @@ fn shapes_broadcast() {
 
 #[test]
 fn comparisons_give_booleans() {
-    // The results of `<` and of `==`. A 64-bit integer may be an address; a pointer compared with
-    // another number is usually a tensor that was passed in place of a number.
+    // The results of `<` and of `==`. A 64-bit integer may be an address. A pointer compared with
+    // another number is an error, because it is usually a tensor that was passed in place of a
+    // number.
     let cases = [
         ("fp32[8]", "int32", "int1[8]", "int1[8]"),
         ("int1", "int1", "int1", "int1"),
