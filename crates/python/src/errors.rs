@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
 use tilewright_runtime::Error;
 
-/// Returns the exception for an error; the kind of the error selects the class.
+/// Returns the exception for an error. The kind of the error selects the class.
 #[cold]
 pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
@@ -21,7 +21,7 @@ pub(crate) fn raised<T, E: Into<Error>>(py: Python<'_>, result: Result<T, E>) ->
     result.map_err(|error| to_exception(py, &error.into()))
 }
 
-/// Issues a warning at the line of the program that runs now.
+/// Issues a warning at the current line of the program.
 ///
 /// Fails if the program turns warnings into errors.
 #[cold]
@@ -29,7 +29,7 @@ pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
     warn_text(py, &warning.render(Color::Never))
 }
 
-/// Issues a text as a warning at the line of the program that runs now.
+/// Issues a text as a warning at the current line of the program.
 #[cold]
 pub(crate) fn warn_text(py: Python<'_>, text: &str) -> PyResult<()> {
     let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
@@ -117,7 +117,7 @@ pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
 }
 
 /// Returns the exception for a part of Triton that is missing because tilewright replaces it.
-/// `message` names the part, and `hint` names what to use instead.
+/// `message` names the part, and `hint` names a replacement.
 #[pyfunction]
 #[pyo3(signature = (message, hint = None))]
 pub(crate) fn not_available(py: Python<'_>, message: &str, hint: Option<String>) -> Py<PyAny> {

@@ -1,5 +1,4 @@
-//! Converts Gluon's layouts to linear layouts, and returns their bases or a table of their
-//! elements.
+//! Converts Gluon's layouts to linear layouts. Returns their bases, or a table of their elements.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -9,7 +8,7 @@ use tilewright_layout::{Input, Layout, StatedBuffer, StatedLayout};
 
 use crate::values::objects::object;
 
-/// Returns the expression that makes a layout object; `None` for other objects.
+/// Returns the expression that creates a layout object; `None` for other objects.
 pub(crate) fn layout_text(number: ObjectRef) -> Option<String> {
     Python::attach(|py| {
         let text = object(py, number).ok()?.getattr_opt(intern!(py, "_text")).ok()??;
@@ -18,13 +17,13 @@ pub(crate) fn layout_text(number: ObjectRef) -> Option<String> {
 }
 
 /// Returns the linear layout of a tile or buffer of this shape. `text` is the Python expression
-/// that makes the layout object. `element_bits` only matters for an `NVMMASharedLayout`, which is
-/// refused if it is for another element width.
+/// that creates the layout object. `element_bits` only applies to an `NVMMASharedLayout`, which is
+/// an error if it is for another element width.
 fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     let found = match (text.parse::<StatedLayout>(), text.parse::<StatedBuffer>()) {
         (Ok(layout), _) => layout.linear(shape),
         (_, Ok(buffer)) => buffer.linear(shape, element_bits),
-        // Each class has an error about its own parts; that of another class says nothing.
+        // Each class has an error about its own parts. The error of the other class would not help.
         (Err(of_tile), Err(of_buffer)) => Err(if is_buffer(text) { of_buffer } else { of_tile }),
     };
     found.map_err(PyValueError::new_err)
@@ -35,11 +34,11 @@ fn is_buffer(text: &str) -> bool {
     text.split_once('(').is_some_and(|(class, _)| class.contains("Shared"))
 }
 
-/// For each hardware index, its name, and the coordinates that each of its bits contributes.
+/// The name of each hardware index, and the coordinates that each of its bits contributes.
 type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
 
-/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp`, `block` or
-/// `offset`), the coordinates of the element that each of its bits contributes.
+/// Returns the bases of a layout. For each hardware index (`register`, `lane`, `warp`, `block` or
+/// `offset`), these are the coordinates of the element that each of its bits contributes.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]

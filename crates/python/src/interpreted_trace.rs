@@ -1,4 +1,4 @@
-//! Traces of interpreted kernels: Python reports each op and each event, and `write` writes all of
+//! Records traces of interpreted kernels. Python reports each op and each event, and `write` writes
 //! them at the end of the launch.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tilewright_trace::{
 use crate::trace::{TensorParts, TraceRecorder, tensor};
 
 /// A value of an event: the index of the parameter to which pointers are relative, and the bytes of
-/// the elements; each `None` if unknown.
+/// the elements. An unknown part is `None`.
 type Recorded = (Option<usize>, Option<Vec<u8>>);
 
 /// An execution of an op by a program.
@@ -154,7 +154,7 @@ impl InterpretedTrace {
 
 /// Appends an event to the batch of a program.
 ///
-/// If the batch records no values, the function records only ops that access memory, with their
+/// If the batch records no values, appends only events of ops that access memory, with their
 /// pointers and masks.
 fn record(batch: &mut Batch<'_>, launch: &Launch, event: &Event) {
     let Some(op) = launch.ops.get(event.op as usize) else { return };

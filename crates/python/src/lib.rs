@@ -1,5 +1,5 @@
-//! The native module of the Python package, `tilewright._native`, in layers. A layer uses only the
-//! layers above it in the table:
+//! The native module of the Python package, `tilewright._native`. Its layers use only the layers
+//! above them in this table:
 //!
 //! | layer | contents |
 //! |---|---|
@@ -22,7 +22,7 @@
 //! | `signals` | Ctrl-C while a kernel runs |
 //! | `names` | the functions and types of the language |
 //!
-//! The Python side (`python/tilewright`) has the code that a usual launch does not run: decorators,
+//! The Python code (`python/tilewright`) is the code that a usual launch does not run: decorators,
 //! names, the commands.
 
 mod errors;
@@ -118,8 +118,8 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{TraceFile, TraceRecorder};
 
-    /// Sends the output of kernels to the `sys.stdout` of the program, and describes layouts in
-    /// records of launches.
+    /// Sends the output of kernels to the `sys.stdout` of the program. Also enables descriptions of
+    /// layouts in records of launches.
     #[pymodule_init]
     #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,5 @@
-//! `LinearLayout`: the algebra of `tilewright-layout` for Python, with the names of the official
-//! package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
+//! Exports the algebra of `tilewright-layout` to Python as `LinearLayout`. The names are those of
+//! the official package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
 
 use std::fmt::Write;
 
@@ -69,7 +69,8 @@ impl Dimensions {
         shifted.sum::<u64>() as u32
     }
 
-    /// Returns the dimensions of both spaces; a dimension of both gets the product of its sizes.
+    /// Returns the dimensions of both spaces. A dimension of both spaces gets the product of its
+    /// sizes.
     fn product(&self, outer: &Self) -> PyResult<Self> {
         let mut all = self.0.clone();
         for dimension in &outer.0 {
@@ -114,9 +115,9 @@ fn refuse(message: String) -> PyErr {
     PyValueError::new_err(message)
 }
 
-/// A linear map over F2 between named spaces (arXiv 2505.23819), such as from registers, lanes and
-/// warps to the elements that they hold. Sizes are powers of two; the bases are the images of the
-/// bits of the input.
+/// A linear map over F2 between named spaces (arXiv 2505.23819). An example is the map from
+/// registers, lanes and warps to the elements in them. Sizes are powers of two. The bases are the
+/// images of the bits of the input.
 #[pyclass(module = "tilewright.tools.linear_layout", eq, hash, frozen, from_py_object)]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LinearLayout {
@@ -225,8 +226,9 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, outDimSize), |_| 0)
     }
 
-    /// Creates the map with these bases: for each input dimension, the coordinates of the image of
-    /// each of its bits. The default sizes of the output are the smallest that contain all images.
+    /// Creates the map with these bases. They have, for each input dimension, the coordinates of
+    /// the image of each of its bits. The default sizes of the output are the smallest that contain
+    /// all images.
     #[staticmethod]
     #[pyo3(signature = (bases, out_dim_names, out_dim_sizes = None, require_surjective = true))]
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -286,7 +288,7 @@ impl LinearLayout {
         Ok(layout)
     }
 
-    /// For each input dimension, its name and the coordinates of the image of each of its bits.
+    /// The name of each input dimension, and the coordinates of the image of each of its bits.
     #[getter]
     fn bases(&self) -> Bases {
         let mut columns = self.map.columns().iter();
@@ -354,8 +356,8 @@ impl LinearLayout {
         Ok(result)
     }
 
-    /// Returns the map that applies this map, then `arg`, whose input dimensions are the output
-    /// dimensions of this map in any order.
+    /// Returns the map that applies this map, then `arg`. The input dimensions of `arg` are the
+    /// output dimensions of this map, in any order.
     fn compose(&self, arg: &Self) -> PyResult<Self> {
         Ok(Self { map: self.with_output(arg.input())?.map.then(&arg.map) })
     }
@@ -369,7 +371,7 @@ impl LinearLayout {
     }
 
     /// Returns a map from each coordinate of the output to a coordinate of the input with that
-    /// image. Of several such coordinates, the map selects the one in the lowest bits of the input.
+    /// image. If there are several such coordinates, the map prefers the lowest bits of the input.
     fn pseudoinvert(&self) -> PyResult<Self> {
         let inverse = self.map.right_inverse();
         inverse
@@ -404,16 +406,16 @@ impl LinearLayout {
         (0..self.output().bits()).map(row).collect()
     }
 
-    /// Returns a table of the tile, for a map from `register`, `lane`, `warp`, `block`: the
-    /// hardware indices that hold each element or, with `use_hardware_view`, the element at each
-    /// hardware index.
+    /// Returns a table of the tile, for a map from `register`, `lane`, `warp`, `block`. The table
+    /// has the hardware indices of each element. With `use_hardware_view`, it has the element at
+    /// each hardware index.
     fn get_distributed_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Register, Input::Lane, Input::Warp, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })
     }
 
-    /// Returns a table of the tile, for a map from `offset` and `block`: the offset of each element
-    /// or, with `use_hardware_view`, the element at each offset.
+    /// Returns a table of the tile, for a map from `offset` and `block`. The table has the offset
+    /// of each element. With `use_hardware_view`, it has the element at each offset.
     fn get_shared_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Offset, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })

@@ -1,5 +1,5 @@
-//! The names of the language, for the Python namespace `tilewright.language`, and the two op
-//! tables, for their conformance tests.
+//! Exports the names of the language for the Python namespace `tilewright.language`. Also exports
+//! the two op tables for their conformance tests.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{
@@ -7,7 +7,7 @@ use tilewright_frontend::semantic::{
 };
 use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
-/// Returns the functions of the language: for each, its path below `triton.language`, its
+/// Returns the functions of the language. Each has its path relative to `triton.language`, its
 /// parameters as text, its doc, and whether it is also a method of tensors.
 #[pyfunction]
 pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
@@ -25,7 +25,7 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
 }
 
 /// Returns the combine functions of the library's reductions, which are names of the module
-/// `standard`: for each, its name and its parameters as text.
+/// `standard`. Each has its name and its parameters as text.
 #[pyfunction]
 pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
     combining_signatures()
@@ -35,8 +35,7 @@ pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
 type ParameterTypes = Vec<(&'static str, &'static str, &'static str)>;
 
 /// The types of results that are not one tensor: the names of functions, and their overloads. An
-/// overload is the parameter on which the result depends, with its type, and the type of the
-/// result.
+/// overload has the parameter on which the result depends, its type, and the type of the result.
 type ResultTypes = Vec<(Vec<&'static str>, Vec<(Option<(&'static str, &'static str)>, &'static str)>)>;
 
 /// The names of modes (types with a few values), and their values.
@@ -53,8 +52,9 @@ pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
     (parameters, results.collect(), modes)
 }
 
-/// A row of the elementwise table: family, name, operands, element types, error in ulp (`None` if
-/// exact), and the additional error of fp32, in ulp, for each unit of |x|.
+/// A row of the elementwise table: family, name, operands, element types, and two errors. The first
+/// error is in ulp (`None` if exact). The second is the additional error of fp32, in ulp, for each
+/// unit of |x|.
 type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, &'static str, Option<f32>, f32);
 
 /// Returns the rows of the elementwise table.
@@ -79,7 +79,7 @@ pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
     ElementwiseFn::ALL.iter().map(row).collect()
 }
 
-/// Returns the ops of tile IR: for each, its name, its family, and the names of its attributes.
+/// Returns the ops of tile IR. Each has its name, its family, and the names of its attributes.
 #[pyfunction]
 pub(crate) fn tile_ops() -> Vec<(&'static str, String, Vec<&'static str>)> {
     let row = |op: &tilewright_ir::OpInfo| {

@@ -5,16 +5,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 /// Writes text that a kernel prints to `sys.stdout`. Returns false if the caller has to write the
-/// text to the output of the process. If `sys.stdout` is that output, it is flushed before.
+/// text to the output of the process. If `sys.stdout` is that output, flushes it first.
 ///
 /// Kernels run without the GIL, on their own threads.
 pub(crate) fn print(text: &str) -> bool {
     Python::try_attach(|py| write(py, text).unwrap_or_else(|error| failed(py, &error))).unwrap_or(false)
 }
 
-/// Writes text to `sys.stdout` if the program has replaced it, as notebooks, tests and
-/// `contextlib.redirect_stdout` do, and returns whether it has. Flushes `sys.stdout`, unless it is
-/// `None`.
+/// Writes text to `sys.stdout` if the program has replaced `sys.stdout`, as notebooks, tests and
+/// `contextlib.redirect_stdout` do. Returns whether the program has replaced it. Flushes
+/// `sys.stdout`, unless it is `None`.
 fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     let sys = py.import(intern!(py, "sys"))?;
     let out = sys.getattr(intern!(py, "stdout"))?;
@@ -29,12 +29,12 @@ fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     Ok(is_other)
 }
 
-/// Handles an exception of `sys.stdout`: passes Ctrl-C on to the launch, and ignores others,
-/// because a closed output is no reason to stop a kernel.
+/// Handles an exception of `sys.stdout`. Forwards Ctrl-C to the launch, and ignores other
+/// exceptions, because a closed output is no reason to stop a kernel.
 fn failed(py: Python<'_>, error: &PyErr) -> bool {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         let main = py.import(intern!(py, "_thread"));
-        // Without that function the interrupt cannot be delivered.
+        // Without `interrupt_main`, the interrupt cannot be delivered.
         let _ = main.and_then(|main| main.call_method0(intern!(py, "interrupt_main")));
         return true;
     }

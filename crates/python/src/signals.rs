@@ -1,4 +1,4 @@
-//! Signals that arrive while a kernel runs or is compiled: Ctrl-C.
+//! Handles signals that arrive while a kernel runs or is compiled: Ctrl-C.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) struct SignalCheck {
 }
 
 impl SignalCheck {
-    /// The least time between two polls of Python: acquiring the GIL may wait for another thread.
+    /// The minimum time between two polls of Python. A poll is slow if it waits for the GIL.
     const INTERVAL: Duration = Duration::from_millis(50);
 
     pub(crate) fn poll(&self) -> bool {
@@ -32,7 +32,7 @@ impl SignalCheck {
         })
     }
 
-    /// Takes the exception that a handler has raised.
+    /// Removes and returns the exception that a handler has raised.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! Traces for Python: recording launches, and querying what was recorded.
+//! Exports traces to Python: records launches, and queries the records.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ impl TraceRecorder {
         self.recorder.next_launch()
     }
 
-    /// Writes the elements of a tensor in row-major order, as they are before or after a launch.
+    /// Writes the elements of a tensor before or after a launch, in row-major order.
     fn snapshot(
         &self,
         launch: u32,
@@ -55,8 +55,8 @@ impl TraceRecorder {
     }
 
     /// Launches a kernel on the CPU, and records the launch with this number. `checks` names the
-    /// checks of the sanitizer for this launch, in addition to those of every launch; `none` adds
-    /// none.
+    /// checks of the sanitizer for this launch, in addition to those of every launch. `none` adds
+    /// no checks.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
     fn launch(

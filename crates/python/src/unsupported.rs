@@ -1,18 +1,18 @@
-//! `Missing`: a placeholder for a name of Triton that tilewright does not have. The class is in
-//! Rust, so that a traceback ends at the line of the program that uses the name.
+//! Defines `Missing`, a placeholder for a name of Triton that tilewright does not have. The class
+//! is in Rust, so that a traceback ends at the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// A placeholder for a function or class that tilewright does not have. A call, or an access to an
-/// attribute without a leading underscore, raises an error, with a hint about what to use instead
-/// if there is one.
+/// A placeholder for a function or class that tilewright does not have. A call raises an error, and
+/// so does an access to an attribute without a leading underscore. The error may have a hint about
+/// a replacement.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
     /// The path of the name in Triton, with its module.
     path: String,
-    /// The hint of the error: what to use instead.
+    /// The hint of the error, which names a replacement.
     hint: Option<String>,
 }
 
@@ -76,8 +76,8 @@ impl Missing {
         Err(self.refuse(py))
     }
 
-    /// Returns false: `isinstance(x, triton.runtime.Autotuner)` needs no error, since nothing is
-    /// one.
+    /// Returns false. `isinstance(x, triton.runtime.Autotuner)` needs no error, because no object
+    /// is an instance.
     #[expect(clippy::unused_self, reason = "Python passes it")]
     fn __instancecheck__(&self, _instance: &Bound<'_, PyAny>) -> bool {
         false

@@ -13,7 +13,7 @@ use crate::values::classify::{Classes, classify, fields, plain};
 use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{self, host_value_to_python, tuple_to_python};
 
-/// Converts a plain Python number, or Python's `None`, to a constant. Returns no constant for other
+/// Converts a plain Python number, or Python's `None`, to a constant. Returns `None` for other
 /// objects and for ints beyond 64 bits.
 pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_exact_instance_of::<PyInt>() {
@@ -102,9 +102,9 @@ pub(crate) fn interpret_merged<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound
 
 /// Returns an argument as the callee receives it.
 ///
-/// Compile-time values stay compile-time values; a scalar that an assignment made from a
-/// compile-time value becomes a run-time value. A parameter that is declared `tl.constexpr`
-/// receives the number of such a scalar.
+/// Compile-time values stay compile-time values. A scalar that was assigned from a compile-time
+/// value becomes a run-time value, but a `tl.constexpr` parameter receives the number of such a
+/// scalar.
 #[pyfunction]
 pub(crate) fn interpret_passed<'py>(
     value: &Bound<'py, PyAny>,
@@ -118,8 +118,8 @@ pub(crate) fn interpret_passed<'py>(
 
 /// Returns the result of a function as its caller receives it.
 ///
-/// The rules are those of [`interpret_passed`]. The parts of a block pointer or descriptor become
-/// run-time values, too.
+/// The rules are those of [`interpret_passed`]. The parts of a block pointer or descriptor also
+/// become run-time values.
 #[pyfunction]
 pub(crate) fn interpret_returned<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     apply(value, Transition { decays: value.is_exact_instance_of::<Structure>(), makes_dynamic: true })
@@ -134,7 +134,7 @@ pub(crate) fn interpret_known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<
 /// Returns the compile-time value that a compiled kernel would use for a value, or `None` if the
 /// value is known only at run time.
 ///
-/// A tuple or list has a compile-time value if all of its items have one.
+/// A tuple or list has a compile-time value if all of its items have compile-time values.
 pub(super) fn known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     if let Ok(tensor) = value.cast_exact::<Tensor>() {
@@ -242,7 +242,7 @@ fn changed_instance<'py>(
     let held = PyDict::new(py);
     for name in value.get_type().getattr(intern!(py, "__aggregate_fields__"))?.try_iter()? {
         let name = name?.cast_into::<PyString>()?;
-        // During construction some fields have no value.
+        // During construction, some fields have no value yet.
         let Some(field) = value.getattr_opt(&name)? else { return Ok(None) };
         let changed = changed(&field, transition)?;
         is_changed |= changed.is_some();

@@ -39,7 +39,7 @@ impl LanguageCall {
         evaluate(py, path, &Form::Call { positional, keywords }, &operands)
     }
 
-    /// Returns the function as a method of a tensor or a descriptor; for any other instance,
+    /// Returns the function as a method of a tensor or a descriptor. For any other instance,
     /// returns the function itself.
     fn __get__<'py>(
         slf: &Bound<'py, Self>,
@@ -76,7 +76,7 @@ impl Method {
 }
 
 /// Adds the arguments of a call to its operands. Returns the number of positional arguments, and
-/// the names of the others.
+/// the names of the keyword arguments.
 fn pass(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,

@@ -17,7 +17,7 @@ use crate::kernel::jit::{JitKernel, State};
 use crate::values::classify::Classes;
 use crate::values::convert::{Converter, Kept, Values};
 
-/// Runs the body for every program of the grid; the index x varies fastest.
+/// Runs the body for every program of the grid. The index x varies fastest.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,
@@ -126,7 +126,7 @@ fn parameter<'py>(
     let py = object.py();
     let is_wrapped = object.is_instance(Classes::get(py)?.constexpr.bind(py))?;
     match operand {
-        // The compiler specializes for the int 1: the body gets a scalar with a known value.
+        // The compiler specializes for the int 1, so the body gets a scalar with a known value.
         Operand::Constant(constant @ Constant::Int(_)) if !is_constexpr && !is_wrapped => {
             match natural(constant) {
                 Some(tile) => {
@@ -137,7 +137,7 @@ fn parameter<'py>(
             }
         }
         Operand::Tensor(_) | Operand::Tuple(_) | Operand::Descriptor(_) => to_python(py, operand),
-        // The body gets a compile-time value as the object that the caller passed.
+        // A compile-time value remains the object that the caller passed.
         _ if is_wrapped => object.getattr(intern!(py, "value")),
         _ => Ok(object.clone()),
     }
@@ -158,8 +158,8 @@ fn programs(session: &Session, body: &Bound<'_, PyAny>, parameters: &Parameters<
     Ok(())
 }
 
-/// Adds the index of the program to an exception of the body, unless the exception is a diagnostic,
-/// which names the program already.
+/// Adds the index of the program to an exception of the body. A diagnostic already names the
+/// program.
 fn note_program(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = body.py();
     let [x, y, z] = session.launch.id();

@@ -1,4 +1,4 @@
-//! The Python objects that the body of an interpreted kernel uses.
+//! Defines the Python objects that the body of an interpreted kernel uses.
 //!
 //! Their methods evaluate operations and are in `tensor`, `structure` and `language`.
 #![expect(
@@ -23,7 +23,7 @@ use crate::values::to_python::to_python;
 pub(super) struct Transition {
     /// True if compile-time numbers become scalars of their natural type, as in an assignment.
     pub decays: bool,
-    /// True if the value is known only at run time afterwards, as a parameter or a merged value.
+    /// True if the value is then known only at run time, like a parameter or a merged value.
     pub makes_dynamic: bool,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Transition {
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
 pub(crate) struct Tensor {
     tile: OnThread,
-    /// The compile-time number that a compiled kernel would use in place of this tensor, such as
-    /// for an argument that is the int 1.
+    /// The compile-time number that a compiled kernel would use in place of this tensor. An
+    /// argument that is the int 1 is such a number.
     pub(super) constant: Option<Constant>,
 }
 
@@ -42,9 +42,9 @@ struct OnThread {
     tile: ManuallyDrop<Tile>,
 }
 
-// SAFETY: only the thread that made the tile reads or drops it.
+// SAFETY: only the thread that created the tile reads or drops it.
 unsafe impl Send for OnThread {}
-// SAFETY: as above.
+// SAFETY: only the thread that created the tile reads or drops it.
 unsafe impl Sync for OnThread {}
 
 impl Drop for OnThread {
@@ -53,7 +53,7 @@ impl Drop for OnThread {
             // SAFETY: no other code drops the tile.
             unsafe { ManuallyDrop::drop(&mut self.tile) };
         }
-        // Another thread cannot free the memory, so it leaks.
+        // Another thread must not free the memory, so the memory leaks.
     }
 }
 
@@ -62,14 +62,14 @@ impl Tensor {
         Self::compile_time(tile, None)
     }
 
-    /// Creates a tensor. A compiled kernel would use the compile-time number `constant`, if any, in
-    /// its place.
+    /// Creates a tensor. A compiled kernel would use `constant`, if there is one, in place of the
+    /// tensor.
     pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
     }
 
-    /// Returns whether tensors have a method of this name.
+    /// Returns whether tensors have a method with this name.
     pub(crate) fn has_method(py: Python<'_>, name: &str) -> PyResult<bool> {
         let found = py.get_type::<Self>().getattr_opt(name)?;
         Ok(found.is_some_and(|found| found.is_instance_of::<LanguageCall>()))
@@ -105,8 +105,8 @@ impl Tensor {
         Ok(Some(Self::new(Tile { is_known: tile.is_known && !is_lost, ..tile.clone() })))
     }
 
-    /// Returns, as a Python object, the number that a compiled kernel knows at compile time for
-    /// this tensor, if any.
+    /// Returns the number that a compiled kernel knows at compile time for this tensor, as a Python
+    /// object; `None` if there is none.
     pub(super) fn known_number<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let constant = match &self.constant {
             Some(constant) => constant.clone(),
@@ -155,7 +155,7 @@ impl Tensor {
 pub(crate) struct Structure {
     /// The run-time values, to which `form` refers by index.
     parts: Vec<Py<Tensor>>,
-    /// The operand, with an index into `parts` in place of each run-time value.
+    /// The operand. An index into `parts` replaces each run-time value.
     pub(super) form: Operand<usize>,
 }
 

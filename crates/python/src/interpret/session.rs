@@ -30,17 +30,17 @@ pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;
 pub(crate) struct Session {
     pub(crate) launch: Launch,
     signal: SignalCheck,
-    /// Live tensors other than the arguments, into whose memory pointers may point; empty until an
+    /// Live tensors other than the arguments. Pointers may point into their memory. Empty until an
     /// operation needs them.
     live: RefCell<Vec<Live>>,
     /// The function to call after each operation.
     hook: Option<Py<PyAny>>,
-    /// The function to call in place of each operation. It receives an object that evaluates the
-    /// operation when it is called.
+    /// The function to call in place of each operation. Its argument is an object whose call
+    /// evaluates the operation.
     around: Option<Py<PyAny>>,
     /// True during a call of `around`.
     is_around: Cell<bool>,
-    /// The Python code of the body, at which the search for source locations on the stack ends.
+    /// The Python code of the body. The search for source locations on the stack ends at this code.
     code: Option<Py<PyAny>>,
 }
 
@@ -71,7 +71,7 @@ impl Session {
         Self { launch, signal, live, hook, around, is_around: Cell::new(false), code }
     }
 
-    /// Makes this session the active one of this thread until the result is dropped.
+    /// Makes this session the active session of this thread until the result is dropped.
     pub(crate) fn begin(self: &Rc<Self>) -> Running {
         SESSIONS.with_borrow_mut(|sessions| sessions.push(Rc::clone(self)));
         Running
@@ -126,7 +126,7 @@ pub(crate) fn is_running() -> bool {
     SESSIONS.with_borrow(|sessions| !sessions.is_empty())
 }
 
-/// Evaluates an operation of the active session; `name` is its name in the source.
+/// Evaluates an operation of the active session. `name` is the name of the operation in the source.
 pub(crate) fn evaluate<'py>(
     py: Python<'py>,
     name: &str,
@@ -193,7 +193,8 @@ impl Operation {
     }
 }
 
-/// Sets the index of the current program and the extents of the grid, as far as they are passed.
+/// Sets the index of the current program and the extents of the grid. Values that are not passed
+/// remain unchanged.
 #[pyfunction]
 #[pyo3(signature = (id=None, grid=None))]
 pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>) -> PyResult<()> {
@@ -221,7 +222,7 @@ pub(crate) fn interpret_tensor(ty: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<
         .ok_or_else(|| PyValueError::new_err("the number of bytes does not fit the type of the tensor"))
 }
 
-/// Returns the names of the keyword operands, which are the last operands.
+/// Returns the names of the keyword operands. These are the last operands.
 fn keywords(form: &Form) -> Vec<&'static str> {
     match form {
         Form::Call { keywords, .. } | Form::Method { keywords, .. } => keywords.to_vec(),
@@ -265,7 +266,7 @@ fn byte(text: &str, (line, column): (u32, u32)) -> Option<u32> {
     text.is_char_boundary(at).then_some(at as u32)
 }
 
-/// Returns a static copy of a name; each thread leaks each name once.
+/// Returns a static copy of a name. Each thread leaks each name once.
 pub(crate) fn symbol(name: &str) -> &'static str {
     thread_local! {
         static NAMES: RefCell<rustc_hash::FxHashSet<&'static str>> = RefCell::default();
@@ -281,7 +282,7 @@ pub(crate) fn symbol(name: &str) -> &'static str {
 }
 
 /// Evaluates `and` or `or`. If the left operand is not a tensor, the caller has checked that it
-/// does not decide the result; the result is then the right operand.
+/// does not determine the result. The result is then the right operand.
 #[pyfunction]
 pub(crate) fn interpret_boolean<'py>(
     py: Python<'py>,
@@ -296,7 +297,7 @@ pub(crate) fn interpret_boolean<'py>(
     evaluate(py, operator, &Form::Binary(operator), &[to_operand(left)?, to_operand(right)?])
 }
 
-/// Evaluates `value.name`; numbers have the attributes of tensors too.
+/// Evaluates `value.name`. Numbers have the attributes of tensors.
 #[pyfunction]
 pub(crate) fn interpret_attribute<'py>(
     value: &Bound<'py, PyAny>,
@@ -336,8 +337,8 @@ pub(crate) fn interpret_operator<'py>(
 }
 
 /// Calls a Python function, such as `min` or `max`, that the language also defines. While a kernel
-/// is interpreted, evaluates the language's function if an argument is a tensor and there are no
-/// keyword arguments. Otherwise calls Python's.
+/// is interpreted, evaluates the function of the language if an argument is a tensor and there are
+/// no keyword arguments. Otherwise calls the function of Python.
 #[pyfunction]
 #[pyo3(signature = (name, function, args, kwargs))]
 pub(crate) fn interpret_builtin<'py>(
@@ -475,14 +476,14 @@ pub(crate) struct Counter {
     end: i128,
     step: i128,
     dtype: Dtype,
-    /// The last index, if the bounds and the step are compile-time constants and the range is not
-    /// empty.
+    /// The last index. `None` if a bound or the step is not a compile-time constant, or if the
+    /// range is empty.
     last: Option<i128>,
 }
 
 #[pymethods]
 impl Counter {
-    /// Returns the last index, if a compiled kernel has it as a constant.
+    /// Returns the last index, if a compiled kernel has this index as a constant.
     #[getter]
     fn last(&self) -> Option<Tensor> {
         let tile = |number| Tile::constant(Literal::int(self.dtype, number));
@@ -516,7 +517,7 @@ pub(crate) fn interpreted_program() -> Option<([u32; 3], [u32; 3], String)> {
 ///
 /// A launch calls the hook after each operation: `hook(name, keywords, operands, result, program)`.
 /// If several managers are active when the launch begins, it only calls the hook of the innermost
-/// one.
+/// manager.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct InterpretHook {
     hook: Py<PyAny>,

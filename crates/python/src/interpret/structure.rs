@@ -38,7 +38,7 @@ impl Structure {
             Operand::Descriptor(descriptor) if descriptor.form.kind == DescriptorKind::BlockPointer => {
                 Tensor::has_method(slf.py(), name)?
             }
-            // tidy: wildcard because a descriptor's methods are those that the class has.
+            // tidy: wildcard because the class has all methods of descriptors.
             _ => semantic::language(&format!("tensor_descriptor.{name}")).is_some(),
         };
         if is_method {

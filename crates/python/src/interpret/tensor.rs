@@ -210,7 +210,7 @@ impl Tensor {
         )
     }
 
-    /// Creates a tensor from a type and either a handle or another tensor. Fails outside of an
+    /// Creates a tensor from a type, and from a handle or another tensor. Fails outside of an
     /// interpreted kernel.
     #[new]
     #[pyo3(signature = (*args, **kwargs))]
@@ -358,7 +358,7 @@ impl Tensor {
     }
 }
 
-/// Returns a type as an object of the language; a pointer to read-only memory is a const pointer.
+/// Returns a type as an object of the language. A pointer to read-only memory is a const pointer.
 fn language_type(tile: &Tile, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if tile.read_only.is_some() => LanguageType::ConstPointer(pointee).into_constant(),
@@ -382,7 +382,7 @@ fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResu
                 pieces.push(piece(&index, &mut operands)?);
             }
         }
-        // A scalar prints as an array of one number, so the index 0 returns that number.
+        // A scalar prints as an array of one number, so the index 0 returns this number.
         None if slf.get().number()?.is_some() && index.extract::<i64>().is_ok_and(|index| index == 0) => {
             return slf.get().item(slf.py());
         }

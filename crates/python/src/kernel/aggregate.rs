@@ -1,4 +1,4 @@
-//! Describes, for the compiler, the classes that `triton.aggregate` decorates. The Python side is
+//! Describes the classes that `triton.aggregate` decorates for the compiler. The Python code is in
 //! `tilewright.language._aggregate`.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::values::classify::constant;
 use crate::values::function::Function;
 use crate::values::objects::object_ref;
 
-/// Returns the name, the fields and the defaults of a class that `triton.aggregate` decorates;
-/// `None` for other objects.
+/// Returns the name, the fields and the defaults of a class that `triton.aggregate` decorates.
+/// Returns `None` for other objects.
 pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>> {
     let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
     if !is_aggregate(class) {

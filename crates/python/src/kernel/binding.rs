@@ -1,5 +1,5 @@
-//! The arguments of a call, bound to the parameters of a kernel, and the options that the call
-//! sets.
+//! Keeps the bindings of calls: the arguments of a call, bound to the parameters of a kernel, and
+//! the options that the call sets.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub(crate) struct KnownBinding {
 struct KnownOptions {
     /// The immutable objects that the call passed as options.
     values: SmallVec<[Py<PyAny>; 4]>,
-    /// The options to which the call added the values; `options` has the result.
+    /// The options before the call added the values. `options` has the result.
     before: Options,
     options: Options,
 }
@@ -49,8 +49,8 @@ impl KnownBinding {
         Ok(Self { binding, options: Mutex::default(), sanitize })
     }
 
-    /// Returns `before` with the options that these objects set, if the latest call passed the same
-    /// objects and began with the same options.
+    /// Returns `before` with the options that these objects set. Returns `None` unless the latest
+    /// call passed the same objects and began with the same options.
     #[inline]
     pub(crate) fn known_options(
         &self,

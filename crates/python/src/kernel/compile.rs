@@ -19,10 +19,14 @@ use crate::values::to_python::to_python;
 
 /// Compiles a kernel for a back end and the compute capability (times 10) of a GPU.
 ///
-/// Each argument is a type (`"*fp32:16"`), a compile-time value (`(value,)`), or a tuple: a list of
-/// arguments and the field names of a `NamedTuple` or `None` (`([...], fields)`).
+/// Each argument is one of these:
 ///
-/// With `tensor_maps`, the code may take tensor maps, which only launches by this project make.
+/// - a type (`"*fp32:16"`);
+/// - a compile-time value (`(value,)`);
+/// - a tuple, as a list of arguments and the field names of a `NamedTuple` or `None`
+///   (`([...], fields)`).
+///
+/// With `tensor_maps`, the code may use tensor maps. Only launches by this project create these.
 #[pyfunction]
 #[pyo3(signature = (kernel, backend, capability, arguments, options, tensor_maps = false))]
 pub(crate) fn compile(
@@ -56,11 +60,11 @@ pub(crate) fn compile(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// Compiles a kernel from the text of its stage `ir`, which another process has made for these
-/// arguments and options.
+/// Compiles a kernel from the text of its stage `ir`. Another process has lowered this text for
+/// these arguments and options.
 ///
-/// With `gpu`, the index of a GPU of this machine, the code is for launches on that GPU, which make
-/// its tensor maps.
+/// `gpu` is the index of a GPU of this machine. With it, the code is for launches on this GPU, and
+/// the launches create its tensor maps.
 #[pyfunction]
 #[pyo3(signature = (kernel, backend, capability, arguments, options, text, gpu = None))]
 pub(crate) fn compile_ir(
@@ -86,8 +90,8 @@ pub(crate) fn compile_ir(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// Returns the simulator of a GPU of this compute capability. Every machine has it, and code for it
-/// also runs on such a GPU.
+/// Returns the simulator of a GPU of this compute capability. Every machine has the simulator, and
+/// its code also runs on such a GPU.
 fn device_of(capability: u32) -> Result<Device, Error> {
     Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {
         let message = format!("no code can be made for a GPU of compute capability {capability}");
@@ -106,7 +110,7 @@ fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
     let parts = described.cast::<PyTuple>()?;
     if parts.len() == 1 {
         let value = parts.get_item(0)?;
-        // Variants are distinguished by their compile-time values, so these need a hash.
+        // The key of a variant contains the compile-time values, so they need a hash.
         value.hash().map_err(|_| PyTypeError::new_err(format!("{value} is no compile-time value")))?;
         return constant(&value).map(Argument::Constexpr);
     }

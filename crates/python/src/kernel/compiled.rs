@@ -1,4 +1,4 @@
-//! `CompiledKernel`: the handle that a launch or a warm-up returns.
+//! Defines `CompiledKernel`, the handle that a launch or a warm-up returns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,21 +9,21 @@ use tilewright_runtime::Handle;
 use crate::values::function::Function;
 
 /// A compiled variant of a kernel.
-// The class is a mapping: because of `[grid]`, Python would otherwise take an object for an endless
-// sequence.
+// The class is a mapping. Otherwise Python would treat an object as an endless sequence, because of
+// `[grid]`.
 #[pyclass(frozen, mapping, dict, weakref, module = "tilewright._native")]
 pub(crate) struct CompiledKernel {
     pub(crate) handle: Arc<Handle>,
     /// The kernel.
     pub(crate) function: Py<Function>,
-    /// The same variant as an object of the class that `triton.compile` returns. It is made at the
-    /// first access to an attribute that only that class has.
+    /// The same variant as an object of the class that `triton.compile` returns. The first access
+    /// to an attribute of only this class creates the object.
     pub(crate) twin: OnceLock<Py<PyAny>>,
-    /// Attributes that programs read at each launch; each is computed at the first access.
+    /// Attributes that programs read at each launch. Each is computed at its first access.
     pub(crate) attributes: Attributes,
     /// True if the variant was launched, or if a launcher has loaded its code.
     is_launched: AtomicBool,
-    /// False while the object is zeroed memory: Python creates its `__dict__` before the object is
+    /// False while the object is zeroed memory. Python creates the `__dict__` before the object is
     /// initialized, and may collect garbage meanwhile.
     pub(crate) is_made: bool,
 }

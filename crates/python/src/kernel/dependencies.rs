@@ -1,5 +1,5 @@
-//! The dependencies of a compiled variant: the variables and attributes of the program that its
-//! kernel reads.
+//! Tracks the dependencies of a compiled variant: the variables and attributes of the program that
+//! its kernel reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub(crate) struct Variable {
     source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the same object may have another meaning later: it is a list, or contains a list.
+    /// True if the object is or contains a list. Such an object may have another meaning later.
     is_mutable: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum VariableSource {
     Global(Py<PyDict>, Py<PyString>),
     /// In a cell of a closure.
     Cell(Py<PyAny>),
-    /// An attribute of an object; reading it may run code of the program.
+    /// An attribute of an object. Reading the attribute may run code of the program.
     Attribute(Py<PyAny>, Py<PyString>),
 }
 
@@ -73,7 +73,7 @@ impl Variable {
         Self { source, is_mutable: is_mutable(value), value: value.clone().unbind(), meaning }
     }
 
-    /// Returns whether `other` is the same variable, whatever the two values are.
+    /// Returns whether `other` is the same variable, even if the values differ.
     pub(crate) fn is_same_variable(&self, other: &Variable) -> bool {
         self.source.is(&other.source)
     }
@@ -129,8 +129,8 @@ pub(crate) fn is_unchanged(reads: &Bound<'_, PyList>) -> PyResult<bool> {
 
 /// All dependencies of one compiled variant. They are attached to its handle.
 pub(crate) struct Dependencies {
-    /// The variables. The list is replaced as a whole, so that no code of the program runs while
-    /// the lock is held.
+    /// The variables. The list is replaced as a whole, so that no code of the program runs under
+    /// the lock.
     variables: Mutex<Arc<Vec<Variable>>>,
 }
 
@@ -139,10 +139,10 @@ pub(crate) struct Dependencies {
 pub(crate) enum Freshness {
     /// All variables have the same values.
     Same,
-    /// All variables have the same values, but the comparison may have run code of the program, so
+    /// All variables have the same values. But the comparison may have run code of the program, so
     /// arguments may be at other addresses now.
     SameByCode,
-    /// A variable has changed: the handle must not be used any more.
+    /// A variable has changed. The handle must not be used any more.
     Changed,
 }
 
@@ -173,9 +173,9 @@ impl Dependencies {
         if others.is_empty() { freshness } else { self.compare(py, &variables, &others) }
     }
 
-    /// Compares the meanings of the variables in `others`, which have another object now or a
-    /// mutable object: notebooks and factories repeatedly create equal objects. If all meanings are
-    /// the same, the dependencies refer to the new objects afterwards.
+    /// Compares the meanings of the variables in `others`. Each has a new object or a mutable
+    /// object, because notebooks and factories repeatedly create equal objects. If all meanings are
+    /// the same, the dependencies then refer to the new objects.
     #[cold]
     fn compare(
         &self,

@@ -1,5 +1,5 @@
-//! Implements the trait [`Host`] with live Python objects: through it, the compiler resolves the
-//! free names of a kernel.
+//! Implements the trait [`Host`] with live Python objects. The compiler resolves the free names of
+//! a kernel with this host.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ pub(crate) struct PyHost {
 pub(crate) struct Findings {
     /// The variables on which the code depends.
     pub(crate) read: Vec<Variable>,
-    /// The exception that ended the compilation but is not an error of the kernel, such as Ctrl-C.
+    /// The exception that ended the compilation without an error of the kernel, such as Ctrl-C.
     pub(crate) raised: Option<PyErr>,
     /// Exceptions of the program's own code, which explain a failed compilation.
     pub(crate) caught: Vec<Caught>,
@@ -47,8 +47,8 @@ pub(crate) struct Findings {
 pub(crate) struct Caught {
     /// The name that was looked up; `None` if a function was called.
     pub(crate) name: Option<String>,
-    /// A note for the diagnostic, such as `reading 'x' raised …`; only the text of the exception if
-    /// a function was called.
+    /// A note for the diagnostic, such as `reading 'x' raised …`. If a function was called, only
+    /// the text of the exception.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
@@ -67,8 +67,8 @@ pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec
     Ok(caught)
 }
 
-/// Returns the exception for a failed compilation, with the exceptions that the program's own code
-/// raised meanwhile.
+/// Returns the exception for a failed compilation. Includes the exceptions that the program's own
+/// code raised meanwhile.
 #[cold]
 pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
     let mut cause = None;
@@ -105,7 +105,7 @@ impl PyHost {
     /// Makes the compilation stop at a signal, or at an exception that is not an instance of
     /// Python's `Exception`, such as `KeyboardInterrupt`. Returns any other exception.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
-        // Check signals before the error is formatted: formatting would swallow a Ctrl-C.
+        // Check signals before the error is formatted, because formatting would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
             self.lock().raised.get_or_insert(signal);
         }
@@ -125,7 +125,8 @@ impl PyHost {
         text
     }
 
-    /// Returns the result of a lookup in Python; `None` if it found nothing or raised an exception.
+    /// Returns the result of a lookup in Python, or `None` if it found nothing or raised an
+    /// exception.
     ///
     /// An attribute whose lookup raises an exception, such as a property of a user's class, counts
     /// as absent. The exception is recorded for the diagnostic about the name.
@@ -154,7 +155,7 @@ impl PyHost {
             python.getattr(intern!(py, "__code__"))?.getattr(intern!(py, "co_freevars"))?.extract()?;
         if let Some(position) = free.iter().position(|variable| variable == name) {
             let cell = python.getattr(intern!(py, "__closure__"))?.get_item(position)?;
-            // An empty cell: the variable has no value yet.
+            // The cell is empty if the variable has no value yet.
             let Ok(value) = cell.getattr(intern!(py, "cell_contents")) else { return Ok(None) };
             let classified = classify(&value)?;
             self.note(VariableSource::Cell(cell.unbind()), &value, &classified);
@@ -191,8 +192,8 @@ impl PyHost {
         }))
     }
 
-    /// Notes a variable, unless its value is an object of the language or a module: programs do not
-    /// assign to such a variable again.
+    /// Records a variable, unless its value is an object of the language or a module. Programs do
+    /// not assign to such a variable again.
     fn note(&self, source: VariableSource, value: &Bound<'_, PyAny>, classified: &HostValue) {
         if matches!(classified, HostValue::Language(_)) || value.is_instance_of::<PyModule>() {
             return;
@@ -205,8 +206,8 @@ impl PyHost {
     }
 }
 
-/// Returns the dict of an object if the object is a module whose dict contains the name: reading
-/// the dict runs no code of the program.
+/// Returns the dict of an object if the object is a module whose dict contains the name. Reading
+/// this dict does not run code of the program.
 fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
     let dict = object.cast::<PyModule>().ok()?.dict();
     dict.contains(name).is_ok_and(|is_there| is_there).then_some(dict)
@@ -373,7 +374,7 @@ impl Host for PyHost {
         }
         Python::attach(|py| {
             if let Err(error) = warn_text(py, &text) {
-                // The exception ends the compilation. The next one warns again.
+                // The exception ends the compilation. The next compilation warns again.
                 warned().retain(|other| *other != text);
                 self.lock().raised.get_or_insert(error);
             }
@@ -472,7 +473,7 @@ fn operate(py: Python<'_>, operator: &str, operands: &[HostValue]) -> PyResult<H
     constant(&function.call1(operands)?)
 }
 
-/// Returns the public attribute of a number or string with this name, if there is one.
+/// Returns the public attribute with this name of a number or string; `None` if there is none.
 fn method(py: Python<'_>, value: &Constant, name: &str) -> PyResult<Option<HostValue>> {
     let value = to_python(py, value)?;
     let is_public = !name.starts_with('_');
@@ -489,7 +490,7 @@ fn describe(object: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(format!("module '{}'", module.name()?.to_cow()?));
     }
     let name = object.getattr_opt(intern!(py, "__qualname__"))?;
-    // A dtype of torch or numpy, which programs often pass in place of a dtype of the language.
+    // Programs often pass a dtype of torch or numpy in place of a dtype of the language.
     if object.get_type().name()?.to_cow()?.to_ascii_lowercase().ends_with("dtype") {
         return Ok(object.repr()?.to_cow()?.into_owned());
     }

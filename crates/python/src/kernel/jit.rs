@@ -1,4 +1,4 @@
-//! `JitKernel`, the base of Python's `JITFunction`.
+//! Defines `JitKernel`, the base of Python's `JITFunction`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -30,15 +30,16 @@ use crate::values::objects::object_ref;
 #[derive(Default)]
 pub(crate) struct JitKernel {
     pub(crate) state: OnceLock<State>,
-    /// The state of traced launches, whose variants are for the CPU, whatever device is selected.
+    /// The state of traced launches. Their variants are for the CPU, even if another device is
+    /// selected.
     pub(crate) traced: OnceLock<State>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
-    /// False while the object is zeroed memory: Python creates its `__dict__` before the object is
+    /// False while the object is zeroed memory. Python creates the `__dict__` before the object is
     /// initialized, and may collect garbage meanwhile.
     pub(crate) is_made: bool,
 }
 
-/// The state of launches; the first launch makes it.
+/// The state of launches. The first launch creates the state.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
     /// True if Python runs the body.
@@ -46,18 +47,18 @@ pub(crate) struct State {
     /// The default of each parameter as a Python object.
     defaults: Vec<Option<Py<PyAny>>>,
     names: Vec<Py<PyString>>,
-    /// The parameter that takes all further arguments by position, as a tuple.
+    /// The parameter for all further positional arguments, which are passed as a tuple.
     pub(crate) variadic: Option<usize>,
     bindings: ByCallShape<Arc<KnownBinding>, 32>,
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
-    /// A bit for each kind of warning, which [`Self::warn_once`] sets.
+    /// A bit for each kind of warning. [`Self::warn_once`] sets the bit.
     warned: AtomicU8,
     /// The options without effect for which a warning was issued.
     warned_options: Mutex<Vec<&'static str>>,
 }
 
 impl JitKernel {
-    /// Returns the states that launches have made.
+    /// Returns the states that launches have created.
     pub(crate) fn states(&self) -> impl Iterator<Item = &State> {
         [&self.state, &self.traced].into_iter().filter_map(OnceLock::get)
     }
@@ -85,7 +86,7 @@ pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<
     raised(value.py(), options.set(option, &constant))
 }
 
-/// Returns the state of launches, and makes it at the first launch.
+/// Returns the state of launches, and creates it at the first launch.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().state.get() {
@@ -96,7 +97,7 @@ pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State>
     Ok(kernel.get().state.get_or_init(|| made))
 }
 
-/// Returns the state of traced launches, and makes it at the first traced launch.
+/// Returns the state of traced launches, and creates it at the first traced launch.
 pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().traced.get() {
         return Ok(state);
@@ -134,8 +135,8 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
             continue;
         }
         if is_there {
-            // The default is converted at each launch: the memory to which it refers may have
-            // moved.
+            // The default is converted at each launch, because the memory to which it refers may
+            // have moved.
             signature.parameters[index].default = Some(Value::None);
         }
         defaults.push(is_there.then(|| default.unbind()));
@@ -162,25 +163,27 @@ impl State {
     #[cold]
     pub(crate) fn forget_all(&self) {
         self.kernel.clear();
-        // The objects are dropped after the lock is released: dropping may run the program's code.
+        // The objects are dropped after the lock is released, because dropping may run the
+        // program's code.
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
         drop(handles);
     }
 
-    /// Drops one compiled variant, and those that share its code.
+    /// Drops a compiled variant, and the variants that share its code.
     #[cold]
     pub(crate) fn forget(&self, handle: &Handle) {
         let forgotten = self.kernel.forget(handle);
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let objects: Vec<_> =
             forgotten.iter().filter_map(|handle| handles.remove(&Arc::as_ptr(handle).addr())).collect();
-        // The objects are dropped after the lock is released: dropping may run the program's code.
+        // The objects are dropped after the lock is released, because dropping may run the
+        // program's code.
         drop(handles);
         drop(objects);
     }
 
     /// Issues a warning once for a kernel. If a filter of the program turns the warning into an
-    /// exception, the next call issues it again.
+    /// exception, the next call issues the warning again.
     pub(crate) fn warn_once(
         &self,
         py: Python<'_>,
@@ -197,8 +200,8 @@ impl State {
     }
 
     /// Warns of the options that have no effect on a compiled variant, once for each option. If a
-    /// filter of the program turns a warning into an exception, drops the variant, so that the next
-    /// launch compiles it and warns again.
+    /// filter of the program turns a warning into an exception, drops the variant. The next launch
+    /// then compiles the variant and warns again.
     pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
         let warned_options = || self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
         for option in handle.options().without_effect(handle.compiled.metadata.target) {
@@ -261,7 +264,7 @@ impl State {
             is_new = true;
             let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
             let reads = std::mem::take(&mut findings.read);
-            // The variant is not kept if an exception such as Ctrl-C arrived while it was compiled.
+            // The variant is not kept if an exception such as Ctrl-C interrupted the compilation.
             findings.raised.is_none().then(|| Arc::new(Dependencies::new(reads)) as Attachment)
         };
         let kernel = &self.kernel;
@@ -286,8 +289,8 @@ impl State {
         self.names[index].bind(py)
     }
 
-    /// Returns the Python object for a handle: the same object each time, unless two threads make
-    /// the object at the same time.
+    /// Returns the Python object for a handle. This is the same object each time, unless two
+    /// threads create it at the same time.
     #[inline]
     pub(crate) fn python_handle(
         &self,

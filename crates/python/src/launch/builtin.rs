@@ -1,4 +1,4 @@
-//! Built-in functions of Python, which get their arguments from the interpreter's stack.
+//! Creates built-in functions of Python, which get their arguments from the interpreter's stack.
 #![expect(unsafe_code, reason = "PyO3 gives functions with `**kwargs` a tuple and a dict instead")]
 
 use std::ffi::CStr;
@@ -12,20 +12,19 @@ use pyo3::{Borrowed, ffi};
 
 use crate::values::call::Call;
 
-/// A built-in function that is made for one object, which is called its target. Each call gets the
-/// target.
+/// A built-in function that is created for one object, its *target*. Each call gets the target.
 pub(crate) trait Builtin {
     const NAME: &'static CStr;
     const DOC: &'static CStr;
 
-    /// Runs a call of the function that was made with this target.
+    /// Runs a call of the function for this target.
     fn answer(target: Borrowed<'_, '_, PyAny>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>>;
 }
 
-/// Makes a built-in function with a target.
+/// Creates a built-in function with a target.
 pub(crate) fn make<'py, B: Builtin>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let (py, definition) = (target.py(), std::ptr::from_ref(Definition::<B>::METHOD).cast_mut());
-    // SAFETY: `call` has the signature that the flags of the definition state; Python only reads
+    // SAFETY: `call` has the signature that the flags of the definition state. Python only reads
     // the definition, which lives as long as the program.
     unsafe {
         Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, target.as_ptr(), null_mut()))
@@ -44,7 +43,7 @@ impl<B: Builtin> Definition<B> {
     };
 }
 
-/// Runs a call from Python; it has the signature of a C function with `METH_FASTCALL`.
+/// Runs a call from Python. This function has the signature of a C function with `METH_FASTCALL`.
 unsafe extern "C" fn call<B: Builtin>(
     target: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -52,8 +51,8 @@ unsafe extern "C" fn call<B: Builtin>(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     Python::attach(|py| {
-        // SAFETY: Python passes the object that the function was made with, as many arguments as it
-        // says, and a tuple of keywords or null; it holds all of them until this returns.
+        // SAFETY: Python passes the target of the function, `count` arguments, and a tuple of
+        // keywords or null. It keeps all of them alive until this function returns.
         let (target, call) = unsafe {
             let target = Borrowed::from_ptr(py, target);
             let keywords = Borrowed::from_ptr_or_opt(py, keywords).map(|k| k.cast_unchecked::<PyTuple>());

@@ -1,4 +1,5 @@
-//! `handle[grid](...)`: binds the arguments of a compiled variant, computes the grid, and launches.
+//! Implements `handle[grid](...)`: binds the arguments of a compiled variant, computes the grid,
+//! and launches.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -94,7 +95,8 @@ impl<'a, 'py> BoundCall<'a, 'py> {
         number.map_or(Ok(None), |number| stream_number(&self.call.named(number)))
     }
 
-    /// Returns the values for the code, after checking that the code was compiled for such values.
+    /// Returns the values of the arguments after checking that the code was compiled for such
+    /// values.
     fn values(&self) -> PyResult<(Vec<Value<'static>>, Kept)> {
         let converter = Converter::new(self.py, self.handle.signature(), false);
         let mut values = Values::new();

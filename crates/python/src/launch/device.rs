@@ -1,4 +1,4 @@
-//! The device that kernels run on, and its properties for Python.
+//! Exports the device that kernels run on, and its properties, to Python.
 #![expect(unsafe_code, reason = "a stream is known by its number")]
 
 use std::ffi::OsString;
@@ -48,8 +48,8 @@ pub(crate) fn target_tuple(py: Python<'_>, target: Target) -> PyResult<Bound<'_,
     }
 }
 
-/// Returns the major and minor compute capability of a GPU, by default of the active one; (0, 0)
-/// for the CPU.
+/// Returns the major and minor compute capability of a GPU, by default of the active GPU. Returns
+/// (0, 0) for the CPU.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult<(u32, u32)> {
@@ -62,8 +62,8 @@ pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok((capability.major, capability.minor))
 }
 
-/// Returns the name that the driver has for a GPU, by default for the active one; `cpu` or
-/// `sim:sm_90` for another device.
+/// Returns the driver's name of a GPU, by default of the active GPU. For other devices, returns a
+/// name such as `cpu` or `sim:sm_90`.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_name(py: Python<'_>, number: Option<u16>) -> PyResult<String> {
@@ -74,28 +74,29 @@ pub(crate) fn device_name(py: Python<'_>, number: Option<u16>) -> PyResult<Strin
     }
 }
 
-/// Returns the number of multiprocessors of the simulated GPU with this compute capability or, if
-/// there is none, with the next lower capability.
+/// Returns the number of multiprocessors of the simulated GPU with this compute capability. If
+/// there is none, uses the next lower capability.
 #[pyfunction]
 pub(crate) fn multiprocessors_of(major: u32, minor: u32) -> u32 {
     tilewright_runtime::multiprocessors_of(major * 10 + minor)
 }
 
-/// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
-/// kernels that are compiled for the CPU from now on: they return the values for such a GPU.
+/// Sets the compute capability (times 10) of the GPU that the CPU replaces. In kernels that are
+/// compiled for the CPU from now on, `is_cuda()` and `cuda_capability_geq(...)` return the values
+/// for this GPU.
 #[pyfunction]
 pub(crate) fn claim_capability(capability: u32) {
     tilewright_runtime::claim_capability(capability);
 }
 
-/// Sets whether loads may read the padding that an allocator of a GPU puts after a tensor; such
-/// reads return 0.
+/// Sets whether loads may read the padding that an allocator of a GPU adds after a tensor. Such
+/// loads return 0.
 #[pyfunction]
 pub(crate) fn allow_padded_reads(is_allowed: bool) {
     tilewright_runtime::allow_padded_reads(is_allowed);
 }
 
-/// Returns the active device; if that is a GPU and `number` is set, the GPU with this index.
+/// Returns the active device. If it is a GPU and `number` is set, returns the GPU with this index.
 fn numbered(number: Option<u16>) -> Result<Device, Error> {
     Ok(match (Device::active()?, number) {
         (Device::Cuda(_), Some(number)) => Device::Cuda(number),
@@ -129,8 +130,7 @@ pub(crate) fn is_stream_capturing(py: Python<'_>, stream: u64) -> PyResult<bool>
     raised(py, answer)
 }
 
-/// Sets the size in bytes of the buffer that holds the output of kernels on the current GPU until
-/// it is shown.
+/// Sets the size in bytes of the buffer for the output of kernels on the current GPU.
 #[pyfunction]
 pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> {
     let device @ Device::Cuda(_) = raised(py, Device::current())? else { return Ok(()) };
@@ -140,13 +140,13 @@ pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> 
 
 /// Returns the stream with a number that the program passes.
 pub(crate) fn stream_of(number: u64) -> StreamRef<'static> {
-    // SAFETY: the program says that this is a stream of the driver, as
-    // `torch.cuda.Stream.cuda_stream` is, and keeps it as long as it launches on it.
+    // SAFETY: the program passes a stream of the driver, such as `torch.cuda.Stream.cuda_stream`.
+    // It keeps the stream as long as it launches kernels on the stream.
     unsafe { StreamRef::from_raw(number) }
 }
 
 /// Returns the stream of a launch: the stream that the call names, else torch's current stream,
-/// else the default stream. On devices other than GPUs it is the default stream.
+/// else the default stream. On other devices than GPUs, returns the default stream.
 #[inline]
 pub(crate) fn stream(
     py: Python<'_>,
@@ -168,7 +168,8 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     if object.is_none() {
         return Ok(None);
     }
-    // Looking up an attribute of an int takes as long as all other work on a launch's arguments.
+    // The lookup of an attribute of an int takes as long as all other work on a launch's arguments,
+    // so this case avoids it.
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract().map(Some);
     }
@@ -178,8 +179,8 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     }
 }
 
-/// Returns a variable of the process environment, as `os.environ.get` does: Python also writes the
-/// assignments of a program to the process environment.
+/// Returns a variable of the process environment. This agrees with `os.environ.get`, because Python
+/// writes the assignments of a program to the process environment.
 #[pyfunction]
 pub(crate) fn environment_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
@@ -194,7 +195,7 @@ pub(crate) fn reload_knobs() {
 /// Returns the properties of a device by which programs choose a grid.
 ///
 /// For the CPU and simulated GPUs, `multiprocessor_count` is the number of threads that run
-/// kernels, and the other properties are fixed values of a typical GPU, so that occupancy formulas
+/// kernels. The other properties are fixed values of a typical GPU. So formulas for the occupancy
 /// yield at least one program for each thread. Only `max_shared_mem` of a simulated GPU is that of
 /// its target.
 #[pyfunction]
@@ -256,14 +257,14 @@ pub(crate) fn start_profile(cupti_folders: Vec<std::path::PathBuf>) {
     tilewright_runtime::start_profile();
 }
 
-/// Stops measuring launches; the measurements remain until `take_profile`.
+/// Stops measuring launches. The measurements remain until `take_profile`.
 #[pyfunction]
 pub(crate) fn stop_profile() {
     tilewright_runtime::stop_profile();
 }
 
-/// Returns the measurements since the last call, as JSON. `gpu` names the GPU for which the times
-/// of launches on the simulator are estimated.
+/// Returns the measurements since the last call, as JSON. `gpu` is the name of a GPU. The times of
+/// simulated launches are estimates for this GPU.
 #[pyfunction]
 #[pyo3(signature = (gpu = None))]
 pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String> {
@@ -271,7 +272,7 @@ pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String
     raised(py, taken)
 }
 
-/// Sets the profile scope of later launches of this thread; returns the previous scope.
+/// Sets the profile scope of later launches of this thread. Returns the previous scope.
 #[pyfunction]
 pub(crate) fn set_profile_scope(scope: u64) -> u64 {
     tilewright_runtime::set_scope(scope)
@@ -283,7 +284,7 @@ pub(crate) fn profile_clock() -> u64 {
     tilewright_runtime::profile_clock()
 }
 
-/// Runs the command line `tilewright ...`, except `tilewright run`; returns the exit code.
+/// Runs the command line `tilewright ...`, except `tilewright run`. Returns the exit code.
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| tilewright_command_line::main(std::iter::once("tilewright".into()).chain(arguments)))

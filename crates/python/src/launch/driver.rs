@@ -1,6 +1,6 @@
-//! Triton's driver module: loads device code, and launches it with Python objects as arguments
-//! (`tilewright_runtime::binary` does both). torch Inductor launches the kernels of
-//! `triton.compile` through this module, and so does `compiled.run(...)`.
+//! Implements Triton's driver module. It loads device code, and launches it with Python objects as
+//! arguments (`tilewright_runtime::binary` does both). torch Inductor uses this module to launch
+//! the kernels of `triton.compile`. `compiled.run(...)` also uses it.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,8 +22,8 @@ use crate::kernel::compiled::CompiledKernel;
 use crate::values::call::Call;
 use crate::values::torch::Torch;
 
-/// Assembles PTX for the GPU that this thread works on, for blocks of this many threads and bytes
-/// of shared memory, unless the cache has the cubin.
+/// Assembles PTX for the GPU of this thread, unless the cache has the cubin. `block` has the number
+/// of threads and the bytes of shared memory of a block.
 #[pyfunction]
 #[pyo3(signature = (name, ptx, max_registers, block))]
 pub(crate) fn assemble<'py>(
@@ -35,7 +35,7 @@ pub(crate) fn assemble<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let gpu = match raised(py, Device::current())? {
         gpu @ Device::Cuda(_) => gpu,
-        // There is no GPU: the error for GPU 0 states why.
+        // There is no GPU. The error for GPU 0 states the reason.
         _ => Device::Cuda(0),
     };
     let (cubin, warning) = raised(py, py.detach(|| binary::assemble(gpu, name, ptx, max_registers, block)))?;
@@ -46,9 +46,9 @@ pub(crate) fn assemble<'py>(
     Ok(PyBytes::new(py, &cubin))
 }
 
-/// Loads a cubin, a fat binary or PTX. Returns the driver handles of the module and of the kernel,
-/// the numbers of registers and of spilled registers of a thread, and the maximum number of threads
-/// of a block.
+/// Loads a cubin, a fat binary or PTX. Returns the driver handles of the module and of the kernel.
+/// Also returns the numbers of registers and of spilled registers of a thread, and the maximum
+/// number of threads of a block.
 #[pyfunction]
 pub(crate) fn load_binary(
     py: Python<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn load_binary(
     Ok((loaded.module, loaded.function, takes.registers, takes.spills(), takes.max_threads_per_block))
 }
 
-/// Unloads what `load_binary` has loaded.
+/// Unloads the module that `load_binary` has loaded.
 #[pyfunction]
 pub(crate) fn unload_module(py: Python<'_>, module: u64) -> PyResult<()> {
     raised(py, py.detach(|| binary::unload(module)))
@@ -161,7 +161,7 @@ fn pass_one(call: &mut BinaryCall<'_>, ty: ArgumentType, object: &Bound<'_, PyAn
     }
 }
 
-/// Returns the address that an argument passes: a number, 0 for `None`, or the address of a tensor.
+/// Returns the address of an argument: a number, 0 for `None`, or the address of a tensor.
 #[inline]
 fn address(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = object.py();
@@ -244,7 +244,8 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
-    /// The addresses of scratch memory, for kernels that take them after their arguments.
+    /// The addresses of scratch memory. Some kernels have parameters for these after their
+    /// arguments.
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
@@ -269,7 +270,7 @@ impl Surroundings<'_, '_> {
     }
 }
 
-/// Returns whether a launch hook calls nothing: it is `None`, or an empty chain.
+/// Returns whether a launch hook has no effect because it is `None` or an empty chain.
 #[inline]
 fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CHAIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -289,7 +290,8 @@ pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    /// The kernel, if each launch makes its tensor maps; else launches pass its driver handle.
+    /// The kernel, if each launch creates its tensor maps. Otherwise launches pass the driver
+    /// handle of the kernel.
     handle: Option<Arc<Handle>>,
     /// The function that describes a launch for hooks if the caller passes no launch metadata.
     describe: OnceLock<Py<PyAny>>,
@@ -298,7 +300,7 @@ pub(crate) struct CudaLauncher {
 
 /// The kernel of the previous launch. The next launch usually runs the same kernel.
 struct Last {
-    /// The Python objects of the kernel's driver handle and of its packed metadata: a launch that
+    /// The Python objects of the kernel's driver handle and of its packed metadata. A launch that
     /// passes the same objects does not read them again.
     function: Py<PyAny>,
     packed: Py<PyAny>,
@@ -327,18 +329,19 @@ impl CudaLauncher {
             is_programmatic: self.is_programmatic,
         };
         let launch = Arc::new(raised(function.py(), manner.configure())?);
-        // The driver may reuse the handle of an unloaded kernel for another one, but `launch` keeps
-        // this kernel loaded.
+        // The driver may reuse the handle of an unloaded kernel for another kernel, but `launch`
+        // keeps this kernel loaded.
         let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
         let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
-        // Drop the previous kernel without the lock: this may unload its code, and dropping Python
-        // objects may run code of the program.
+        // Drop the previous kernel without the lock. The drop may unload the kernel's code, and
+        // dropping Python objects may run code of the program.
         drop(before);
         Ok(launch)
     }
 
-    /// Launches the kernel. `head` has the three extents of the grid, the stream, the driver handle
-    /// of the kernel, its packed metadata, the launch metadata for hooks, and the two hooks.
+    /// Launches the kernel. `head` has the arguments before those of the kernel: the three extents
+    /// of the grid, the stream, the driver handle of the kernel, its packed metadata, the launch
+    /// metadata for hooks, and the two hooks.
     fn launch<'py>(
         &self,
         py: Python<'py>,
@@ -372,8 +375,8 @@ impl CudaLauncher {
         Ok(())
     }
 
-    /// Does the same as [`launch`](Self::launch) for a call whose arguments are on the stack of the
-    /// interpreter.
+    /// Launches as [`launch`](Self::launch) does, for a call whose arguments are on the stack of
+    /// the interpreter.
     pub(crate) fn call<'py>(slf: &Bound<'py, Self>, call: &Call<'_, 'py>) -> PyResult<()> {
         if call.keywords().is_none_or(|keywords| keywords.is_empty())
             && let Some((head, arguments)) = call.values().split_first_chunk::<HEAD>()
@@ -385,7 +388,7 @@ impl CudaLauncher {
     }
 }
 
-/// Launches as `compiled.run` does; the target is a launcher.
+/// Launches as `compiled.run` does. The target is a launcher.
 struct Run;
 
 impl Builtin for Run {
@@ -403,8 +406,8 @@ const HEAD: usize = 9;
 #[pymethods]
 impl CudaLauncher {
     /// Creates a launcher for arguments of these types, one for each parameter: strings, and tuples
-    /// of types. With `kernel`, which was compiled for a GPU of this machine, launches run that
-    /// kernel, whatever driver handle they pass.
+    /// of types. `kernel` is a kernel that was compiled for a GPU of this machine. With it,
+    /// launches run this kernel and ignore the driver handle.
     #[new]
     #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false, kernel = None))]
     fn new(
@@ -431,7 +434,7 @@ impl CudaLauncher {
 
     /// Sets the function that describes a launch for hooks: `describe(grid, stream, arguments)`.
     fn _set_describe(&self, describe: Py<PyAny>) {
-        // The maker of the launcher sets it once.
+        // The code that creates the launcher sets the function once.
         self.describe.set(describe).ok();
     }
 
@@ -470,7 +473,7 @@ impl CudaLauncher {
 }
 
 /// Launches a kernel by its driver handle, with the types that `build_signature_metadata` encoded.
-/// The two addresses of scratch memory are passed to a kernel that takes them.
+/// The two addresses of scratch memory are passed only to a kernel with parameters for them.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn launch_function(

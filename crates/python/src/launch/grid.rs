@@ -1,4 +1,4 @@
-//! The grid of a launch: an object, or the result of a function.
+//! Computes the grid of a launch from an object, or from the result of a function.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,8 +17,8 @@ pub(crate) struct CheckedGrid {
 }
 
 impl CheckedGrid {
-    /// Returns the grid. Warns, once for a kernel, of an empty grid and of a grid that is a number:
-    /// both are legal, but seldom intended.
+    /// Returns the grid. Warns once for a kernel of an empty grid, and of a grid that is a number.
+    /// Both are legal, but seldom intended.
     #[inline]
     pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
         if self.is_number || self.grid.is_empty() {
@@ -40,7 +40,7 @@ impl CheckedGrid {
     }
 }
 
-/// Returns the grid that an object describes; `None` if it is a function that returns the grid.
+/// Returns the grid that an object describes, or `None` if the object is a grid function.
 #[inline]
 pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<CheckedGrid>> {
     let py = object.py();
@@ -102,7 +102,7 @@ fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(if short == text { short } else { format!("{short}…") })
 }
 
-/// Calls a grid function with the arguments of the launch, and returns the grid that it returns.
+/// Calls a grid function with the arguments of the launch. Returns the resulting grid.
 pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<CheckedGrid> {
     let py = function.py();
     let given = function.call1((meta,))?;

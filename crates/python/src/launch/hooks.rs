@@ -1,6 +1,6 @@
-//! The functions of `triton.knobs.runtime` that are called around launches and compilations. The
-//! Python side (`tilewright.runtime._hooks`) has the functions; this module only notes whether
-//! there are any, so that a launch without hooks costs nothing.
+//! Calls the functions of `triton.knobs.runtime` around launches and compilations. The Python code
+//! (`tilewright.runtime._hooks`) keeps the functions. This module only records whether there are
+//! hooks, so that a launch without hooks costs nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ static CAPTURING: AtomicBool = AtomicBool::new(false);
 /// True if `AROUND_LOADS` or `CAPTURING` is true. Launches check this flag instead of both.
 static BEFORE_LAUNCHES: AtomicBool = AtomicBool::new(false);
 
-/// Sets which kinds of hooks there are.
+/// Sets whether there are hooks around launches, compilations and loads.
 #[pyfunction]
 pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
     AROUND_LOADS.store(load, Ordering::Relaxed);
@@ -64,8 +64,7 @@ pub(crate) fn note_launch(
     Ok(())
 }
 
-/// Returns whether a launch has more to do first: to load its kernel between hooks, or to be
-/// recorded instead of run.
+/// Returns whether there are hooks around loads, or launches are recorded instead of run.
 #[inline]
 pub(crate) fn before_launches() -> bool {
     BEFORE_LAUNCHES.load(Ordering::Relaxed)
@@ -76,8 +75,8 @@ pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }
 
-/// Loads a kernel between its two hooks, unless it is already loaded. Returns whether it loaded the
-/// kernel; code of the program has then run.
+/// Loads a kernel between its two hooks, unless the kernel is already loaded. Returns whether this
+/// call loaded the kernel. In this case, code of the program has run.
 #[cold]
 pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     let twin = CompiledKernel::twin(handle)?;
@@ -88,8 +87,8 @@ pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// Runs a launch between its two hooks, which get the metadata that the kernel's `launch_metadata`
-/// returns for the arguments.
+/// Runs a launch between its two hooks. The hooks get the metadata that the kernel's
+/// `launch_metadata` returns for the arguments.
 #[cold]
 pub(crate) fn around<T>(
     handle: &Bound<'_, CompiledKernel>,

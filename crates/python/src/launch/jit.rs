@@ -1,5 +1,5 @@
-//! `kernel[grid](...)`: binds the arguments, computes the grid, finds or compiles the variant, and
-//! launches it.
+//! Implements `kernel[grid](...)`: binds the arguments, computes the grid, finds or compiles the
+//! variant, and launches it.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::kernel::jit::{JitKernel, State, options, set_option, state, traced_st
 use crate::values::call::Call;
 use crate::values::convert::{Converter, Kept, Values};
 
-/// Launches a kernel, `kernel[grid](*args, **kwargs)`, or with `is_warmup` only compiles it.
+/// Launches a kernel, as `kernel[grid](*args, **kwargs)` does. With `is_warmup`, only compiles it.
 ///
-/// Returns `None` if the kernel is interpreted, if a hook of the program forbids the compilation,
-/// or if an autotuner started the launch with a guess about its arguments that cannot be checked or
-/// is wrong.
+/// Returns `None` if the kernel is interpreted, or if a hook of the program forbids the
+/// compilation. Also returns `None` if an autotuner started the launch with a guess about its
+/// arguments, and the guess is wrong or cannot be checked.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: Option<&Bound<'py, PyAny>>,
@@ -43,8 +43,8 @@ pub(crate) fn launch<'py>(
     let rest = state.variadic.filter(|first| *first < call.positional());
     if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted || rest.is_some()) {
         // An autotuner guessed the dtypes of the arguments. If the guess is wrong, the launch must
-        // not take place, so it must not run hooks or the interpreter before it compares the
-        // dtypes.
+        // not take place. So the launch must not run hooks or the interpreter before it compares
+        // the dtypes.
         return Ok(None);
     }
     call_all(py, pre_run_hooks, call)?;
@@ -61,7 +61,7 @@ fn call_all(py: Python<'_>, hooks: Option<Py<PyTuple>>, call: &Call<'_, '_>) -> 
     hooks.bind(py).iter().try_for_each(|hook| hook.call(&args, Some(&kwargs)).map(drop))
 }
 
-/// Does the rest of [`launch`], for a call whose variadic arguments are one tuple.
+/// Continues [`launch`], for a call whose variadic arguments are one tuple.
 #[inline]
 fn launch_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
@@ -82,7 +82,7 @@ fn launch_bound<'py>(
     launch.start(grid)
 }
 
-/// Launches a kernel as [`launch`] does, but on the CPU, and records a trace.
+/// Launches a kernel as [`launch`] does, but always on the CPU, and records a trace.
 pub(crate) fn launch_traced<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: &Bound<'py, PyAny>,
@@ -100,7 +100,7 @@ pub(crate) fn launch_traced<'py>(
     }
 }
 
-/// Does the rest of [`launch_traced`], for a call whose variadic arguments are one tuple.
+/// Continues [`launch_traced`], for a call whose variadic arguments are one tuple.
 fn launch_traced_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,
@@ -140,8 +140,8 @@ struct Prepared<'a, 'py> {
     is_warmup: bool,
 }
 
-/// The maximum number of attempts of a launch to find a variant. Another attempt follows an attempt
-/// that compiled a variant, found changed dependencies, or ran code of the program to compare the
+/// The maximum number of attempts of a launch to find a variant. A launch tries again if an attempt
+/// compiled a variant, found changed dependencies, or ran code of the program to compare
 /// dependencies.
 const MAX_ATTEMPTS: usize = 16;
 
@@ -151,8 +151,8 @@ impl<'py> Prepared<'_, 'py> {
     fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
         let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
         let options = self.options()?;
-        // A grid function is code of the program. Such code may move the memory of tensors, so the
-        // grid function runs before the arguments are converted.
+        // A grid function is code of the program, and may move the memory of tensors. So the grid
+        // function runs before the arguments are converted.
         let grid = match grid {
             _ if self.is_warmup => None,
             Some(grid) => Some(self.grid(grid)?),
@@ -178,7 +178,7 @@ impl<'py> Prepared<'_, 'py> {
                 return Ok(Some(found));
             }
             if hooks::load(found.bind(py))? {
-                // The hook was code of the program: it may have moved the arguments.
+                // The hook was code of the program, and may have moved the arguments.
                 drop(kept);
                 let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
                 (handle, kept) = again;
@@ -195,7 +195,7 @@ impl<'py> Prepared<'_, 'py> {
         let found = state.python_handle(kernel, handle)?;
         drop(kept);
         hooks::around(found.bind(py), grid, stream, &self.arguments()?, || {
-            // The hook was code of the program: it may have moved the arguments.
+            // The hook was code of the program, and may have moved the arguments.
             let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
             self.run(&handle, stream, grid, &values)?;
             drop(kept);
@@ -259,9 +259,9 @@ impl<'py> Prepared<'_, 'py> {
 
     /// Returns the compiled variant for the arguments, and writes their values to `values`.
     ///
-    /// No code of the program runs between the conversion of the values and the return, so the
+    /// No code of the program runs between the conversion of the values and the return. So the
     /// memory of tensors stays at the addresses in the values. Returns `None` if a hook forbids the
-    /// compilation, or if the values are not those that an autotuner expected.
+    /// compilation, or if an autotuner expected other values.
     #[inline]
     fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
         let py = self.kernel.py();
@@ -278,7 +278,7 @@ impl<'py> Prepared<'_, 'py> {
             let Some(handle) = found else {
                 match self.compile(values, options)? {
                     Some((handle, true)) => checked = Some(handle),
-                    // Another launch compiled the variant: the next attempt checks its
+                    // Another launch compiled the variant. The next attempt checks its
                     // dependencies.
                     Some((_, false)) => {}
                     None => return Ok(None),
@@ -299,8 +299,8 @@ impl<'py> Prepared<'_, 'py> {
         Err(PyRuntimeError::new_err(message))
     }
 
-    /// Returns whether the values are those that an autotuner expected; without an autotuner,
-    /// returns true.
+    /// Returns whether the values have the dtypes and the device that an autotuner expected.
+    /// Returns true without an autotuner.
     #[inline]
     fn is_as_expected(&self, values: &Values) -> bool {
         let Some(expected) = self.call.expected() else { return true };
@@ -308,8 +308,8 @@ impl<'py> Prepared<'_, 'py> {
         expected.check(numbers.zip(values).filter_map(|(number, value)| Some((number?, value))))
     }
 
-    /// Returns the compiled variant, and whether this call compiled it; `None` if a hook forbids
-    /// the compilation.
+    /// Returns the compiled variant, and whether this call compiled it. Returns `None` if a hook
+    /// forbids the compilation.
     #[cold]
     fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<(Arc<Handle>, bool)>> {
         let py = self.kernel.py();
@@ -328,7 +328,7 @@ impl<'py> Prepared<'_, 'py> {
     }
 
     /// Adds an explanation to errors about accesses out of the bounds of a tensor whose elements
-    /// share memory: the tensor has fewer elements in memory than its shape suggests.
+    /// share memory. Such a tensor has fewer elements in memory than its shape suggests.
     #[cold]
     fn blame_strides(&self, mut error: Error) -> Error {
         let Error::Diagnostics(failure) = &mut error else { return error };
@@ -352,8 +352,8 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// If an argument is a list of numbers, replaces an error about a tuple with an error about
-    /// this argument: a list is a tuple to a kernel, but the program probably meant a tensor or a
+    /// Replaces an error about a tuple by an error about an argument that is a list of numbers, if
+    /// there is one. A list is a tuple to a kernel, but the program probably meant a tensor or a
     /// number.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
@@ -423,7 +423,7 @@ impl<'py> Prepared<'_, 'py> {
         })
     }
 
-    /// Returns the grid, after a warning if it is legal but seldom intended.
+    /// Returns the grid. Warns of a grid that is legal but seldom intended.
     #[inline]
     fn grid(&self, object: &Bound<'py, PyAny>) -> PyResult<Grid> {
         let found = match extents(object)? {
@@ -461,8 +461,9 @@ impl<'py> Prepared<'_, 'py> {
     }
 }
 
-/// Describes a tensor whose elements share memory, as those of a gradient of `sum()` do: its shape
-/// and strides, for an error about an access out of bounds. Returns `None` for any other object.
+/// Describes a tensor whose elements share memory, such as a gradient of `sum()`, for an error
+/// about an access out of bounds. The description has its shape and strides. Returns `None` for any
+/// other object.
 #[cold]
 fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
     let strides: Vec<i64> = tensor.call_method0("stride").ok()?.extract().ok()?;

@@ -1,11 +1,14 @@
-//! `object[grid]`: launches a kernel, a compiled variant, or a wrapper, which adds arguments and
-//! launches the kernel that it wraps.
+//! Implements `object[grid]`: launches a kernel, a compiled variant, or a wrapper. A wrapper adds
+//! arguments and launches the kernel that it wraps.
 //!
-//! This module launches two kinds of wrapper without a Python frame: a `Heuristics` whose arguments
-//! the program does not pass itself, and an `Autotuner` that has only one configuration or has
-//! chosen one for the key of the arguments, if this configuration has no hook that runs before the
-//! launch and sets no argument of the call. In all other cases, the wrapper's `run` in Python
-//! launches.
+//! This module launches two kinds of wrapper without a Python frame:
+//!
+//! - a `Heuristics`, if the program does not pass its arguments;
+//! - an `Autotuner` with only one configuration, or with a chosen configuration for the key of the
+//!   arguments. This configuration must not have a hook that runs before the launch, and must not
+//!   set an argument of the call.
+//!
+//! In all other cases, the wrapper's `run` in Python launches.
 
 use std::ffi::CStr;
 
@@ -24,7 +27,7 @@ use crate::kernel::jit::JitKernel;
 use crate::values::call::{Call, Expected};
 use crate::values::torch;
 
-/// Launches an object with a grid; the target is the tuple of the object and the grid.
+/// Launches an object with a grid. The target is the tuple of the object and the grid.
 struct Launcher;
 
 impl Builtin for Launcher {
@@ -60,9 +63,9 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // `call.expected()` is set if an autotuner launches the configuration of a likely key: this
+        // `call.expected()` is set if an autotuner launches the configuration of a likely key. This
         // is right only if the arguments have the expected dtypes and device. Only the launch of a
-        // `JitKernel` compares them. So nothing is launched: `launch_autotuner` then looks up the
+        // `JitKernel` compares these. So do not launch here: `launch_autotuner` then looks up the
         // configuration.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
@@ -83,7 +86,7 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // Nothing is launched if an autotuner expects certain dtypes and a certain device of the
+        // Do not launch if an autotuner expects certain dtypes and a certain device of the
         // arguments, because `run` does not compare them.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
@@ -123,14 +126,14 @@ fn hide_own_frames(py: Python<'_>, error: &PyErr) -> PyErr {
         Ok(())
     };
     match hide() {
-        // The new error has the traceback of `value`, from which the frames have been removed.
+        // The new error has the traceback of `value`, without the removed frames.
         Ok(()) => PyErr::from_value(value),
         Err(other) => other,
     }
 }
 
-/// Launches with the only configuration of the autotuner, or with the one that it has chosen for
-/// the key of the arguments. Returns `None` if only the autotuner's `run` in Python can launch.
+/// Launches with the only configuration of the autotuner, or with the chosen configuration for the
+/// key of the arguments. Returns `None` if only the autotuner's `run` in Python can launch.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -151,8 +154,9 @@ fn launch_autotuner<'py>(
     }
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
-    // The key contains the dtypes of all tensors, which the launch reads anyway. So launch with the
-    // configuration of the likely key; the launch stops if the dtypes differ from those of the key.
+    // The key contains the dtypes of all tensors, and the launch reads these anyway. So launch with
+    // the configuration of the likely key. The launch stops if the dtypes differ from those of the
+    // key.
     if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()
@@ -215,7 +219,7 @@ fn choice<'py>(
     }
     let key = PyTuple::new(py, key)?;
     match cache.get_item(&key) {
-        // The key has no hash, for instance because it contains a list.
+        // The key has no hash, for example because it contains a list.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Ok(Some(config)) => {
             if let Some(read) = read {
@@ -230,8 +234,8 @@ fn choice<'py>(
 /// The device of the first tensor, and the items of the key.
 type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
 
-/// Returns the device of the first tensor, and the items of the autotuner's key for a call, as the
-/// Python side computes them.
+/// Returns the device of the first tensor, and the items of the autotuner's key for a call. The
+/// Python code computes the same key.
 #[cold]
 fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
     let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
@@ -273,7 +277,7 @@ fn launch_heuristics<'py>(
     }
     let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
     // If the program passes an argument with the name of a heuristic, the heuristic replaces it.
-    // The wrapper's `run` handles that case.
+    // The wrapper's `run` handles this case.
     let Some(keywords) = shape.keywords(py, call, &borrowed)? else { return Ok(None) };
     let arguments = shape.arguments(call, grid)?;
     let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();

@@ -1,5 +1,5 @@
-//! Locks for Python: tuners record and look up their choices, and `tilewright lock` records kernels
-//! and writes locks.
+//! Exports locks to Python. Tuners record and look up their choices, and `tilewright lock` records
+//! kernels and writes locks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub(crate) fn lock_is_active() -> bool {
     lock::is_locked()
 }
 
-/// Begins to prepare the kernels of the lock in the background, if the CPU is to launch them.
+/// Begins to prepare the kernels of the lock in the background, if they will run on the CPU.
 #[pyfunction]
 pub(crate) fn lock_prepare() {
     lock::prepare_in_background();
 }
 
-/// Ends the thread of `lock_prepare`. A process calls this before it forks.
+/// Ends the thread of `lock_prepare`. Call this function before a fork.
 #[pyfunction]
 pub(crate) fn lock_end_preparation(py: Python<'_>) {
     py.detach(lock::end_preparation);
@@ -87,8 +87,8 @@ pub(crate) fn lock_resume() {
     lock::resume_recording();
 }
 
-/// Writes a recording as a lock. Returns the numbers of kernels and of choices, and the kernels that
-/// have no code for a target.
+/// Writes a recording as a lock. Returns the number of kernels, the number of choices, and the
+/// kernels that have no code for a target.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
 pub(crate) fn lock_collect(
@@ -107,7 +107,7 @@ pub(crate) fn lock_assemble(py: Python<'_>, path: PathBuf, ptxas: PathBuf) -> Py
     raised(py, py.detach(|| lock::assemble_missing(&path, &ptxas)))
 }
 
-/// Returns the three expressions of a grid in C. For each parameter, `names` has its name, its
+/// Returns the three expressions of a grid in C. `names` has the name of each parameter, its
 /// compile-time value if there is one, and its description if the parameter is no integer.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]

@@ -1,4 +1,4 @@
-//! Launches of kernels, of compiled variants, and of wrappers that add arguments.
+//! Launches kernels, compiled variants, and wrappers that add arguments.
 //!
 //! ```text
 //! object[grid](...) ── builtin ──> launcher ──> jit: kernels               ──> run

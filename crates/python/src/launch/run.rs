@@ -10,8 +10,8 @@ use crate::errors::{to_exception, warn};
 use crate::signals::SignalCheck;
 use crate::values::live::{self, Live};
 
-/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. `explain` adds information to an error
-/// of the launch.
+/// Runs a compiled kernel without the GIL. Ctrl-C stops the kernel. `explain` adds information to
+/// an error of the launch.
 pub(crate) fn run(
     py: Python<'_>,
     handle: &Handle,
@@ -29,7 +29,7 @@ pub(crate) fn run(
 }
 
 /// Runs a compiled kernel by calling `start` without the GIL. `start` gets the handle, the memory
-/// that the kernel may reach by pointers that it computes, and the interrupt.
+/// that the kernel may access through pointers that it computes, and the interrupt.
 #[inline]
 pub(crate) fn run_with(
     py: Python<'_>,

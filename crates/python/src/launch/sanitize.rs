@@ -1,4 +1,4 @@
-//! The sanitizer for Python: its checks, the memory that has no content yet, and the findings.
+//! Exports the sanitizer to Python: its checks, the uninitialized memory, and the findings.
 
 use std::sync::PoisonError;
 
@@ -32,19 +32,19 @@ pub(crate) fn sanitizer_print(is_printing: bool) {
     tilewright_runtime::print_findings(is_printing);
 }
 
-/// Notes an allocation that has no content yet.
+/// Records an allocation of uninitialized memory.
 #[pyfunction]
 pub(crate) fn sanitizer_allocated(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).allocated(address, bytes);
 }
 
-/// Notes that memory was freed, or initialized as a whole.
+/// Records that memory was freed, or initialized as a whole.
 #[pyfunction]
 pub(crate) fn sanitizer_freed(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).freed(address, bytes);
 }
 
-/// Notes that memory was written.
+/// Records that memory was written.
 #[pyfunction]
 pub(crate) fn sanitizer_written(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).write(address, bytes);
@@ -55,8 +55,8 @@ fn place(py: Python<'_>, place: Option<SourcePlace>) -> PyResult<Bound<'_, PyAny
     Ok((file, line, column).into_pyobject(py)?.into_any())
 }
 
-/// Returns the findings as dicts, and the number of findings that were dropped. With `is_taken`,
-/// forgets these findings and resets the number.
+/// Returns the findings as dicts, and the number of dropped findings. With `is_taken`, also removes
+/// these findings and resets the number.
 #[pyfunction]
 pub(crate) fn sanitizer_reports(py: Python<'_>, is_taken: bool) -> PyResult<(Vec<Bound<'_, PyDict>>, u64)> {
     let (reports, dropped) = tilewright_runtime::sanitizer_reports(is_taken);
@@ -87,8 +87,8 @@ fn dicts(py: Python<'_>, reports: Vec<SanitizerReport>) -> PyResult<Vec<Bound<'_
     Ok(found)
 }
 
-/// Returns the checks that the option `sanitize` of a launch requests: `True` requests all, names
-/// request some, and `None`, `False` or an empty list none.
+/// Returns the checks that the option `sanitize` of a launch requests. `True` requests all checks,
+/// and names request some of them. `None`, `False` or an empty list request none.
 pub(crate) fn checks_of(value: &Bound<'_, PyAny>) -> PyResult<Checks> {
     let list = if value.is_none() {
         return Ok(Checks::NONE);
@@ -125,7 +125,7 @@ pub(crate) fn not_here(py: Python<'_>, where_: &str, hint: &str) -> PyErr {
     to_exception(py, &diagnostic.into())
 }
 
-/// Returns an error if the device is a GPU, whose launches cannot be sanitized.
+/// Returns an error if the device is a GPU. Launches on a GPU cannot be sanitized.
 pub(crate) fn check_device(py: Python<'_>, device: Device) -> PyResult<()> {
     let Device::Cuda(_) = device else { return Ok(()) };
     let hint = "launch it on the CPU or with `tilewright run --device sim:sm_90`";
@@ -144,7 +144,7 @@ pub(crate) fn with_checks<R>(
         return result;
     }
     if result.is_err() {
-        // Raise the error that ended the launch, and keep the findings for `sanitizer_reports`.
+        // Raises the error that ended the launch, and keeps the findings for `sanitizer_reports`.
         tilewright_runtime::keep_reports_of_launch(reports, dropped);
         return result;
     }

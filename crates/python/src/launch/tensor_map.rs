@@ -1,4 +1,5 @@
-//! Tensor maps for kernels that take descriptors, with the interface of Triton's driver module.
+//! Creates tensor maps for kernels with descriptors as parameters. The interface is that of
+//! Triton's driver module.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -77,7 +78,7 @@ impl Tensor {
 fn context() -> Result<Context, Error> {
     match Device::current()? {
         gpu @ Device::Cuda(_) => gpu.context(),
-        // There is no GPU: the error for GPU 0 states why.
+        // There is no GPU. The error for GPU 0 states the reason.
         _ => Device::Cuda(0).context(),
     }
 }
@@ -94,8 +95,8 @@ fn axes<'py, T: Copy + for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     Ok(reversed(&list.extract::<Vec<T>>()?))
 }
 
-/// Makes a tensor map for copies of blocks. `element` and `swizzle` are the numbers in the driver's
-/// header; a `padding` of 1 is NaN, else it is zero.
+/// Creates a tensor map for copies of blocks. `element` and `swizzle` are the numbers in the
+/// driver's header. A `padding` of 1 is NaN; other values are zero.
 #[pyfunction]
 #[pyo3(signature = (global_address, swizzle, element_bytes, element, block, shape, strides, padding = 0))]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
@@ -118,9 +119,9 @@ pub(crate) fn fill_tma_descriptor_tiled(
     raised(py, made).map(TensorMap)
 }
 
-/// Makes a tensor map for copies of windows of a convolution's input (im2col). `block` is the
-/// number of pixels and of channels of a copy. `lower` and `upper`, the corners of the window, have
-/// one offset for each axis between the images and the channels.
+/// Creates a tensor map for copies of windows of a convolution's input (im2col). `block` is the
+/// number of pixels and the number of channels of a copy. `lower` and `upper`, the corners of the
+/// window, have one offset for each axis between the images and the channels.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn fill_tma_descriptor_im2col(

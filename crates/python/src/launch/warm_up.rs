@@ -1,4 +1,4 @@
-//! `kernel.warmup`: compiles the variant for a call, and does not run it.
+//! Implements `kernel.warmup`, which compiles the variant for a call and does not run it.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::values::call::Call;
 /// True if the program has imported the module of `triton.AsyncCompileMode`.
 static HAS_ASYNC_MODE: AtomicBool = AtomicBool::new(false);
 
-/// Compiles a kernel; the target is the kernel.
+/// Compiles a kernel. The target is the kernel.
 struct WarmUp;
 
 impl Builtin for WarmUp {
@@ -41,7 +41,7 @@ pub(crate) fn warm_up<'py>(kernel: &Bound<'py, JitKernel>) -> PyResult<Bound<'py
     make::<WarmUp>(kernel.as_any())
 }
 
-/// Makes warm-ups look for an active `triton.AsyncCompileMode` from now on.
+/// Makes later warm-ups look for an active `triton.AsyncCompileMode`.
 #[pyfunction]
 pub(crate) fn note_async_mode() {
     HAS_ASYNC_MODE.store(true, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! `Wrapper`, the base of Python's `Autotuner` and `Heuristics`: it adds compile-time arguments to
-//! the launches of a kernel.
+//! Defines `Wrapper`, the base of Python's `Autotuner` and `Heuristics`. A wrapper adds
+//! compile-time arguments to the launches of a kernel.
 
 pub(crate) mod call_shape;
 
@@ -14,8 +14,8 @@ use pyo3::types::{PyDict, PyString};
 use crate::values::call::{ByCallShape, Call};
 use call_shape::CallShape;
 
-/// A wrapper of a kernel or of another wrapper, which it launches with more keyword arguments than
-/// the program passes.
+/// A wrapper of a kernel or of another wrapper. It launches the wrapped object with more keyword
+/// arguments than the program passes.
 #[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct Wrapper {
@@ -23,11 +23,11 @@ pub(crate) struct Wrapper {
     pub(crate) kind: AtomicU8,
     /// The shapes of earlier calls.
     pub(crate) shapes: ByCallShape<CallShape, 8>,
-    /// The `__dict__` of the object: a lookup in it costs less than one in the object.
+    /// The `__dict__` of the object. A lookup in the dict costs less than a lookup in the object.
     pub(crate) attributes: OnceLock<Py<PyDict>>,
-    /// The attributes that launches need; setting an attribute of the object drops them.
+    /// The attributes that launches need. Setting an attribute of the object drops them.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
-    /// False while the object is zeroed memory; see `JitKernel`.
+    /// False while the object is zeroed memory (see `JitKernel`).
     pub(crate) is_made: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) const HEURISTICS: u8 = 2;
 pub(crate) struct Settings {
     /// The wrapped kernel: `fn`.
     pub(crate) kernel: Py<PyAny>,
-    /// For an autotuner `configs`, `cache` and `_place`; for heuristics `values`.
+    /// `configs`, `cache` and `_place` of an autotuner, or `values` of heuristics.
     pub(crate) others: [Option<Py<PyAny>>; 3],
 }
 
@@ -74,8 +74,8 @@ impl Wrapper {
     }
 }
 
-/// Returns the shape of a call; `None` if the wrapper can keep no more shapes, or the call passes
-/// more positional arguments than the kernel names.
+/// Returns the shape of a call. Returns `None` if the wrapper can keep no more shapes. Also returns
+/// `None` if the call has more positional arguments than the kernel has parameters.
 pub(crate) fn shape<'a>(
     wrapper: &'a Bound<'_, Wrapper>,
     call: &Call<'_, '_>,
@@ -109,7 +109,7 @@ fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) ->
 pub(crate) fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
     let known =
         wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
-    // Programs also replace the kernel in the `__dict__`, which does not drop the settings.
+    // Programs also replace the kernel in the `__dict__`. This does not drop the settings.
     if let Some(known) = known
         && attribute(wrapper, intern!(wrapper.py(), "fn"))?.is(&known.kernel)
     {
@@ -142,7 +142,7 @@ pub(crate) fn set_best_config<'py>(
         return Ok(());
     }
     match wrapper.get().attributes.get().map(|attributes| attributes.bind(wrapper.py())) {
-        // The dict is written directly, because `__setattr__` would drop the settings.
+        // Write to the dict directly, because `__setattr__` would drop the settings.
         Some(attributes) if attributes.contains(best_config)? => attributes.set_item(best_config, config),
         _ => wrapper.setattr(best_config, config),
     }

@@ -1,4 +1,4 @@
-//! The methods of `CompiledKernel`.
+//! Implements the Python methods of `CompiledKernel`.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ use crate::launch::launcher::launcher;
 use crate::values::function::Function;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// A finding about an access: its source position (file, line, column), a description of the
+/// A finding about an access. It has the source position (file, line, column), a description of the
 /// access, the verdict, and the text of a counterexample or of a reason.
 type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
@@ -50,7 +50,7 @@ impl CompiledKernel {
         raised(py, self.handle.resources()).map(|resources| resources.spills)
     }
 
-    /// The most threads that a program may have.
+    /// The maximum number of threads of a program.
     #[getter]
     fn n_max_threads(&self, py: Python<'_>) -> PyResult<u32> {
         let loaded = raised(py, self.handle.loaded())?;
@@ -71,7 +71,7 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the memory accesses of the kernel: for each, the names of the parameters from which
+    /// Returns the memory accesses of the kernel. Each has the names of the parameters from which
     /// its pointers are derived, whether it reads, and whether it writes.
     fn _accesses(&self) -> Vec<(Vec<String>, bool, bool)> {
         let compiled = &self.handle.compiled;
@@ -115,8 +115,8 @@ impl CompiledKernel {
         Ok(rows.collect())
     }
 
-    /// The identity of the code among the live compiled kernels: variants that share their code
-    /// have the same number.
+    /// A number that identifies the code among the live compiled kernels. Variants that share their
+    /// code have the same number.
     #[getter]
     fn _code_number(&self) -> usize {
         self.handle.code_number()
@@ -129,7 +129,8 @@ impl CompiledKernel {
         texts.chain(machine_code).map(|stage| stage.name()).collect()
     }
 
-    /// Returns the text of a stage, or the bytes of a cubin; `None` if there is no such stage.
+    /// Returns the text of a stage, or the bytes of a cubin. Returns `None` if there is no such
+    /// stage.
     fn _stage<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         match Stage::parse(name) {
             Some(Stage::Cubin) => {
@@ -143,8 +144,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the `@jit` function, and the described type or value of each parameter, as `compile`
-    /// takes them.
+    /// Returns the `@jit` function, and the described type or value of each parameter in the form
+    /// of `compile`.
     fn _source<'py>(&self, py: Python<'py>) -> PyResult<(Py<Function>, Bound<'py, PyList>)> {
         let types = self.handle.compiled.signature.iter().map(|(_, ty)| ty);
         let arguments = self.handle.arguments().iter().zip(types);
@@ -152,7 +153,7 @@ impl CompiledKernel {
         Ok((self.function.clone_ref(py), PyList::new(py, described.collect::<PyResult<Vec<_>>>()?)?))
     }
 
-    /// Loads the code into the device. Returns the driver handle of the kernel if the device is a
+    /// Loads the code on the device. Returns the driver handle of the kernel if the device is a
     /// GPU.
     fn _load(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let loaded = raised(py, self.handle.loaded())?;
@@ -165,12 +166,12 @@ impl CompiledKernel {
         self.is_launched()
     }
 
-    /// Notes that a launcher has loaded the code, between the hooks for loading.
+    /// Records that a launcher has loaded the code between the hooks around loads.
     fn _note_load(&self) {
         self.note_launch();
     }
 
-    /// Returns whether this is code for a GPU with tensor maps as parameters.
+    /// Returns whether the code is for a GPU and has tensor maps as parameters.
     fn _takes_tensor_maps(&self) -> bool {
         self.handle.takes_tensor_maps()
     }
@@ -190,8 +191,8 @@ impl CompiledKernel {
         twin.getattr(name)
     }
 
-    /// Loads the code into the device. Other threads may run meanwhile: an autotuner assembles
-    /// several kernels at a time.
+    /// Loads the code on the device. Other threads may run meanwhile, because an autotuner
+    /// assembles several kernels at a time.
     fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
         raised(py, py.detach(|| self.handle.loaded().map(|_| ())))
     }
@@ -223,14 +224,14 @@ impl CompiledKernel {
     }
 }
 
-/// Returns the options of a variant and the resources that it needs, as a named tuple.
+/// Returns the options and the resources of a variant, as a named tuple.
 fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'py, PyAny>> {
     let compiled = &handle.compiled;
     let entries = PyDict::new(py);
     for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
         entries.set_item(info.name, to_python(py, &handle.options().get(info.id))?)?;
     }
-    // These numbers may differ from the options: the compiler may have added warps, and uses one
+    // These numbers may differ from the options. The compiler may have added warps. It uses one
     // block if it could not divide a program between the blocks of a cluster.
     let cluster = compiled.cluster();
     entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
@@ -248,8 +249,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     class.call((), Some(&entries))
 }
 
-/// Describes a parameter as `compile` takes it: a type with its divisibility, `(value,)`, or a list
-/// of descriptions and the field names.
+/// Describes a parameter in the form of `compile`: a type with its divisibility, `(value,)`, or a
+/// list of descriptions and the field names.
 fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> PyResult<Bound<'py, PyAny>> {
     let text = |divisibility: u32| match divisibility {
         1 => ty.name(),

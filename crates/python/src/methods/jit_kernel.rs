@@ -1,4 +1,4 @@
-//! The methods of `JitKernel`.
+//! Implements the Python methods of `JitKernel`.
 
 use std::sync::PoisonError;
 
@@ -26,7 +26,7 @@ impl JitKernel {
     }
 
     /// Replaces the text and position of the function, and drops its compiled variants. Kernels
-    /// that call the function keep the old text if they were compiled before.
+    /// that call the function and are already compiled keep the old text.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns))]
     fn _replace_source(
         slf: &Bound<'_, Self>,
@@ -67,7 +67,7 @@ impl JitKernel {
         Err(to_exception(slf.py(), &state.kernel.signature().no_grid()))
     }
 
-    /// Launches the kernel with a grid, or with `warmup=True` only compiles it.
+    /// Launches the kernel with a grid. With `warmup=True`, only compiles the kernel.
     #[pyo3(signature = (*args, grid = None, warmup = false, **kwargs))]
     fn run(
         slf: &Bound<'_, Self>,
@@ -79,8 +79,8 @@ impl JitKernel {
         Call::with(args, kwargs, |call| launch(slf, grid, call, warmup))
     }
 
-    /// The function `warmup(*args, grid=None, **kwargs)`, which compiles the kernel for arguments like
-    /// these, and does not run it; see `triton.AsyncCompileMode`.
+    /// The function `warmup(*args, grid=None, **kwargs)`. It compiles the kernel for arguments like
+    /// these, and does not run it (see `triton.AsyncCompileMode`).
     #[getter]
     fn warmup<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         warm_up(slf)

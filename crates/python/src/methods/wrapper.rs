@@ -1,4 +1,4 @@
-//! The methods of `Wrapper`.
+//! Implements the Python methods of `Wrapper`.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ impl Wrapper {
         Self { is_made: true, ..Self::default() }
     }
 
-    /// Sets the kind of the wrapper, `"autotuner"` or `"heuristics"`. Any other kind means that a
-    /// class of the program replaces `run`, which launches then call.
+    /// Sets the kind of the wrapper, `"autotuner"` or `"heuristics"`. With any other kind, a class
+    /// of the program replaces `run`, and launches call this method.
     fn _set_kind(&self, kind: &str) {
         let kind = match kind {
             "autotuner" => AUTOTUNER,
@@ -30,7 +30,7 @@ impl Wrapper {
         self.forget_settings();
     }
 
-    /// Drops the kept settings, after an attribute was set.
+    /// Drops the cached settings, after an attribute was set.
     #[pyo3(name = "_forget_settings")]
     fn forget_settings(&self) {
         let before = self.settings.lock().unwrap_or_else(PoisonError::into_inner).take();

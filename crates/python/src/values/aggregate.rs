@@ -1,4 +1,4 @@
-//! Instances of classes that `triton.aggregate` decorates. The Python side is
+//! Reads instances of classes that `triton.aggregate` decorates. The Python code is in
 //! `tilewright.language._aggregate`.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyType};
 use tilewright_frontend::Fields;
 
-/// Returns whether a class itself is decorated, not only a class from which it is derived.
+/// Returns whether a class itself is decorated. A decorated base is not enough.
 pub(crate) fn is_aggregate(class: &Bound<'_, PyType>) -> bool {
     let own = class.getattr(intern!(class.py(), "__dict__"));
     own.is_ok_and(|own| own.contains(intern!(class.py(), "_tilewright_fields")).unwrap_or(false))
@@ -21,8 +21,8 @@ pub(crate) fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(found.is_some() && is_aggregate(&class))
 }
 
-/// Returns the names and the values of the fields of an instance of a decorated class; `None` for
-/// other objects.
+/// Returns the names and the values of the fields of an instance of a decorated class. Returns
+/// `None` for other objects.
 pub(crate) fn instance<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(Fields, Bound<'py, PyTuple>)>> {
     let py = object.py();
     if !is_instance(object)? {

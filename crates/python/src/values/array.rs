@@ -1,4 +1,5 @@
-//! Arrays of libraries other than torch: numpy, `__array_interface__`, `__cuda_array_interface__`.
+//! Reads arrays of libraries other than torch: numpy, `__array_interface__`,
+//! `__cuda_array_interface__`.
 #![expect(unsafe_code, reason = "numpy describes its arrays in a C structure")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -15,7 +16,7 @@ use super::memory::{Tensor, Unfit, axes, contiguous, range};
 use super::torch::imported;
 use crate::errors::raised;
 
-/// The parts of numpy that are used; this crate never imports it.
+/// The classes of numpy that this crate uses. It never imports numpy.
 pub(crate) struct Numpy {
     array: Py<PyType>,
     scalar: Py<PyType>,
@@ -120,8 +121,8 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         (b'b', 1) => Some(Dtype::I1),
         _ => None,
     };
-    // For other types, `read` uses the name of the dtype: for those without a letter in numpy
-    // (bfloat16 of ml_dtypes), and in the error for those that no kernel takes.
+    // For other types, `read` uses the name of the dtype. Some types have no letter in numpy, such
+    // as bfloat16 of ml_dtypes. Kernels do not support others, and the error contains their name.
     let Some(dtype) = dtype else { return read(array) };
     let is_read_only = description.flags & WRITEABLE == 0;
     Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
@@ -140,7 +141,7 @@ fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usi
     let capsule = array.getattr(intern!(array.py(), "__array_struct__"))?;
     let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
     let pointer = capsule.pointer_checked(None)?;
-    // SAFETY: the caller has made sure that this is numpy's own array: its capsule holds an
+    // SAFETY: the caller has checked that this is numpy's own array. The capsule contains an
     // `ArrayInterface`, which is valid while the capsule lives.
     let interface = unsafe { pointer.cast::<ArrayInterface>().as_ref() };
     let rank = usize::try_from(interface.nd).unwrap_or(0);
@@ -204,15 +205,15 @@ fn bits(bytes: &str) -> usize {
 }
 
 /// Returns the address range that a kernel may access. `own` is the range of the elements of
-/// `object`. If `object` is a view of an array whose range contains `own`, returns the range of
-/// that array, else `own`.
+/// `object`. If `object` is a view of an array whose range contains `own`, returns the range of the
+/// array. Otherwise returns `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
 }
 
-/// Returns the numpy array at the end of the chain of `base`s of an object; `None` if the object is
-/// no view of an array.
+/// Returns the numpy array at the end of the chain of `base`s of an object. Returns `None` if the
+/// object is no view of an array.
 fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let Some(numpy) = Numpy::get(py) else { return Ok(None) };
@@ -226,15 +227,15 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
 }
 
 /// Keeps the memory of a numpy array at its address until the result is dropped. The result is a
-/// weak reference, and `resize` refuses an array that has one. Buffer exports and views would not
-/// suffice: with `refcheck=False`, `resize` does not check for them.
+/// weak reference, because `resize` refuses an array with a weak reference. Buffer exports and
+/// views would not suffice: with `refcheck=False`, `resize` does not check for them.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())
 }
 
-/// Reads an array by its `__cuda_array_interface__`. The interface does not name the GPU, so it is
-/// taken to be the current GPU.
+/// Reads an array by its `__cuda_array_interface__`. The interface does not name the GPU, so this
+/// function assumes the current GPU.
 pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = object.py();
     let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;

@@ -1,4 +1,4 @@
-//! The arguments of a call as Python passes them: by position, then by keyword.
+//! Represents the arguments of a call as Python passes them: by position, then by keyword.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -17,8 +17,8 @@ pub(crate) struct Call<'a, 'py> {
     values: &'a [Borrowed<'a, 'py, PyAny>],
     positional: usize,
     keywords: Option<Borrowed<'a, 'py, PyTuple>>,
-    /// The dtypes and the device that an autotuner expects of the arguments: if they differ,
-    /// nothing is launched.
+    /// The dtypes and the device that an autotuner expects of the arguments. If they differ, the
+    /// call does not launch.
     expected: Option<&'a Expected<'a>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a, 'py> Call<'a, 'py> {
         function(&Call { values: &values, positional: positional.len(), keywords, expected: None })
     }
 
-    /// Creates a call with `positional` positional arguments; the other values belong to
+    /// Creates a call with `positional` positional arguments. The other values belong to
     /// `keywords`.
     pub(crate) fn new(
         values: &'a [Borrowed<'a, 'py, PyAny>],
@@ -48,14 +48,14 @@ impl<'a, 'py> Call<'a, 'py> {
         Self { values, positional, keywords, expected }
     }
 
-    /// Returns the dtypes and the device that an autotuner expects of the arguments: if they
-    /// differ, nothing is launched.
+    /// Returns the dtypes and the device that an autotuner expects of the arguments. If they
+    /// differ, the call does not launch.
     #[inline]
     pub(crate) fn expected(&self) -> Option<&'a Expected<'a>> {
         self.expected
     }
 
-    /// Returns the index of the argument that a parameter gets; `None` for its default.
+    /// Returns the index of the argument of a parameter, or `None` for its default.
     #[inline]
     pub(crate) fn number(&self, source: ArgumentSource) -> Option<usize> {
         match source {
@@ -65,7 +65,7 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// Returns all arguments, the positional ones first.
+    /// Returns all arguments, with the positional arguments first.
     pub(crate) fn values(&self) -> &'a [Borrowed<'a, 'py, PyAny>] {
         self.values
     }
@@ -95,7 +95,7 @@ impl<'a, 'py> Call<'a, 'py> {
         self.values[self.positional + number]
     }
 
-    /// Returns the argument that a parameter gets; `None` for its default.
+    /// Returns the argument of a parameter, or `None` for its default.
     #[inline]
     pub(crate) fn argument(&self, source: ArgumentSource) -> Option<Borrowed<'a, 'py, PyAny>> {
         match source {
@@ -121,7 +121,7 @@ impl<'a, 'py> Call<'a, 'py> {
         function(&Call { values: &values, positional: first + 1, keywords: self.keywords, expected: None })
     }
 
-    /// Returns the arguments as Python passes them on: `(*args, **kwargs)`.
+    /// Returns the arguments as a tuple and a dict, for `(*args, **kwargs)`.
     pub(crate) fn to_python(self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let (positional, named) = self.values.split_at(self.positional);
         let keywords = PyDict::new(py);
@@ -135,10 +135,10 @@ impl<'a, 'py> Call<'a, 'py> {
 /// The dtypes and the device that an autotuner expects of the arguments of a call. The launch,
 /// which reads the arguments, compares them.
 pub(crate) struct Expected<'a> {
-    /// For each argument, the index of its dtype in `dtypes`; `None` if it is not a parameter of
-    /// the kernel.
+    /// The index in `dtypes` of each argument's dtype; `None` for an argument that is not a
+    /// parameter of the kernel.
     places: &'a [Option<usize>],
-    /// The dtypes of the parameters that are tensors; `None` for others.
+    /// The dtypes of the parameters that are tensors; `None` for other parameters.
     dtypes: &'a [Option<Dtype>],
     device: Option<Device>,
     is_met: Cell<bool>,
@@ -153,8 +153,8 @@ impl<'a> Expected<'a> {
         Self { places, dtypes, device, is_met: Cell::new(false) }
     }
 
-    /// Returns whether values that a launch has read have the expected dtypes and device. Each value
-    /// comes with the index of its argument in the call.
+    /// Returns whether values that a launch has read have the expected dtypes and device. Each
+    /// value has the index of its argument in the call.
     #[inline]
     pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
         let is_met = values.all(|(number, value)| {
@@ -170,7 +170,7 @@ impl<'a> Expected<'a> {
         is_met
     }
 
-    /// Returns the result of the latest comparison; false before the first one.
+    /// Returns the result of the latest comparison, or false before the first comparison.
     pub(crate) fn is_met(&self) -> bool {
         self.is_met.get()
     }
@@ -207,7 +207,8 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
         Some(&found.kept)
     }
 
-    /// Keeps the value for a call, and returns it; `None` if `MAX` values are kept already.
+    /// Keeps the value for a call, and returns the value. Returns `None` if `MAX` values are
+    /// already kept.
     pub(crate) fn keep(&self, call: &Call<'_, '_>, kept: T) -> Option<&T> {
         let keywords = call.keywords.map(|keywords| keywords.to_owned().unbind());
         let mut known = CachedShape { positional: call.positional, keywords, kept };
@@ -226,7 +227,7 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
     }
 }
 
-/// Returns whether two tuples contain the same objects. Usually they are the same tuple, because a
+/// Returns whether two tuples contain the same objects. Usually both are the same tuple, because a
 /// call expression passes the same tuple at each execution.
 #[inline]
 fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {

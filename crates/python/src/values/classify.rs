@@ -17,7 +17,7 @@ use super::function::Function;
 use super::objects::object_ref;
 use crate::unsupported::Missing;
 
-/// The classes of the Python side that the compiler treats specially.
+/// The classes of the Python code that the compiler treats specially.
 pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
@@ -25,7 +25,7 @@ pub(crate) struct Classes {
     pub(super) block_type: Py<PyAny>,
 }
 
-/// A class of a module that few programs use, and that the first launch therefore does not import.
+/// A class of a module that few programs use. So the first launch does not import this module.
 pub(crate) struct RareClass {
     module: &'static str,
     name: &'static str,
@@ -41,12 +41,12 @@ impl RareClass {
         Self { module, name, class: PyOnceLock::new() }
     }
 
-    /// Returns the class; imports its module if necessary.
+    /// Returns the class. Imports its module if necessary.
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyType>> {
         self.class.import(py, self.module, self.name)
     }
 
-    /// Returns whether an object is an instance. There is none if nothing has imported the module.
+    /// Returns whether an object is an instance. Returns false if the module has not been imported.
     pub(crate) fn has_instance(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = object.py();
         if self.class.get(py).is_none() {
@@ -77,7 +77,7 @@ impl Classes {
     }
 }
 
-/// Returns the value of a number, a string or Python's `None`; no value for other objects.
+/// Returns the value of a number, a string or Python's `None`. Returns `None` for other objects.
 pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_none() {
         return Some(Constant::None);
@@ -105,7 +105,7 @@ pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     classify_within(object, 0)
 }
 
-/// Classifies an object that is nested `depth` deep in others.
+/// Classifies an object that is nested in `depth` other objects.
 fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let py = object.py();
     if depth > MAX_NESTING {
@@ -161,7 +161,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         return Ok(HostValue::Tuple(Tuple::instance(values.collect::<PyResult<_>>()?, fields, class)));
     }
     let number = object_ref(object)?;
-    // Classes are objects: a kernel may read the members of an `Enum`.
+    // Classes are objects, because a kernel may read the members of an `Enum`.
     let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
     Ok(if object.is_instance_of::<PyFunction>() {
         HostValue::Callable(number)
@@ -207,9 +207,9 @@ pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTup
     Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// Classifies a tuple or list. If all items are constants, the result is a constant. If all are
-/// constants or plain globals, it is a plain global. Otherwise it is a tuple of the classified
-/// items.
+/// Classifies a tuple or list. If all items are constants, the result is a constant. If all items
+/// are constants or plain globals, the result is a plain global. Otherwise it is a tuple of the
+/// classified items.
 fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));
     let items = items.collect::<PyResult<Vec<_>>>()?;
@@ -231,14 +231,14 @@ fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     })
 }
 
-/// Classifies an object as a compile-time value: a default, an argument, the content of
-/// `tl.constexpr(...)`.
+/// Classifies an object as a compile-time value. The object is a default, an argument, or the
+/// content of `tl.constexpr(...)`.
 pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
 
-/// Converts a value to a compile-time value. A plain global, which a kernel must not read because
-/// it is not declared as `tl.constexpr`, becomes a constant, too.
+/// Converts a value to a compile-time value. Also converts a plain global, which a kernel must not
+/// read because it is not declared as `tl.constexpr`.
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),
@@ -284,8 +284,8 @@ pub(crate) fn is_scalar_dtype(classes: &Classes, object: &Bound<'_, PyAny>) -> b
     object.is_exact_instance(classes.dtype.bind(object.py()))
 }
 
-/// Returns the type that a dtype, pointer type or block type of the language describes; `None` for
-/// other objects.
+/// Returns the type that a dtype, pointer type or block type of the language describes. Returns
+/// `None` for other objects.
 pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
     let py = object.py();
     let is_type = object.is_instance(classes.dtype.bind(py))?
@@ -307,7 +307,7 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
 }
 
 /// Converts a dtype, pointer type or block type to a compile-time value, including `void` and
-/// pointers to read-only memory; `None` for other objects.
+/// pointers to read-only memory. Returns `None` for other objects.
 fn type_constant(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Constant>> {
     let py = object.py();
     if let Some(ty) = language_type(classes, object)? {
@@ -324,7 +324,7 @@ fn type_constant(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Optio
     Ok(is_void.then(|| LanguageType::Void.into_constant()))
 }
 
-/// Returns the path below `triton.language` of a function, class or module of the language.
+/// Returns the path relative to `triton.language` of a function, class or module of the language.
 fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
@@ -368,8 +368,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     builtin_path(object)
 }
 
-/// Returns `builtins.name` for a builtin of Python that was found as a global, as after `from
-/// builtins import max`.
+/// Returns `builtins.name` for a builtin of Python that is a global, for example after
+/// `from builtins import max`.
 fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let module = object.getattr_opt(intern!(py, "__module__"))?;

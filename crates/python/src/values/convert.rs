@@ -23,7 +23,7 @@ use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
 
 /// The arguments of a launch, one for each parameter. The region of an argument is valid while the
-/// Python object that was converted lives; the caller of the launch holds these objects.
+/// converted Python object lives. The caller of the launch keeps these objects alive.
 pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.
@@ -36,19 +36,19 @@ pub(crate) struct Converter<'a, 'py> {
     /// The guard that disables our `TorchFunctionMode`, which emulates `cuda` on the CPU, while
     /// tensors are read.
     unwatched: Option<Unwatched<'py>>,
-    /// The parameters that get tensors on `cuda`, while `cuda` is emulated on the CPU.
+    /// The parameters with tensors on `cuda`, while `cuda` is emulated on the CPU.
     on_cuda: SmallVec<[usize; 8]>,
-    /// The parameters that get other tensors, with these tensors.
+    /// The parameters with other tensors, and these tensors.
     elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
     /// Objects that must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
-    /// True if the conversion of an argument may have run code of the program: the memory of
-    /// earlier arguments may have moved.
+    /// True if the conversion of an argument may have run code of the program. The memory of
+    /// earlier arguments may then have moved.
     has_run_code: bool,
     /// The tuples around the object that is being converted, outermost first: the fields of each
     /// tuple, and the index of the item.
     path: SmallVec<[(Option<Fields>, usize); 0]>,
-    /// Copies of the items of all lists and aggregates, in the order of conversion: another thread
+    /// Copies of the items of all lists and aggregates, in the order of conversion. Another thread
     /// may change these objects while a kernel runs.
     lists: SmallVec<[Py<PyTuple>; 0]>,
 }
@@ -77,8 +77,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts every argument, and writes the values to `values`, which is too large to return. A
-    /// parameter without an object gets `None`.
+    /// Converts every argument. Writes the values to `values`, because they are too large to
+    /// return. A parameter without an object gets `None`.
     #[inline]
     pub(crate) fn all<'b>(
         mut self,
@@ -103,7 +103,7 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 
     /// Reads the addresses of tensors and arrays once more, because code of the program may have
-    /// moved their memory. This runs no code of the program.
+    /// moved their memory. This function does not run code of the program.
     #[cold]
     fn look_again<'b>(
         &mut self,
@@ -157,8 +157,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(())
     }
 
-    /// Fails if the tensors are on two devices: a GPU could not read a tensor that the program has
-    /// put on the CPU.
+    /// Fails if the tensors are on two devices, because a GPU could not read a tensor on the CPU.
     #[cold]
     fn check_places(&mut self) -> PyResult<()> {
         let mut on_cpu = Vec::new();
@@ -219,7 +218,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             Ok(tensor) => tensor,
             Err(unfit) => return Err(self.unfit(index, unfit, "tensor")),
         };
-        // A tensor without elements is on no device: its pointer is null.
+        // A tensor without elements has a null pointer and no device.
         if self.unwatched.is_some() && tensor.address != 0 {
             match torch::mark(object)? {
                 Some(true) => self.on_cuda.push(index),
@@ -263,8 +262,8 @@ impl<'a, 'py> Converter<'a, 'py> {
                 Err(unfit) => Err(self.unfit(index, unfit, "array")),
             };
         }
-        // An instance of a class derived from `float`, such as `np.float64(0.5)`: Triton passes all
-        // floats as fp32.
+        // The object is an instance of a class derived from `float`, such as `np.float64(0.5)`.
+        // Triton passes all floats as fp32.
         if object.is_instance_of::<PyFloat>() {
             return Ok(Value::Float(object.extract()?));
         }
@@ -280,7 +279,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             return self.items(index, &items, None);
         }
         let classes = Classes::get(py)?;
-        // Many kernels get a dtype at each launch; its conversion runs no code of the program.
+        // Many kernels get a dtype at each launch. Its conversion does not run code of the program.
         if classify::is_scalar_dtype(classes, object)
             && let Some(value) = self.language_type(index, classes, object)?
         {
@@ -332,7 +331,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         self.foreign(index, object)
     }
 
-    /// Converts a type of the language; in a warm-up, an element type replaces a tensor.
+    /// Converts a type of the language. In a warm-up, an element type replaces a tensor.
     fn language_type(
         &self,
         index: usize,
@@ -347,7 +346,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Some(Value::Constant { value, is_explicit: false }))
     }
 
-    /// Converts a tuple: its items, with the names of its fields.
+    /// Converts a tuple: its items, and the names of its fields.
     fn items(
         &mut self,
         index: usize,
@@ -439,7 +438,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::of_descriptor(form.into(), parts)))
     }
 
-    /// Returns the path, within the argument, of the object that is being converted: `[0].name`.
+    /// Returns the path in the argument of the object that is being converted, such as `[0].name`.
     fn place(&self) -> String {
         self.path.iter().map(|(fields, index)| accessor(fields.as_ref(), *index)).collect()
     }

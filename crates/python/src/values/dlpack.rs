@@ -1,5 +1,5 @@
-//! DLPack: reads the C structures by which other libraries describe tensors, from a capsule or from
-//! a table of functions.
+//! Reads DLPack, the C structures by which other libraries describe tensors. They come from a
+//! capsule or from a table of functions.
 #![expect(unsafe_code, reason = "the structures and functions are reached by pointers")]
 
 use std::ffi::{c_int, c_void};
@@ -14,8 +14,7 @@ use tilewright_runtime::Device;
 
 use super::memory::{Tensor, Unfit, axes, contiguous, range};
 
-/// DLPack's description of a tensor (version 0 of the structure, which later versions extend by a
-/// header).
+/// DLPack's description of a tensor (version 0 of the structure). Later versions add a header.
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -31,19 +30,19 @@ struct DlTensor {
 }
 
 impl DlTensor {
-    /// Returns whether no axis has stride 1. True also for a scalar; false for a tensor without
-    /// strides, which is contiguous.
+    /// Returns whether no axis has stride 1. Returns true for a scalar. Returns false for a tensor
+    /// without strides, because it is contiguous.
     fn has_no_unit_stride(&self) -> bool {
         let rank = usize::try_from(self.ndim).unwrap_or(0);
         if self.strides.is_null() || rank == 0 {
             return rank == 0;
         }
-        // SAFETY: by DLPack's specification, strides that are given have `ndim` items.
+        // SAFETY: by DLPack's specification, strides have `ndim` items unless they are null.
         let strides = unsafe { std::slice::from_raw_parts(self.strides, rank) };
         !strides.contains(&1)
     }
 
-    /// Returns the type of the elements, if kernels take it.
+    /// Returns the type of the elements, if kernels support the type.
     fn dtype(&self) -> Option<Dtype> {
         Some(match (self.code, self.bits, self.lanes) {
             (2, 32, 1) => Dtype::F32,
@@ -99,9 +98,9 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
     let handle = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
     let (tensor, is_read_only) = if handle.is_valid_checked(Some(c"dltensor_versioned")) {
         let pointer = handle.pointer_checked(Some(c"dltensor_versioned"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a
-        // `DLManagedTensorVersioned`, whose first fields are the same in every version, and which
-        // is valid while the capsule lives.
+        // SAFETY: by DLPack's specification, a capsule of this name contains a
+        // `DLManagedTensorVersioned`. Its first fields are the same in every version, and it is
+        // valid while the capsule lives.
         let versioned = unsafe { pointer.cast::<DlVersioned>().as_ref() };
         if versioned.major != 1 {
             let version = (versioned.major, versioned.minor);
@@ -110,8 +109,8 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
         (&versioned.tensor, versioned.flags & DL_READ_ONLY != 0)
     } else {
         let pointer = handle.pointer_checked(Some(c"dltensor"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensor`,
-        // which begins with a `DLTensor` and is valid while the capsule lives.
+        // SAFETY: by DLPack's specification, a capsule of this name contains a `DLManagedTensor`.
+        // It begins with a `DLTensor`, and is valid while the capsule lives.
         (unsafe { pointer.cast::<DlTensor>().as_ref() }, false)
     };
     let device = dl_device(tensor.device_type, tensor.device_id)?;
@@ -123,7 +122,7 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
         if items.is_null() || rank == 0 {
             return Vec::new();
         }
-        // SAFETY: by the specification, shape and strides have `ndim` items, unless strides is
+        // SAFETY: by DLPack's specification, shape and strides have `ndim` items, unless strides is
         // null.
         unsafe { std::slice::from_raw_parts(items, rank) }.to_vec()
     };
@@ -149,7 +148,7 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
 }
 
 /// Requests a capsule of version 1, which states whether the memory may be written. Older libraries
-/// do not take a version.
+/// do not accept a version.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let versions = PyDict::new(py);
@@ -176,8 +175,8 @@ fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
     }))
 }
 
-/// The first fields of `DLPackExchangeAPI`, the C functions that the tensor class of a library
-/// offers. The other fields are not needed here.
+/// The first fields of `DLPackExchangeAPI`, the C functions of the tensor class of a library. This
+/// crate does not use the other fields.
 #[repr(C)]
 struct ExchangeTable {
     major: u32,
@@ -193,16 +192,16 @@ pub(crate) struct Described {
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// True if torch may negate the elements when it reads them, which DLPack does not state. Torch
-    /// does so for the imaginary parts of conjugated numbers, which are not contiguous.
+    /// True if torch may negate the elements when it reads them. DLPack does not state this. Torch
+    /// negates the imaginary parts of conjugated numbers, which are not contiguous.
     pub(crate) may_be_negated: bool,
 }
 
-/// A function that describes a tensor. The description is valid as long as the tensor is not
-/// changed; a result other than 0 means that the function raised an exception.
+/// A function that describes a tensor. The description is valid until the tensor changes. A result
+/// other than 0 means that the function raised an exception.
 type Describe = unsafe extern "C" fn(tensor: *mut ffi::PyObject, description: *mut DlTensor) -> c_int;
 
-/// The C function of a tensor class that describes its tensors, without a call of Python code.
+/// The C function of a tensor class that describes its tensors without a call of Python code.
 #[derive(Clone, Copy)]
 pub(crate) struct Exchange(Describe);
 
@@ -212,23 +211,24 @@ impl Exchange {
         let capsule = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
         let pointer = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
         let table = pointer.cast::<ExchangeTable>().as_ptr();
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLPackExchangeAPI`
-        // that lives as long as the process. It begins with the version, whatever that is; the
-        // fields are those of version 1.
+        // SAFETY: by DLPack's specification, a capsule of this name contains a `DLPackExchangeAPI`
+        // that lives as long as the process. In every version, it begins with the version. The
+        // other fields are those of version 1.
         let describe = unsafe { if (*table).major == 1 { (*table).describe } else { None } };
         describe.map(Self)
     }
 
     /// Returns the device of a tensor, the type of its elements, and the address of the first
-    /// element; `None` if the tensor cannot be described, or if kernels do not take it.
+    /// element. Returns `None` if the function cannot describe the tensor, or if kernels do not
+    /// support it.
     ///
     /// # Safety
-    /// The object is an instance of the class that offers the function.
+    /// The object is an instance of the class that has the function.
     #[inline]
     pub(crate) unsafe fn describe(self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let mut description = MaybeUninit::uninit();
-        // SAFETY: the caller says that the function is for this object; it writes the description,
-        // or raises.
+        // SAFETY: the caller guarantees that the function is for this object. The function writes
+        // the description, or raises an exception.
         let tensor = unsafe {
             if self.0(tensor.as_ptr(), description.as_mut_ptr()) != 0 {
                 drop(PyErr::take(tensor.py()));

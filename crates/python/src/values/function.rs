@@ -1,4 +1,5 @@
-//! `@jit` functions as values: the compiler refers to them by numbers, and reads their sources.
+//! Represents `@jit` functions as values. The compiler refers to them by numbers, and reads their
+//! sources.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -19,7 +20,7 @@ pub(crate) struct Function {
 /// The function as its decorator describes it.
 struct Definition {
     number: FunctionRef,
-    /// The source, which test suites replace.
+    /// The source. Test suites replace it.
     source: RwLock<FunctionSource>,
     parameters: Vec<Parameter>,
     debug: bool,
@@ -29,11 +30,16 @@ type DefinedParameter = (String, bool, String, bool, bool, u8);
 
 #[pymethods]
 impl Function {
-    /// Sets the definition of the function; Python's `JITFunction.__init__` calls this method.
+    /// Sets the definition of the function. Python's `JITFunction.__init__` calls this method.
     ///
-    /// Each of `params` is a tuple: the name of the parameter, whether it is a constexpr, its
-    /// annotation, whether it is in `do_not_specialize`, whether it is in
-    /// `do_not_specialize_on_alignment`, and its kind as in `inspect`.
+    /// Each of `params` is a tuple with these items:
+    ///
+    /// - the name of the parameter;
+    /// - whether it is a constexpr;
+    /// - its annotation;
+    /// - whether it is in `do_not_specialize`;
+    /// - whether it is in `do_not_specialize_on_alignment`;
+    /// - its kind as in `inspect`.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns, noinline, debug, params))]
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     fn _define(
@@ -114,8 +120,8 @@ impl Function {
     }
 }
 
-/// The functions, by number. The references are weak: a function lives as long as the program holds
-/// it.
+/// The functions, by number. The references are weak, so that a function lives only as long as the
+/// program refers to it.
 static FUNCTIONS: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 
 /// Registers a function, and returns its number.

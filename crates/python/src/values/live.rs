@@ -1,8 +1,10 @@
-//! The memory that a kernel may access through addresses that it loads, as a grouped matmul does:
-//! the memory of torch's tensors on the CPU, and the memory for the records of scopes in kernels.
-//! This memory includes only tensors whose class is exactly `Tensor` or `Parameter` and that
-//! Python's garbage collector lists. The CPU executor and the simulator check each access, so they
-//! need this list of memory. A kernel on a GPU needs no list: it may access all memory of the GPU.
+//! Finds the memory that a kernel may access through addresses that it loads, as a grouped matmul
+//! does. This is the memory of torch's tensors on the CPU, and the memory for the records of scopes
+//! in kernels.
+//!
+//! Only tensors whose class is exactly `Tensor` or `Parameter`, and that Python's garbage collector
+//! lists, are included. The CPU executor and the simulator check each access, so they need this
+//! list of memory. A kernel on a GPU needs no list, because it may access all memory of the GPU.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -23,13 +25,13 @@ pub(crate) struct Live {
     _tensors: Vec<Py<PyAny>>,
 }
 
-/// The address and bytes of the memory for the records of scopes in kernels
-/// (`triton.profiler.language`), which the first call of `record_memory` allocates. The first word
-/// counts the records. Kernels get the address as a number.
+/// The address and the bytes of the memory for the records of scopes in kernels
+/// (`triton.profiler.language`). The first call of `record_memory` allocates this memory. The first
+/// word counts the records. Kernels get the address as a number.
 static RECORDS: OnceLock<(usize, usize)> = OnceLock::new();
 
 /// Returns the address of the memory for records of scopes. The first call allocates `words` words
-/// of 64 bits; later calls return the same memory.
+/// of 64 bits. Later calls return the same memory.
 #[pyfunction]
 pub(crate) fn record_memory(words: usize) -> usize {
     let make = || {
@@ -39,14 +41,14 @@ pub(crate) fn record_memory(words: usize) -> usize {
     RECORDS.get_or_init(make).0
 }
 
-/// Takes the records that kernels have written, each of `words_each` words: returns their number
-/// and their words, and sets the number to 0. No kernel may run meanwhile.
+/// Removes the records that kernels have written, each of `words_each` words. Returns their number
+/// and their words. No kernel may run meanwhile.
 #[pyfunction]
 pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
     let Some(&(address, bytes)) = RECORDS.get() else { return (0, Vec::new()) };
     let words = std::ptr::with_exposed_provenance_mut::<u64>(address);
-    // SAFETY: the memory is leaked, so that it stays; launches on a host have ended when they
-    // return, and Python is locked.
+    // SAFETY: the memory is leaked, so it remains valid. No kernel writes it now, because launches
+    // on the CPU have ended when they return, and this thread has the GIL.
     let words = unsafe { std::slice::from_raw_parts_mut(words, bytes / 8) };
     let count = std::mem::take(&mut words[0]);
     let used = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(words_each).min(bytes / 8 - 1);
@@ -74,7 +76,7 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
 /// The address and bytes of memory, and the object that keeps it in place.
 type Held = ((usize, usize), Py<PyAny>);
 
-/// Returns the memory of the tensor that contains an address, if there is one.
+/// Returns the memory of the tensor that contains an address; `None` if there is no such tensor.
 #[cold]
 fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     let mut found = None;
@@ -88,8 +90,8 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
 }
 
 /// Returns a tensor at an address whose allocation is unknown. If the address is in the memory of a
-/// tensor of torch on the CPU, the tensor is in that memory, and the returned object keeps the
-/// memory in place. Otherwise the tensor is on the GPU that torch uses; returns `None` if torch
+/// tensor of torch on the CPU, the result is in this memory. The returned object then keeps the
+/// memory in place. Otherwise the tensor is on the GPU that torch uses. Returns `None` if torch
 /// uses no GPU.
 pub(crate) fn read_address(
     py: Python<'_>,
@@ -126,7 +128,7 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
                 Ok(Some(tensor)) => tensor,
                 Ok(None) | Err(_) => continue,
             },
-            // No address points into a tensor without memory of its own, such as a sparse one.
+            // No address points into a tensor without memory of its own, such as a sparse tensor.
             Err(Unfit::Device(_) | Unfit::Malformed(_) | Unfit::NoMemory | Unfit::Raised(_)) => continue,
         };
         if tensor.device == Device::Cpu && tensor.allocation.1 > 0 {
@@ -136,7 +138,8 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
     Ok(())
 }
 
-/// Returns the memory of a tensor as bytes, whatever its elements are, if it is in main memory.
+/// Returns the memory of a tensor with any elements as bytes. Returns `None` if the tensor is not
+/// in main memory.
 fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if !object.getattr(intern!(object.py(), "is_cpu"))?.is_truthy()? {
         return Ok(None);

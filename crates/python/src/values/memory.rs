@@ -1,4 +1,4 @@
-//! The memory of tensors and arrays of any library.
+//! Describes the memory of tensors and arrays of any library.
 #![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
 
 use pyo3::PyErr;
@@ -39,13 +39,13 @@ impl Tensor {
     }
 }
 
-/// The reason that a tensor cannot be passed to a kernel.
+/// The reason why a tensor cannot be passed to a kernel.
 pub(crate) enum Unfit {
-    /// No kernel takes the dtype of the tensor, which has this name.
+    /// Kernels do not support the dtype of the tensor, which has this name.
     Dtype(String),
     /// The tensor is on a device with this name, which runs no kernels.
     Device(String),
-    /// The description of the tensor is impossible; the text completes the message "an array …".
+    /// The description of the tensor is impossible. The text completes the message "an array …".
     Malformed(String),
     /// The tensor has no memory of its own.
     NoMemory,
@@ -67,13 +67,14 @@ impl From<PyErr> for Unfit {
 pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     let (address, bytes) = tensor.allocation;
     let base = std::ptr::with_exposed_provenance_mut(address);
-    // The library that made the tensor says that this is its memory, and the call holds a reference
-    // to the tensor until the launch has ended.
+    // The library that created the tensor guarantees that this is its memory. The call keeps a
+    // reference to the tensor until the launch has ended.
     if tensor.is_read_only && bytes > 0 {
-        // SAFETY: as above; the slice is gone once the region has its address.
+        // SAFETY: the memory is valid, as described above. The slice does not outlive this
+        // expression.
         Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
     } else {
-        // SAFETY: as above; no Rust reference to that memory exists.
+        // SAFETY: the memory is valid, as described above. No Rust reference to the memory exists.
         let region = unsafe { Region::new(base, bytes) };
         if tensor.is_of_torch && bytes > 0 {
             region.with_padding(tilewright_runtime::padding_of(bytes))
@@ -83,8 +84,8 @@ pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     }
 }
 
-/// Returns the address range of the elements of an array, the end exclusive. `size` is the bytes of
-/// an element; an axis is its extent and the bytes from one element to the next.
+/// Returns the address range of the elements of an array, with an exclusive end. `size` is the
+/// bytes of an element. An axis has its extent, and the bytes from one element to the next.
 pub(crate) fn range(
     address: usize,
     size: usize,

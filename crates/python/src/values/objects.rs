@@ -12,10 +12,10 @@ use tilewright_frontend::ObjectRef;
 
 /// The numbers of objects.
 ///
-/// Hashable objects that are equal in every part have one number, so that equal values of a user's
-/// class are the same compile-time value. Each object without a hash has its own number. An object
-/// is kept as long as code may have been compiled for it, which is until the program ends. The
-/// number of kept objects is limited by the compiled variants and the names that they read.
+/// Hashable objects that are equal in every part have one number. So equal values of a user's class
+/// are the same compile-time value. Each object without a hash has its own number. An object is
+/// kept until the program ends, because code may have been compiled for it. The compiled variants
+/// and the names that they read limit the number of kept objects.
 struct Registry {
     /// Maps `(type, object)`, or the address of an object without a hash, to the first number for
     /// that key.
@@ -25,8 +25,8 @@ struct Registry {
 
 struct Numbered {
     object: Py<PyAny>,
-    /// The number of another object with the same key, which Python calls equal but which differs
-    /// in a part, such as `(2,)` and `(2.0,)`.
+    /// The number of another object with the same key. Python considers the objects equal, but they
+    /// differ in a part, such as `(2,)` and `(2.0,)`.
     next: Option<u32>,
 }
 
@@ -88,11 +88,11 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 
 const MAX_NESTED: u32 = 8;
 
-/// Returns whether two objects are the same in every part. Returns false also for two
-/// distinct objects that cannot be compared, or whose parts are nested more than `depth` deep.
+/// Returns whether two objects are the same in every part. Also returns false for two distinct
+/// objects that cannot be compared, or whose parts are nested more than `depth` deep.
 ///
 /// Python's `==` is not enough: `2 == 2.0`, but kernels compute with them in different types. The
-/// parts of an object are those by which Python copies it (`__reduce_ex__`).
+/// parts of an object are those that Python uses for a copy (`__reduce_ex__`).
 fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
     if one.is(other) {
         return Ok(true);
@@ -117,9 +117,9 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // If `__reduce_ex__` returns a string, the object is the value of the global variable with this
-    // name, and exists only once. The two objects are not identical, so they differ. The items of
-    // an object derived from a list or dict are iterators, which cannot be compared.
+    // If `__reduce_ex__` returns a string, the object is the only value of the global variable with
+    // this name. The two objects are not identical, so they differ. The items of an object derived
+    // from a list or dict are iterators, which cannot be compared.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
@@ -141,7 +141,7 @@ fn is_same_sequence(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32
     Ok(true)
 }
 
-/// Returns the value of a result, or `None` after an exception; Ctrl-C stays an error.
+/// Returns the value of a result, or `None` after an exception. Ctrl-C remains an error.
 fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

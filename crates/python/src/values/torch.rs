@@ -1,5 +1,5 @@
-//! Tensors of torch. This crate never imports torch: if a program passes a tensor, it has imported
-//! torch.
+//! Reads tensors of torch. This crate never imports torch, because a program that passes a tensor
+//! has imported it.
 #![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which only takes tensors")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use tilewright_runtime::Device;
 use super::dlpack::{Described, Exchange};
 use super::memory::{Tensor, Unfit};
 
-/// Returns a module, if the program has imported it. Every launch calls this function, so it
-/// returns `None` instead of raising an exception, which would take time.
+/// Returns a module, or `None` if the program has not imported it. This function does not raise an
+/// exception, because every launch calls it and exceptions take time.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let modules = MODULES.get_or_try_init(py, || -> PyResult<_> {
@@ -26,18 +26,18 @@ pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Opt
     modules.ok()?.bind(py).get_item(name).ok()?
 }
 
-/// The objects of the module `torch` that are used.
+/// The objects of the module `torch` that this crate uses.
 pub(crate) struct Torch {
     tensor: Py<PyType>,
     parameter: Py<PyType>,
     dtype: Py<PyType>,
     dtypes: Vec<(Py<PyAny>, Dtype)>,
-    /// The function that describes tensors in a quarter of the time that reading their attributes
-    /// takes; torch before 2.10 does not have it.
+    /// The function that describes tensors. It takes a quarter of the time that reading their
+    /// attributes takes. Torch before 2.10 does not have the function.
     exchange: Option<Exchange>,
     disable_torch_function: Py<PyAny>,
-    /// The function that returns the handle of the current stream of a GPU; builds of torch without
-    /// CUDA do not have it.
+    /// The function that returns the handle of the current stream of a GPU. Builds of torch without
+    /// CUDA do not have the function.
     current_stream: Option<Py<PyAny>>,
 }
 
@@ -47,21 +47,21 @@ static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 /// tensor.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// The function that returns whether a tensor without a mark is on the CPU, where a GPU could not
-/// read it.
+/// The function that returns whether a tensor without a mark is on the CPU. A GPU could not read
+/// such a tensor.
 static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Notes that our `TorchFunctionMode` is on. The mode marks the tensors that the program puts on
+/// Records that our `TorchFunctionMode` is on. The mode marks the tensors that the program puts on
 /// `cuda`. From then on, launches disable the mode while they read tensors, and call `is_on_cpu`
 /// for tensors without a mark.
 #[pyfunction]
 pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
-    // The mode is switched on once, and never off.
+    // The mode is enabled once, and never disabled.
     IS_ON_CPU.set(py, is_on_cpu).ok();
     IS_WATCHED.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether a `TorchFunctionMode` of ours is on.
+/// Returns whether our `TorchFunctionMode` is on.
 #[inline]
 pub(crate) fn is_watched() -> bool {
     IS_WATCHED.load(Ordering::Relaxed)
@@ -76,7 +76,7 @@ pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     mark.map(|mark| mark.is_truthy()).transpose()
 }
 
-/// Returns whether an unmarked tensor is in memory of the CPU, which a GPU cannot read.
+/// Returns whether an unmarked tensor is in memory of the CPU. A GPU cannot read this memory.
 pub(crate) fn is_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     match IS_ON_CPU.get(tensor.py()) {
         Some(function) => function.bind(tensor.py()).call1((tensor,))?.is_truthy(),
@@ -152,12 +152,12 @@ impl Torch {
         class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
     }
 
-    /// Returns torch's description of a plain tensor from its C function; `None` if torch does not
-    /// have the function, or if the function cannot describe the tensor.
+    /// Returns torch's description of a plain tensor from its C function. Returns `None` if torch
+    /// does not have the function, or if the function cannot describe the tensor.
     #[inline]
     pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
-        // SAFETY: it is a tensor, and the function is that of their class.
+        // SAFETY: the object is a plain tensor, and the function is that of its class.
         unsafe { exchange.describe(tensor) }
     }
 
@@ -166,8 +166,8 @@ impl Torch {
         object.is_instance(self.tensor.bind(object.py())).unwrap_or(false)
     }
 
-    /// Returns the dtype for a `torch.dtype`; `None` if the object is something else, or if the
-    /// language does not have that dtype.
+    /// Returns the dtype for a `torch.dtype`. Returns `None` for other objects, or if the language
+    /// does not have the dtype.
     pub(crate) fn dtype(&self, object: &Bound<'_, PyAny>) -> Option<Dtype> {
         self.dtypes.iter().find(|(known, _)| known.is(object)).map(|(_, dtype)| *dtype)
     }
@@ -177,14 +177,14 @@ impl Torch {
         object.is_exact_instance(self.dtype.bind(object.py()))
     }
 
-    /// Returns the handle of the current stream of a GPU; 0 in builds of torch without CUDA.
+    /// Returns the handle of the current stream of a GPU, or 0 in builds of torch without CUDA.
     #[inline]
     pub(crate) fn current_stream(&self, py: Python<'_>, device: u16) -> PyResult<u64> {
         self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
-    /// Returns whether torch uses no GPU: it was built without CUDA, or `cuda` is emulated on the
-    /// CPU.
+    /// Returns whether torch uses no GPU, because it was built without CUDA or `cuda` is emulated
+    /// on the CPU.
     pub(crate) fn is_without_gpu(&self) -> bool {
         self.current_stream.is_none() || is_watched()
     }
@@ -200,7 +200,7 @@ impl Torch {
     }
 }
 
-/// A guard that disables our `TorchFunctionMode`; see [`Torch::unwatched`].
+/// A guard that disables our `TorchFunctionMode` (see [`Torch::unwatched`]).
 pub(crate) struct Unwatched<'py>(Bound<'py, PyAny>);
 
 impl Drop for Unwatched<'_> {
@@ -252,7 +252,7 @@ fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Described, 
     Ok(Described { device, dtype, address, may_be_negated: true })
 }
 
-/// Converts torch's error about a tensor without memory of its own, such as a sparse one.
+/// Converts torch's error about a tensor without memory of its own, such as a sparse tensor.
 #[cold]
 fn without_memory(error: PyErr) -> Unfit {
     Python::attach(|py| {
@@ -268,7 +268,7 @@ pub(crate) fn allocation(tensor: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> 
     extent(&tensor.call_method0(intern!(tensor.py(), "untyped_storage"))?)
 }
 
-/// Returns the address and the bytes of a storage; (0, 0) for one without memory.
+/// Returns the address and the bytes of a storage, or (0, 0) for a storage without memory.
 #[inline]
 fn extent(storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let py = storage.py();
@@ -282,8 +282,8 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(object.str()?.to_cow()?.into_owned())
 }
 
-/// Describes the memory of an object that behaves like a tensor: it has `data_ptr()` and a dtype of
-/// torch or of the language. Wrappers that reinterpret memory as another dtype are such objects.
+/// Describes the memory of an object that behaves like a tensor. It has `data_ptr()`, and a dtype
+/// of torch or of the language. Wrappers that reinterpret memory as another dtype are such objects.
 pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;

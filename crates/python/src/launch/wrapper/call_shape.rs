@@ -1,5 +1,5 @@
-//! The caches of a wrapper (an autotuner or heuristics) for calls of its kernel: the shapes of the
-//! calls, the keys of the autotuner, and the arguments that the wrapper adds.
+//! Caches data of a wrapper (an autotuner or heuristics) for calls of its kernel. The caches have
+//! the shapes of the calls, the keys of the autotuner, and the arguments that the wrapper adds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,12 +19,12 @@ use crate::values::torch::{self, Torch};
 pub(crate) struct CallShape {
     /// The names of the arguments.
     names: Vec<Py<PyAny>>,
-    /// For each argument in the key of an autotuner, its index in the call.
+    /// The index in the call of each argument in the key of an autotuner.
     pub(crate) key: Vec<usize>,
-    /// For each argument that is a parameter of the kernel, its index in the call.
+    /// The index in the call of each argument that is a parameter of the kernel.
     pub(crate) parameters: Vec<usize>,
-    /// For each argument of the call, its position in `parameters`; `None` if the kernel has no
-    /// such parameter.
+    /// The position in `parameters` of each argument of the call; `None` if the kernel has no such
+    /// parameter.
     pub(crate) places: Vec<Option<usize>>,
     memo: Mutex<Memo>,
 }
@@ -32,21 +32,21 @@ pub(crate) struct CallShape {
 /// The cached results of earlier launches.
 #[derive(Default)]
 struct Memo {
-    /// For each parameter, the latest dtype and the name of this dtype.
+    /// The latest dtype of each parameter, and the name of this dtype.
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
-    /// The names that were added, and the keywords of the call with these names at the end.
+    /// The added names, and the keywords of the call followed by these names.
     keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
-    /// The known keys of an autotuner, each with the values from which a launch derived it; the
-    /// latest key last.
+    /// The known keys of an autotuner, the latest key last. Each has the values from which a launch
+    /// derived it.
     keys: Vec<Arc<KnownKey>>,
     /// The template for the dicts of arguments that the functions of heuristics get.
     arguments: Option<Arc<Template>>,
-    /// The added arguments of configurations; the latest one last.
+    /// The added arguments of configurations, the latest configuration last.
     added: Vec<Arc<Added>>,
 }
 
-/// A template for the dicts of arguments that the functions of heuristics get: a dict with all
-/// names.
+/// A dict with all names, as a template for the dicts of arguments that the functions of heuristics
+/// get.
 struct Template {
     dict: Py<PyDict>,
     /// The values of the plain arguments, which the dict contains. Other arguments are `None` in
@@ -68,7 +68,7 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Returns whether the configuration still has these values: a program may change the dict
+    /// Returns whether the configuration still has these values. A program may change the dict
     /// itself.
     #[inline]
     fn is_of(&self, py: Python<'_>, merged: &Bound<'_, PyAny>) -> bool {
@@ -82,10 +82,10 @@ impl Added {
     }
 }
 
-/// The maximum number of configurations that a shape of a call remembers.
+/// The maximum number of cached configurations of a shape of a call.
 const MAX_ADDED: usize = 8;
 
-/// A key of an autotuner that was looked up before.
+/// A key of an autotuner that an earlier launch looked up.
 pub(crate) struct KnownKey {
     pub(crate) read: Read,
     /// The Python object that is the device of the first tensor.
@@ -93,7 +93,7 @@ pub(crate) struct KnownKey {
     pub(crate) key: Py<PyTuple>,
 }
 
-/// The maximum number of keys that a shape of a call remembers.
+/// The maximum number of cached keys of a shape of a call.
 const MAX_KEYS: usize = 8;
 
 impl CallShape {
@@ -147,8 +147,8 @@ impl CallShape {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keywords of the call, followed by added names; `None` if the call already has
-    /// one of these names.
+    /// Returns the keywords of the call, followed by added names. Returns `None` if the call
+    /// already has one of these names.
     pub(crate) fn keywords<'py>(
         &self,
         py: Python<'py>,
@@ -181,9 +181,9 @@ impl CallShape {
         self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
     }
 
-    /// Returns the known key that was derived from the values that this call has, whatever the
-    /// dtypes were. Returns `None` if there are no or several such keys, or if an argument in the
-    /// key is neither a number nor `None`.
+    /// Returns the known key of the same values as in this call, with any dtypes. Returns `None`
+    /// unless there is exactly one such key. Also returns `None` if an argument in the key is
+    /// neither a number nor `None`.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -196,7 +196,7 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Remembers a key. If `cache` has an equal key, remembers that object instead, because a
+    /// Keeps a key. If `cache` has an equal key, keeps the object in `cache` instead, because a
     /// lookup of the identical object compares no items.
     pub(crate) fn remember(
         &self,
@@ -231,8 +231,8 @@ impl CallShape {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = grid.py();
         let template = self.memo().arguments.clone();
-        // A copy of a dict with all names need not grow, and most numbers are the same as at the
-        // first launch.
+        // A copy of a dict with all names need not grow. Most numbers are the same as at the first
+        // launch.
         let (arguments, plain) = match &template {
             Some(template) => (template.dict.bind(py).copy()?, &*template.plain),
             None => (PyDict::new(py), &[][..]),
@@ -269,8 +269,8 @@ impl CallShape {
         Ok(())
     }
 
-    /// Returns the arguments that a configuration adds; `None` if it has a hook that runs before
-    /// the launch, or sets an argument of the call.
+    /// Returns the arguments that a configuration adds. Returns `None` if the configuration has a
+    /// hook that runs before the launch, or if it sets an argument of the call.
     #[inline]
     pub(crate) fn added<'py>(
         &self,
@@ -317,7 +317,7 @@ impl CallShape {
     }
 }
 
-/// Returns `str(dtype)`, which torch would create anew at each call.
+/// Returns `str(dtype)` from the cache, because torch would create the string anew at each call.
 pub(crate) fn name_of<'py>(
     shape: &CallShape,
     at: usize,
@@ -343,8 +343,8 @@ pub(crate) fn name_of<'py>(
     Ok(name)
 }
 
-/// Returns the result of `Config._merge`, which the configuration keeps until it changes; `None` if
-/// the configuration has a hook that runs before the launch.
+/// Returns the result of `Config._merge`, which the configuration keeps until it changes. Returns
+/// `None` if the configuration has a hook that runs before the launch.
 #[cold]
 fn merged_parts<'py>(
     config: &Bound<'py, PyAny>,
@@ -411,9 +411,12 @@ impl Number {
 }
 
 impl Read {
-    /// Reads the arguments of a call. Returns `None` if an argument in the key is neither a number
-    /// nor `None`, if another parameter is neither plain nor a tensor of torch, if torch is not
-    /// imported, or while our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
+    /// Reads the arguments of a call. Returns `None` in these cases:
+    ///
+    /// - An argument in the key is neither a number nor `None`.
+    /// - Another parameter is neither plain nor a tensor of torch.
+    /// - Torch is not imported.
+    /// - Our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
     #[inline]
     pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
@@ -432,7 +435,7 @@ impl Read {
     }
 }
 
-/// Returns whether a value is a number, a string or `None`, which have no dtype.
+/// Returns whether a value is a number, a string or `None`. These have no dtype.
 pub(crate) fn is_plain(value: &Bound<'_, PyAny>) -> bool {
     value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>()
