@@ -1,8 +1,12 @@
-//! Tests the GPU of this machine: prints its properties, compiles a vector addition with the
-//! driver's assembler, runs it, checks every element, and times launches.
+//! Tests the GPU of this machine:
+//!
+//! 1. Prints the GPU's properties.
+//! 2. Compiles a vector addition with the driver's assembler.
+//! 3. Runs the addition and checks every element.
+//! 4. Times launches.
 //!
 //! `smoke` is a single executable that needs only the driver. `smoke --launches` only times
-//! launches, which also works with a stub of the driver (`TILEWRIGHT_LIBCUDA`).
+//! launches. This mode also works with a stub of the driver (`TILEWRIGHT_LIBCUDA`).
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,7 +16,7 @@ use tilewright_cuda::{
     Parameters, Stream, assemble,
 };
 
-/// `z[i] = x[i] + y[i]` for `i < n`, one element for each thread.
+/// `z[i] = x[i] + y[i]` for `i < n`. Each thread computes one element.
 const ADD: &str = "
 .version 7.0
 .target sm_75
@@ -118,8 +122,8 @@ fn check_add(context: Context) -> Result<bool, Error> {
     Ok(wrong.is_none())
 }
 
-/// Returns the host time of a launch with `count` parameters: the average in the fastest of several
-/// batches, each too small to fill the driver's queue.
+/// Returns the host time of a launch with `count` parameters. Times several batches, and returns
+/// the average of the fastest batch. Each batch is too small to fill the driver's queue.
 fn time_launches(context: Context, count: usize) -> Result<Duration, Error> {
     const BATCH: u32 = 500;
     let list: Vec<String> = (0..count).map(|index| format!(".param .u64 p{index}")).collect();

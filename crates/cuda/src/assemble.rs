@@ -1,5 +1,5 @@
 //! Assembles PTX to a cubin with the assembler (`ptxas`) that is part of the driver.
-//! [`crate::Cache`] keeps cubins on disk.
+//! [`crate::Cache`] stores cubins on disk.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{Cache, Capability, Context, Error, Key, Provenance};
 pub struct AssembleOptions {
     /// The optimization level, 0 to 4.
     pub optimization_level: u8,
-    /// The maximum number of registers of a thread. If these are too few, the assembler spills
+    /// The maximum number of registers of a thread. If a kernel needs more, the assembler spills
     /// values to memory.
     pub max_registers: Option<u32>,
     /// Keeps the source lines of `.loc` directives, for profilers.
@@ -74,10 +74,10 @@ pub struct Assembled {
 /// Assembles a PTX module for the device of a context. Errors name `kernel` as their subject.
 ///
 /// # Errors
-/// [`Error::Assembler`] with the assembler's messages if it does not accept the module;
-/// [`Error::UnsupportedPtx`] if the driver is older than the module's version of PTX;
-/// [`Error::SerializedWgmma`] if the assembler serializes wgmma instructions and the options make
-/// that an error.
+/// - [`Error::Assembler`] with the assembler's messages, if the assembler rejects the module.
+/// - [`Error::UnsupportedPtx`] if the driver is older than the module's version of PTX.
+/// - [`Error::SerializedWgmma`] if the assembler serializes wgmma instructions and
+///   [`AssembleOptions::asynchronous`] is set.
 pub fn assemble(
     context: Context,
     kernel: &str,
@@ -107,16 +107,16 @@ pub fn assemble(
     }
 }
 
-/// The text that all warnings of the assembler about serialized wgmma instructions contain (C7511,
-/// C7512 and others).
+/// The text that all warnings of the assembler about serialized wgmma instructions contain, such as
+/// C7511 and C7512.
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// Returns the cached cubin of a PTX module. If there is none, assembles the module as [`assemble`]
-/// does and caches the cubin. An empty entry in the cache means that the assembler serializes the
-/// wgmma instructions of the module.
+/// Returns the cached cubin of a PTX module. If the cubin is not cached, assembles the module as
+/// [`assemble`] does and caches the cubin. An empty entry in the cache means that the assembler
+/// serializes the wgmma instructions of the module.
 ///
 /// # Errors
-/// As [`assemble`].
+/// The errors of [`assemble`].
 pub fn assemble_cached(
     cache: &Cache,
     context: Context,

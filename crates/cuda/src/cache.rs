@@ -6,20 +6,20 @@
 //!                                                  /<key>.<process>-<number>.new   an entry that is being written
 //!                                                  /lock-<second digit>            held while an entry is built
 //! ```
-//! - An entry is written under another name and renamed, so that readers see all of it or nothing.
-//!   An entry contains its key and a checksum, so that a reader detects a damaged entry
+//! - An entry is written under another name and renamed, so that a reader sees the whole entry or
+//!   no entry. An entry contains its key and a checksum, so that a reader detects a damaged entry
 //!   and builds it again.
 //! - To build an entry, a thread holds the lock that the first two digits of the key select. If
-//!   several processes or threads request the entry, one builds it; the others wait and then read
-//!   it. The system releases the lock of a process that dies. If a lock cannot be acquired, an
-//!   entry may be built twice, but is never wrong.
+//!   several processes or threads request the entry, one thread builds it. The others wait and then
+//!   read the entry. The system releases the lock of a process that dies. If a lock cannot be
+//!   acquired, two processes may build the same entry. The entry is still correct.
 //! - Each of the 16 folders may take a 16th of the limit (`TILEWRIGHT_CACHE_LIMIT`). A writer
-//!   removes the least recently used entries of its folder, so that its work depends only on the
-//!   size of one folder.
+//!   removes the least recently used entries of one folder. Its work therefore depends only on the
+//!   size of that folder.
 //! - Entries and folders of other users, except the superuser, are not used, unless the settings
 //!   trust all users (`TILEWRIGHT_CACHE_SHARED=1`). Entries that other users have permission to
-//!   write are not used either. `trust` has the exact rule.
-//! - After an error of the disk, [`Cache::get_or_build`] still returns contents, and
+//!   write are not used either. The module `trust` has the exact rule.
+//! - After an error of the disk, [`Cache::get_or_build`] still returns the entry, and
 //!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (see
 //!   `disk`) cause no warning.
 //!
@@ -54,8 +54,8 @@ use trust::Trust;
 /// The version of the format of entries.
 const FORMAT: u32 = 2;
 
-/// The number of values of a hexadecimal digit. The first digit of a key selects one of this many
-/// folders, the second digit one of this many locks in the folder.
+/// The number of values of a hexadecimal digit. The first digit of a key selects one of 16 folders.
+/// The second digit selects one of 16 locks in the folder.
 const DIGITS: usize = 16;
 
 /// Returns the name of the folder for a version of the format. The folder is within the cache
@@ -103,8 +103,8 @@ impl Cache {
         }
     }
 
-    /// Returns the first reason why the cache could not be used, if there is one. Only one call
-    /// returns the reason; later calls return `None`.
+    /// Returns the first reason why the cache could not be used. Returns `None` without a reason.
+    /// Only one call returns the reason; later calls return `None`.
     pub fn take_warning(&self) -> Option<String> {
         let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*warning, Warning::Waiting(_)) {
@@ -128,14 +128,19 @@ impl Cache {
         self.warn(path, &format_args!("{distrust}; TILEWRIGHT_CACHE_SHARED=1 trusts the files of all users"));
     }
 
-    /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
-    /// same key, one calls `build`. All of them call `build` if the cache is off or rejects a
-    /// folder, if the lock cannot be acquired, if `build` fails, if the entry cannot be written, or
-    /// if the entry is larger than the limit of its folder. The provenance is stored with the entry
-    /// for [`Cache::entries`]; it is not part of the key.
+    /// Returns the entry of a key. If there is no entry, builds and stores the entry. Of concurrent
+    /// callers with the same key, one calls `build`. All of them call `build` in these cases:
+    ///
+    /// - The cache is off or rejects a folder.
+    /// - The lock cannot be acquired.
+    /// - `build` fails.
+    /// - The entry cannot be written, or is larger than the limit of its folder.
+    ///
+    /// The cache stores the provenance with the entry for [`Cache::entries`]. The provenance is not
+    /// part of the key.
     ///
     /// # Errors
-    /// Only those of `build`.
+    /// Only the errors of `build`.
     pub fn get_or_build(
         &self,
         key: &Key,
@@ -171,8 +176,8 @@ impl Cache {
         Ok(content)
     }
 
-    /// Returns the entry of a key; `None` if the cache is off, or has no entry that is whole and
-    /// trusted.
+    /// Returns the entry of a key. Returns `None` if the cache is off, or if no whole and trusted
+    /// entry exists.
     pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
         let paths = self.paths(key)?;
         if self.reject_folders(&paths).is_some() {
@@ -184,7 +189,8 @@ impl Cache {
         }
     }
 
-    /// Returns the reason why a file of the cache's folder is not trusted, if there is one.
+    /// Returns the reason why a file of the cache's folder is not trusted. Returns `None` for a
+    /// trusted file.
     pub fn reject_file(&self, about: &fs::Metadata) -> Option<Distrust> {
         self.trust.reject_file(about)
     }
@@ -194,7 +200,7 @@ impl Cache {
         Some(EntryPaths::new(folder, key))
     }
 
-    /// Returns the first untrusted folder of an entry. A folder that does not exist yet is not
+    /// Returns the first untrusted folder of an entry, with the reason. A missing folder is not
     /// rejected, because this process will create it.
     fn reject_folders<'a>(&'a self, paths: &'a EntryPaths) -> Option<(&'a Path, Distrust)> {
         let folders = [self.folder.as_deref()?, &paths.folder];

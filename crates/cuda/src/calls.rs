@@ -1,8 +1,12 @@
 //! Defines methods that call the driver's functions in the table of `sys`. The methods are safe,
-//! except the two that begin a copy between the host and a GPU: their callers must keep the slice
-//! until the copy has completed. The calls are sound for three reasons: each handle comes from the
-//! driver and belongs to a value that outlives the call; each length is that of its slice; the
-//! driver checks all other arguments and returns a code.
+//! except the two that begin a copy between the host and a GPU. The callers of these two must keep
+//! the slice alive until the copy has completed.
+//!
+//! The calls are sound for three reasons:
+//!
+//! - Each handle comes from the driver and belongs to a value that outlives the call.
+//! - Each length is the length of its slice.
+//! - The driver checks all other arguments and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -18,10 +22,10 @@ use crate::sys::{
 };
 use crate::{CallError, Driver, Error};
 
-/// Opens a shared library. The error names the path and has the message of the system.
+/// Opens a shared library. The error contains the path and the message of the system.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
-    // SAFETY: the initializers of a driver library may run at any time; if the user sets the path,
-    // the user answers for the library.
+    // SAFETY: the initializers of a driver library may run at any time. A user who sets the path is
+    // responsible for the library.
     unsafe { Library::new(path) }.map_err(|error| {
         let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         let path = path.display().to_string();
@@ -37,7 +41,7 @@ pub(crate) fn at_fork(in_child: extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// Returns the path of the library file that contains `function`, with symbolic links resolved: on
+/// Returns the path of the library file that contains `function`, with symbolic links resolved. On
 /// Linux, the name of the driver's file ends in the release of the driver.
 #[cfg(unix)]
 pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Option<PathBuf> {
@@ -48,7 +52,7 @@ pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Optio
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    // SAFETY: any address may be looked up; `about` is memory for the result.
+    // SAFETY: `dladdr` accepts any address. `about` is memory for the result.
     let is_known = unsafe { libc::dladdr(function as *const c_void, &raw mut about) } != 0;
     if !is_known || about.dli_fname.is_null() {
         return None;
@@ -63,7 +67,7 @@ pub(crate) fn file_of(_function: unsafe extern "system" fn(u32) -> Code) -> Opti
     None
 }
 
-/// Calls a function of the table by its name and turns its code into a result.
+/// Calls a function of the table by its name, and converts its code to a result.
 macro_rules! call {
     ($driver:ident.$name:ident($($argument:expr),* $(,)?)) => {{
         let code = ($driver.functions()?.$name)($($argument),*);
@@ -76,7 +80,7 @@ fn c_string(name: &str) -> Result<CString, Error> {
     CString::new(name).map_err(|_| Error::InvalidName { name: name.to_owned() })
 }
 
-/// Return codes.
+/// Methods for return codes.
 impl Driver {
     fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
@@ -91,7 +95,7 @@ impl Driver {
             if answer != 0 || text.is_null() {
                 return String::new();
             }
-            // SAFETY: as above.
+            // SAFETY: the driver has set `text` to a string that it never frees.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         let Ok(functions) = self.functions() else { return Error::Forked };
@@ -109,7 +113,7 @@ impl Driver {
     }
 }
 
-/// Driver and devices.
+/// Methods for the driver and its devices.
 impl Driver {
     pub(crate) fn driver_version(&self) -> Result<i32, Error> {
         let mut version = 0;
@@ -160,7 +164,7 @@ impl Driver {
     }
 }
 
-/// Contexts.
+/// Methods for contexts.
 impl Driver {
     pub(crate) fn retain_primary_context(&self, device: i32) -> Result<ContextHandle, Error> {
         let mut context = ContextHandle::NULL;
@@ -177,12 +181,12 @@ impl Driver {
     }
 
     pub(crate) fn set_current_context(&self, context: ContextHandle) -> Result<(), Error> {
-        // SAFETY: the handle is that of a context.
+        // SAFETY: the handle is the handle of a context.
         unsafe { call!(self.cuCtxSetCurrent(context)) }
     }
 
     pub(crate) fn push_context(&self, context: ContextHandle) -> Result<(), Error> {
-        // SAFETY: the handle is that of a context.
+        // SAFETY: the handle is the handle of a context.
         unsafe { call!(self.cuCtxPushCurrent_v2(context)) }
     }
 
@@ -218,15 +222,15 @@ impl Driver {
     }
 }
 
-/// Memory. Device addresses are integers: for a wrong address, the driver returns an error, and no
-/// memory of this process is accessed.
+/// Methods for memory. Device addresses are integers. For a wrong address, the driver returns an
+/// error and does not access memory of this process.
 impl Driver {
-    /// Returns whether kernels can access an address. Returns `false` also for an address that the
-    /// driver did not allocate: for such an address, the driver returns `INVALID_VALUE`.
+    /// Returns whether kernels can access an address. For an address that the driver did not
+    /// allocate, the driver returns `INVALID_VALUE` and this function returns `false`.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
-        // SAFETY: `place` has room for the result, a bool or an int; any address is allowed.
+        // SAFETY: `place` has memory for the result, a bool or an int. Any address is allowed.
         let code = unsafe { (self.functions()?.cuPointerGetAttribute)(place, sys::POINTER_MAPPED, address) };
         if code == sys::INVALID_VALUE {
             return Ok(false);
@@ -235,7 +239,7 @@ impl Driver {
         Ok(is_mapped != 0)
     }
 
-    /// Returns the free and the total bytes.
+    /// Returns the number of free bytes and the total number of bytes.
     pub(crate) fn memory_info(&self) -> Result<(usize, usize), Error> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the driver writes sizes through the pointers.
@@ -275,7 +279,7 @@ impl Driver {
         from: &[u8],
         stream: StreamHandle,
     ) -> Result<(), Error> {
-        // SAFETY: the slice has the stated length, and the caller keeps it.
+        // SAFETY: the slice has the stated length, and the caller keeps the slice alive.
         unsafe { call!(self.cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), from.len(), stream)) }
     }
 
@@ -287,7 +291,7 @@ impl Driver {
         address: u64,
         stream: StreamHandle,
     ) -> Result<(), Error> {
-        // SAFETY: the slice has the stated length, and the caller keeps it.
+        // SAFETY: the slice has the stated length, and the caller keeps the slice alive.
         unsafe { call!(self.cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), stream)) }
     }
 
@@ -319,7 +323,7 @@ impl Driver {
     }
 }
 
-/// Streams and events.
+/// Methods for streams and events.
 impl Driver {
     pub(crate) fn create_stream(&self) -> Result<StreamHandle, Error> {
         let mut stream = StreamHandle::NULL;
@@ -387,10 +391,10 @@ pub(crate) struct Assembled {
     pub(crate) error_log: String,
 }
 
-/// Bytes for each log of the assembler.
+/// The size in bytes of each log of the assembler.
 const LOG_BYTES: usize = 16 << 10;
 
-/// The assembler.
+/// Methods for the assembler.
 impl Driver {
     /// Assembles a PTX module for the device of the current context. `options` are pairs of a
     /// `CUjit_option` and its value.
@@ -408,8 +412,8 @@ impl Driver {
         ]);
         let (mut keys, mut values): (Vec<i32>, Vec<*mut c_void>) = values.into_iter().unzip();
         let mut state = LinkHandle::NULL;
-        // SAFETY: both lists have the stated length; they, and the logs that they point to, live
-        // until the state is destroyed below.
+        // SAFETY: both lists have the stated length. The lists, and the logs that they point to,
+        // live until the state is destroyed below.
         unsafe {
             call!(self.cuLinkCreate_v2(
                 keys.len() as u32,
@@ -419,7 +423,7 @@ impl Driver {
             ))
         }?;
         let cubin = self.assemble_into(state, &text, &name);
-        // SAFETY: the state is alive; `assemble_into` has copied the cubin.
+        // SAFETY: the state is alive. `assemble_into` has already copied the cubin.
         let destroyed = unsafe { call!(self.cuLinkDestroy(state)) };
         let log = |bytes: &[u8]| {
             let text = CStr::from_bytes_until_nul(bytes).map(CStr::to_string_lossy).unwrap_or_default();
@@ -434,7 +438,7 @@ impl Driver {
 
     fn assemble_into(&self, state: LinkHandle, ptx: &CStr, name: &CStr) -> Result<Vec<u8>, Error> {
         let text = ptx.to_bytes_with_nul();
-        // SAFETY: the state is alive; the text has the stated length and ends in NUL, and the
+        // SAFETY: the state is alive. The text has the stated length and ends in NUL, and the
         // driver only reads it.
         unsafe {
             call!(self.cuLinkAddData_v2(
@@ -454,18 +458,18 @@ impl Driver {
         if cubin.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: `cuLinkComplete` has returned the address and the length; the bytes live as long
+        // SAFETY: `cuLinkComplete` has returned the address and the length. The bytes live as long
         // as the state.
         Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec())
     }
 }
 
-/// Modules and functions.
+/// Methods for modules and functions.
 impl Driver {
     pub(crate) fn load_module(&self, image: Image<'_>) -> Result<ModuleHandle, Error> {
         let mut module = ModuleHandle::NULL;
-        // SAFETY: the driver reads as many bytes as the image's header states, and `Image::new` has
-        // checked that the image has them.
+        // SAFETY: the image's header states how many bytes the driver reads. `Image::new` has
+        // checked that the image is at least this long.
         unsafe { call!(self.cuModuleLoadData(&raw mut module, image.bytes().as_ptr().cast())) }?;
         Ok(module)
     }
@@ -477,7 +481,7 @@ impl Driver {
 
     pub(crate) fn function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, Error> {
         let (mut function, name) = (FunctionHandle::NULL, c_string(name)?);
-        // SAFETY: the module is alive; the driver writes a handle through the pointer; the name
+        // SAFETY: the module is alive. The driver writes a handle through the pointer. The name
         // ends in NUL.
         unsafe { call!(self.cuModuleGetFunction(&raw mut function, module, name.as_ptr())) }?;
         Ok(function)
@@ -486,7 +490,7 @@ impl Driver {
     /// Returns the address and the size in bytes of a global variable.
     pub(crate) fn global(&self, module: ModuleHandle, name: &str) -> Result<(u64, usize), Error> {
         let (mut address, mut bytes, name) = (0, 0, c_string(name)?);
-        // SAFETY: the module is alive; the driver writes through the two pointers; the name ends in
+        // SAFETY: the module is alive. The driver writes through the two pointers. The name ends in
         // NUL.
         unsafe { call!(self.cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, module, name.as_ptr())) }?;
         Ok((address, bytes))
@@ -499,10 +503,12 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Returns the offset and the size in bytes of each parameter, up to `count`. Returns `None` if
-    /// the driver has no such query, or if a query fails with an unexpected error. Without `count`,
-    /// the query after the last parameter fails; tools that check every call of the driver report
-    /// this failure.
+    /// Returns the offset and the size in bytes of each parameter. Returns `None` if the driver
+    /// lacks this query, or if a query fails with an unexpected error.
+    ///
+    /// With a `count`, queries only the first `count` parameters. Without a `count`, queries
+    /// parameters until a query fails. Tools that check every call of the driver report this failed
+    /// query.
     pub(crate) fn parameters(
         &self,
         function: FunctionHandle,
@@ -541,7 +547,7 @@ impl Driver {
     }
 }
 
-/// Launches.
+/// Methods for launches.
 impl Driver {
     pub(crate) fn max_active_blocks(
         &self,
@@ -569,15 +575,15 @@ impl Driver {
     ) -> Result<u32, Error> {
         let mut clusters = 0;
         let config = launch.config();
-        // SAFETY: the function's module is alive; the driver writes an int through the pointer; the
+        // SAFETY: the function's module is alive. The driver writes an int through the pointer. The
         // attributes live as long as `launch`.
         unsafe { call!(self.cuOccupancyMaxActiveClusters(&raw mut clusters, function, &raw const config)) }?;
         Ok(clusters.max(0) as u32)
     }
 
-    /// Launches a kernel with its parameters as one block of bytes. The driver also accepts a list
-    /// of pointers to the parameters. That list has no lengths, so this crate could not check how
-    /// many bytes the driver reads from each pointer.
+    /// Launches a kernel and passes its parameters as one block of bytes. The driver also accepts a
+    /// list of pointers to the parameters. Such a list has no lengths, so this crate could not
+    /// check how many bytes the driver reads from each pointer.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -595,14 +601,15 @@ impl Driver {
         let extra = extra.as_mut_ptr();
         if !launch.attributes.is_empty() {
             let config = launch.config();
-            // SAFETY: the function's module and the stream are alive; the driver reads the
-            // attributes and the parameters, which are slices, before it returns.
+            // SAFETY: the function's module and the stream are alive. The driver reads the
+            // attributes and the parameters, which are slices, before the call returns.
             return unsafe {
                 call!(self.cuLaunchKernelEx(&raw const config, function, ptr::null_mut(), extra))
             };
         }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        // SAFETY: as above.
+        // SAFETY: the function's module and the stream are alive. The driver reads the parameters,
+        // which are a slice, before the call returns.
         unsafe {
             call!(self.cuLaunchKernel(
                 function,
@@ -620,7 +627,7 @@ impl Driver {
         }
     }
 
-    /// Encodes a tensor map; see `tensor_map`.
+    /// Encodes a tensor map. The module `tensor_map` describes the arguments.
     pub(crate) fn encode_tensor_map(&self, tensor: &TensorMapCall) -> Result<[u64; 16], Error> {
         let functions = self.functions()?;
         let lacks = |call| {
@@ -638,8 +645,8 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeTiled";
                 let encode = functions.cuTensorMapEncodeTiled.ok_or_else(|| lacks(CALL))?;
                 let block = block.as_ptr();
-                // SAFETY: the map has the size and alignment of `CUtensorMap`; the driver checks
-                // that the rank is at most 5 before it reads `rank` elements of the lists.
+                // SAFETY: the map has the size and alignment of `CUtensorMap`. The driver reads
+                // `rank` elements of the lists, after it has checked that the rank is at most 5.
                 let code = unsafe {
                     encode(
                         place,
@@ -662,7 +669,9 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeIm2col";
                 let encode = functions.cuTensorMapEncodeIm2col.ok_or_else(|| lacks(CALL))?;
                 let (lower, upper) = (lower.as_ptr(), upper.as_ptr());
-                // SAFETY: as above; of each corner, the driver reads `rank - 2` elements.
+                // SAFETY: the map has the size and alignment of `CUtensorMap`. The driver first
+                // checks that the rank is at most 5. Then it reads `rank` elements of the lists and
+                // `rank - 2` elements of each corner.
                 let code = unsafe {
                     encode(
                         place,
@@ -689,7 +698,8 @@ impl Driver {
     }
 }
 
-/// `CUtensorMap`. The driver's header aligns it to 128 bytes since CUDA 13, and to 64 before.
+/// The memory of a `CUtensorMap`. The driver's header aligns this type to 128 bytes since CUDA 13,
+/// and to 64 bytes in older versions.
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 
@@ -702,8 +712,11 @@ pub(crate) enum TensorMapBlock {
 }
 
 /// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The driver reads only
-/// the first `rank` elements of `shape`, `steps` and the extents of a tiled block, the first
-/// `rank - 1` elements of `strides`, and the first `rank - 2` elements of the corners of a window.
+/// the first elements of each list:
+///
+/// - `rank` elements of `shape`, of `steps` and of the extents of a tiled block
+/// - `rank - 1` elements of `strides`
+/// - `rank - 2` elements of each corner of a window
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,
@@ -729,8 +742,8 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Returns the structure for the driver. Its pointer to the attributes is mutable, but the
-    /// driver does not write to them.
+    /// Returns the structure for the driver. The pointer to the attributes is mutable, but the
+    /// driver does not write to the attributes.
     fn config(&self) -> LaunchConfig {
         LaunchConfig {
             grid: self.grid,

@@ -1,7 +1,11 @@
-//! Manages contexts: the current context of a thread determines the device that the thread uses.
-//! The rules are those of CUDA's runtime library, which torch uses: all users in the process share
-//! a device's primary context; a thread without a context makes the primary context current; only
-//! [`Context::make_current`] replaces a current context, because the caller has chosen it.
+//! Manages contexts. The current context of a thread determines the device that the thread uses.
+//! The rules are those of CUDA's runtime library, which torch uses:
+//!
+//! - All users in the process share a device's primary context.
+//! - If a thread without a current context uses a device, the device's primary context becomes
+//!   current.
+//! - Only [`Context::make_current`] replaces a current context, because the caller may have chosen
+//!   the current context.
 
 use std::marker::PhantomData;
 
@@ -27,15 +31,16 @@ impl Context {
         let handle = if let Some(handle) = slot.primary.get() {
             *handle
         } else {
-            // Two threads may both retain the context here. The second reference does no harm:
-            // primary contexts are never released.
+            // Two threads may both retain the context here. The second reference is harmless,
+            // because primary contexts are never released.
             let handle = device.driver().retain_primary_context(slot.handle)?;
             *slot.primary.get_or_init(|| handle)
         };
         Ok(Self { device, handle })
     }
 
-    /// Returns the context that is current on this thread, if there is one.
+    /// Returns the current context of this thread. Returns `None` if the thread has no current
+    /// context.
     pub fn current(driver: &'static Driver) -> Result<Option<Self>, Error> {
         let handle = driver.current_context()?;
         if handle == ContextHandle::NULL {
@@ -49,8 +54,8 @@ impl Context {
         Ok(Some(Self { device, handle }))
     }
 
-    /// Returns the current context; if this thread has none, makes the primary context of `device`
-    /// current.
+    /// Returns the current context. If this thread has none, makes the primary context of `device`
+    /// current and returns it.
     pub fn current_or_primary(device: Device) -> Result<Self, Error> {
         if let Some(context) = Self::current(device.driver())? {
             return Ok(context);
@@ -60,7 +65,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes this the current context of the thread, as `torch.cuda.set_device` does.
+    /// Makes this context the current context of the thread, as `torch.cuda.set_device` does.
     pub fn make_current(self) -> Result<(), Error> {
         self.driver().set_current_context(self.handle)
     }
@@ -75,8 +80,7 @@ impl Context {
         self.device.driver()
     }
 
-    /// Waits for all work in the context. Fails with the error of a kernel that failed earlier, if
-    /// there is one.
+    /// Waits for all work in the context. Returns the error of an earlier kernel that failed.
     pub fn synchronize(self) -> Result<(), Error> {
         let _entered = self.enter()?;
         self.driver().synchronize_context()
@@ -88,28 +92,28 @@ impl Context {
         self.driver().synchronize_stream(stream.handle())
     }
 
-    /// Returns whether a stream is being captured into a graph; it is an error to wait for such a
-    /// stream.
+    /// Returns whether a stream is being captured into a graph. Waiting for such a stream is an
+    /// error.
     pub fn is_capturing(self, stream: StreamRef<'_>) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_capturing(stream.handle())
     }
 
-    /// Returns the free and the total bytes of the device's memory.
+    /// Returns the number of free bytes and the total number of bytes of the device's memory.
     pub fn memory_info(self) -> Result<(usize, usize), Error> {
         let _entered = self.enter()?;
         self.driver().memory_info()
     }
 
-    /// Returns whether an address is in memory that kernels can access.
+    /// Returns whether kernels can access an address.
     pub fn is_mapped(self, address: u64) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_mapped(address)
     }
 
     /// Sets the size in bytes of the buffer for the output of kernels that print. Must be called
-    /// before a kernel that prints is loaded: afterwards the driver refuses every size, even the
-    /// current one. A call with the current size therefore does nothing.
+    /// before such a kernel is loaded. Afterwards, the driver refuses every size, even the current
+    /// size. This method therefore does nothing if the buffer already has this size.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {
@@ -118,8 +122,8 @@ impl Context {
         self.driver().set_limit(sys::LIMIT_PRINTF_FIFO_SIZE, bytes)
     }
 
-    /// Makes the context current on this thread. If another context was current, dropping the
-    /// returned guard makes it current again. If none was current, this context stays current.
+    /// Makes the context current on this thread. Dropping the returned guard restores the context
+    /// that was current before. If no context was current, this context stays current.
     #[inline]
     pub(crate) fn enter(self) -> Result<Entered, Error> {
         let driver = self.driver();
@@ -134,7 +138,7 @@ impl Context {
     }
 }
 
-/// The guard that [`Context::enter`] returns: the context is current while the guard is alive.
+/// The guard that [`Context::enter`] returns. The context is current while the guard is alive.
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,
@@ -145,7 +149,7 @@ pub(crate) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if self.is_pushed {
-            // The error cannot be returned here; the next call on this thread reports it.
+            // The error cannot be returned here. The next call on this thread reports the error.
             let _ = self.driver.pop_context();
         }
     }

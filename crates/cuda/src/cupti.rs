@@ -29,20 +29,20 @@ mod kind {
 }
 
 /// The kinds of records that CUPTI writes. External correlation ids belong to calls of the driver,
-/// so CUPTI has to record these calls too.
+/// so CUPTI must also record these calls.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
-/// The kind of the external correlation ids of this module,
+/// The kind of the external correlation ids of this module:
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`. Torch uses the two other custom kinds.
 const OWN: u32 = 5;
 
 const FLUSH_FORCED: u32 = 1;
 
-/// The size of a buffer in 8-byte words: CUPTI requires this alignment. The 512 KiB hold the
-/// records of some thousand launches.
+/// The size of a buffer in 8-byte words, because CUPTI requires an alignment of 8 bytes. The 512
+/// KiB hold the records of more than 1000 launches.
 const BUFFER_WORDS: usize = 64 << 10;
 
-// CUPTI declares the buffer as bytes; here it is declared as `u64`, so that it is aligned.
+// CUPTI declares the buffer as bytes. Here it is declared as `u64`, which ensures the alignment.
 type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
 type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
 
@@ -67,8 +67,8 @@ macro_rules! functions {
             fn load(opened: &libloading::Library, library: &str) -> Result<Self, String> {
                 Ok(Self {
                     $(
-                        // SAFETY: the type is that of the header of CUPTI, since its first version
-                        // with this function.
+                        // SAFETY: CUPTI's header has declared the function with this type since the
+                        // first version that has the function.
                         $field: *unsafe { opened.get(concat!(stringify!($name), "\0")) }
                             .map_err(|_| format!("`{library}` has no function `{}`", stringify!($name)))?,
                     )*
@@ -90,7 +90,7 @@ functions! {
     cuptiGetResultString: text(Code, *mut *const c_char);
 }
 
-/// The times of a kernel, in nanoseconds of CUPTI's clock.
+/// The times of a kernel in nanoseconds of CUPTI's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelTime {
     /// The external correlation id of the kernel's launch.
@@ -101,8 +101,8 @@ pub struct KernelTime {
     pub end: u64,
 }
 
-/// CUPTI in this process. There is only one value of this type, because CUPTI's callbacks have no
-/// argument for a caller's data.
+/// CUPTI in this process. This type has only one value, because CUPTI's callbacks have no argument
+/// for data of the caller.
 pub struct Cupti {
     functions: Functions,
     library: String,
@@ -112,10 +112,11 @@ pub struct Cupti {
 /// different buffers.
 #[derive(Default)]
 struct CollectedRecords {
-    /// The correlation id of each call of the driver, with the external correlation id that was
-    /// pushed for it.
+    /// Pairs of the correlation id of a call of the driver and the external correlation id that was
+    /// pushed for the call.
     numbers: Vec<(u32, u64)>,
-    /// Each kernel: the correlation id of the call that launched it, its start and its end.
+    /// For each kernel, the correlation id of the call that launched the kernel, its start and its
+    /// end.
     kernels: Vec<(u32, u64, u64)>,
 }
 
@@ -128,20 +129,27 @@ fn with_records<T>(work: impl FnOnce(&mut CollectedRecords) -> T) -> T {
 }
 
 impl Cupti {
-    /// Returns the library. The first call opens it; later calls return the same result. The error
-    /// is one line.
+    /// Returns the library. The first call opens the library; later calls return the same result.
+    /// The error is one line.
     ///
-    /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without
-    /// this variable, the library is searched for in the folder that `TRITON_CUPTI_LIB_PATH` names,
-    /// in the system's folders, in `folders`, and in the CUDA toolkit. A library whose name has a
-    /// newer major version than the driver's is not tried, because it does not work.
+    /// `TILEWRIGHT_CUPTI` is the path of the library or of its folder; `off` or `0` disables CUPTI.
+    /// Without this variable, the function searches these folders in order:
+    ///
+    /// 1. the folder `TRITON_CUPTI_LIB_PATH`
+    /// 2. the system's folders
+    /// 3. `folders`
+    /// 4. the CUDA toolkit
+    ///
+    /// A library does not work if it has a newer major version than the driver. The function
+    /// therefore does not try a library whose name has such a version.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)
     }
 
-    /// Opens the first usable candidate. If there is none, returns the error of the first candidate
-    /// that can be opened but is not usable. If none can be opened, returns the error of the first.
+    /// Opens the first usable candidate. If no candidate is usable, returns the error of the first
+    /// candidate that could be opened. If no candidate can be opened, returns the error of the
+    /// first candidate.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
@@ -158,10 +166,10 @@ impl Cupti {
 
     fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
         let functions = Functions::load(&opened, &library)?;
-        // The library is never closed: CUPTI has its own threads and handlers.
+        // The library is never closed, because CUPTI has its own threads and handlers.
         std::mem::forget(opened);
         let cupti = Self { functions, library };
-        // SAFETY: both functions have the type of the header, and live as long as the process.
+        // SAFETY: both functions have the types of CUPTI's header, and live as long as the process.
         let code = unsafe { (cupti.functions.register)(requested, completed) };
         cupti.check("cuptiActivityRegisterCallbacks", code)?;
         Ok(cupti)
@@ -186,7 +194,7 @@ impl Cupti {
     pub fn stop(&self) {
         for kind in KINDS {
             // SAFETY: the argument is an integer. The code is ignored, because disabling a kind
-            // that is not enabled fails without harm.
+            // that is not enabled is harmless.
             unsafe { (self.functions.disable)(kind) };
         }
     }
@@ -199,12 +207,13 @@ impl Cupti {
 
     /// Removes the external correlation id that was pushed last on this thread.
     pub fn pop(&self) {
-        // SAFETY: CUPTI writes the removed id through the pointer. The caller could not handle an
-        // error.
+        // SAFETY: CUPTI writes the removed id through the pointer. The error is ignored, because
+        // the caller could not handle it.
         unsafe { (self.functions.pop)(OWN, &mut 0) };
     }
 
-    /// Returns the current time in nanoseconds of CUPTI's clock, which also measures the kernels.
+    /// Returns the current time in nanoseconds of CUPTI's clock. The times of kernels are from the
+    /// same clock.
     pub fn clock(&self) -> Result<u64, String> {
         let mut now = 0;
         // SAFETY: CUPTI writes a number through the pointer.
@@ -212,13 +221,13 @@ impl Cupti {
         Ok(now)
     }
 
-    /// Returns the kernels that have an external correlation id and have ended since the last call.
-    /// The caller has to synchronize with the devices of these kernels first.
+    /// Returns the kernels with an external correlation id that have ended since the last call. The
+    /// caller must first synchronize with the devices of these kernels.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // A plain flush skips buffers with a record of a kernel that still runs; a forced flush
+        // A plain flush skips buffers that have a record of a running kernel. A forced flush
         // returns these buffers too.
         for flag in [0, FLUSH_FORCED] {
-            // SAFETY: the argument is an integer; CUPTI then calls `completed` below.
+            // SAFETY: the argument is an integer. During the call, CUPTI calls `completed` below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
         }
         let CollectedRecords { mut numbers, kernels } = with_records(std::mem::take);
@@ -254,7 +263,7 @@ impl std::fmt::Debug for Cupti {
     }
 }
 
-/// Allocates a buffer that CUPTI requests.
+/// Allocates a buffer at the request of CUPTI.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
     // SAFETY: CUPTI passes valid pointers for the results, and passes the buffer to `completed`
@@ -266,17 +275,16 @@ extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut
     }
 }
 
-/// Reads a buffer that CUPTI returns; `valid` bytes of it are records.
+/// Reads a buffer that CUPTI returns. The first `valid` bytes of the buffer are records.
 extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
-    // A panic must not unwind into CUPTI; the functions called here do not panic. The buffer is
-    // either from `requested` or null.
+    // A panic must not unwind into CUPTI, and the functions called here do not panic. The buffer is
+    // null or comes from `requested`.
     let Some(Ok(cupti)) = CUPTI.get() else { return };
     if buffer.is_null() {
         return;
     }
     let mut record = ptr::null_mut();
-    // SAFETY: the buffer is the one that CUPTI passed, and `record` is null or the result of the
-    // previous call.
+    // SAFETY: CUPTI has passed this buffer. `record` is null or the result of the previous call.
     while valid > 0 && unsafe { (cupti.functions.next)(buffer.cast(), valid, &raw mut record) } == 0 {
         // SAFETY: CUPTI has written a record at this address, which is aligned to 8 bytes.
         unsafe { read(record) };
@@ -286,14 +294,14 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
 }
 
 /// Adds the contents of a record to `RECORDS`, if the record describes a kernel or an external
-/// correlation id of this module; ignores all other records.
+/// correlation id of this module. Ignores all other records.
 ///
 /// # Safety
 /// A record that CUPTI has written must begin at `record`.
 unsafe fn read(record: *const u8) {
     // SAFETY: each offset is within a record of the kind for which it is read.
     let word = |offset: usize| unsafe { record.add(offset).cast::<u32>().read_unaligned() };
-    // SAFETY: as above.
+    // SAFETY: each offset is within a record of the kind for which it is read.
     let long = |offset: usize| unsafe { record.add(offset).cast::<u64>().read_unaligned() };
     match word(offset::KIND) {
         kind::KERNEL | kind::CONCURRENT_KERNEL => with_records(|records| {
@@ -307,7 +315,7 @@ unsafe fn read(record: *const u8) {
     }
 }
 
-/// Returns the files to try, best first.
+/// Returns the files to try, the best file first.
 fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // Only the major version is compared: a toolkit may be newer than the driver by a minor
@@ -326,8 +334,8 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // A name without a folder also finds a library that the process has already loaded. Torch loads
-    // one.
+    // A name without a folder also finds a library that the process has already loaded. For
+    // example, torch loads CUPTI.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

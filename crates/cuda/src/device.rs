@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use crate::sys::{ContextHandle, device_attribute as attribute};
 use crate::{Capability, Driver, Error};
 
-/// The minimum compute capability of a device that kernels are compiled for.
+/// The minimum compute capability of a supported device.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// The data of a device. `new` reads the handle and the capability. The primary context and the
-/// properties are determined at their first use.
+/// The data of a device. `new` reads the handle and the capability. The other data is determined at
+/// its first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,
     pub(crate) capability: Capability,
@@ -29,18 +29,18 @@ impl DeviceSlot {
     }
 }
 
-/// The properties of a device. Sizes of memory are in bytes, clock rates in kHz.
+/// The properties of a device. Memory sizes are in bytes, clock rates in kHz.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// The product's name.
     pub name: String,
     /// The compute capability.
     pub capability: Capability,
-    /// Global memory.
+    /// The size of global memory.
     pub memory: usize,
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Threads of a warp.
+    /// The number of threads of a warp.
     pub warp_size: u32,
     /// The maximum number of threads of a block.
     pub max_threads_per_block: u32,
@@ -48,26 +48,26 @@ pub struct Properties {
     pub max_threads_per_multiprocessor: u32,
     /// The maximum number of resident blocks of a multiprocessor.
     pub max_blocks_per_multiprocessor: u32,
-    /// Shared memory that a block can have without opting in.
+    /// The shared memory of a block whose kernel has not opted in to more.
     pub shared_memory_per_block: u32,
-    /// Shared memory that a block can have when its kernel opts in, as
+    /// The maximum shared memory of a block whose kernel has opted in, as
     /// [`crate::Function::configure`] does (`max_shared_mem` of Triton).
     pub shared_memory_per_block_optin: u32,
-    /// Shared memory of a multiprocessor.
+    /// The shared memory of a multiprocessor.
     pub shared_memory_per_multiprocessor: u32,
-    /// Shared memory of each block that the driver reserves for itself.
+    /// The shared memory of each block that the driver reserves for itself.
     pub reserved_shared_memory_per_block: u32,
     /// The maximum number of 32-bit registers of a block (`max_num_regs` of Triton).
     pub registers_per_block: u32,
-    /// 32-bit registers of a multiprocessor.
+    /// The number of 32-bit registers of a multiprocessor.
     pub registers_per_multiprocessor: u32,
-    /// Peak clock rate of the multiprocessors (`sm_clock_rate` of Triton).
+    /// The peak clock rate of the multiprocessors (`sm_clock_rate` of Triton).
     pub clock_rate: u32,
-    /// Peak clock rate of the memory (`mem_clock_rate` of Triton).
+    /// The peak clock rate of the memory (`mem_clock_rate` of Triton).
     pub memory_clock_rate: u32,
-    /// Width of the bus to the memory, in bits (`mem_bus_width` of Triton).
+    /// The width of the memory bus in bits (`mem_bus_width` of Triton).
     pub memory_bus_width: u32,
-    /// Second-level cache.
+    /// The size of the second-level cache.
     pub l2_cache: u32,
     /// True if the device has cooperative launches.
     pub has_cooperative_launch: bool,
@@ -80,7 +80,7 @@ pub struct Properties {
 impl Properties {
     fn read(driver: &Driver, handle: i32, capability: Capability) -> Result<Self, Error> {
         let get = |name: i32| driver.device_attribute(handle, name);
-        // A driver returns an error for an attribute that is newer than itself.
+        // A driver returns an error for an attribute that was added after the driver's release.
         let has = |name: i32| get(name).unwrap_or(0) != 0;
         Ok(Self {
             name: driver.device_name(handle)?,
@@ -135,7 +135,7 @@ impl Device {
         self.slot().capability
     }
 
-    /// Returns the properties of the device, which the first call reads from the driver.
+    /// Returns the properties of the device. The first call reads them from the driver.
     pub fn properties(self) -> Result<&'static Properties, Error> {
         let slot = self.slot();
         if let Some(properties) = slot.properties.get() {

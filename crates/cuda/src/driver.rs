@@ -1,4 +1,4 @@
-//! Opens the driver once per process, at its first use. The errors explain why a machine has no
+//! Opens the driver at its first use, once per process. The errors explain why a machine has no
 //! usable driver.
 
 use std::fmt;
@@ -22,23 +22,26 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns the driver. The first call opens the library in [`Settings::from_environment`];
-    /// later calls return the same result, even if it is an error.
+    /// Returns the driver. The first call opens the library that [`Settings::from_environment`]
+    /// names. Later calls return the same result, even if it is an error.
     ///
     /// # Errors
-    /// There is no driver library, the library is not a driver, the driver is too old or its
-    /// initialization fails, or there is no GPU. Each error is one line.
+    /// Each error is one line. The cases are:
+    ///
+    /// - There is no driver library, or the library is not a driver.
+    /// - The driver is too old, or its initialization fails.
+    /// - There is no GPU.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
     }
 
-    /// Opens the library at a path, or the driver library of the system. This is for programs with
-    /// their own driver, such as tests; other programs call [`Driver::get`].
+    /// Opens the library at a path, or the driver library of the system. Only programs with their
+    /// own driver, such as tests, need this method. Other programs call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
-        // The library is never closed: its threads and exit handlers need its code.
+        // The library is never closed, because its threads and exit handlers need its code.
         std::mem::forget(opened);
         let identity = String::new();
         let mut driver = Self { functions, library, version: NEEDED, identity, slots: Box::default() };
@@ -58,9 +61,9 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// Returns the text for [`Self::identity`]. Releases of the driver with the same version of
-    /// CUDA may have different assemblers, so the text also has the name and the size of the
-    /// library's file. On Linux the name contains the release.
+    /// Returns the text for [`Self::identity`]. Two releases of the driver may have the same
+    /// version of CUDA but different assemblers. The text therefore also contains the name and the
+    /// size of the library's file. On Linux, the name contains the release.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -93,7 +96,8 @@ impl Driver {
         &self.library
     }
 
-    /// Returns a text that identifies this release of the driver, for the keys of cached cubins.
+    /// Returns a text that identifies this release of the driver. Keys of cached cubins contain the
+    /// text.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -103,8 +107,8 @@ impl Driver {
         self.slots.len() as u32
     }
 
-    /// Returns a GPU by its ordinal, counted from 0. Does not check whether the GPU is too old;
-    /// [`crate::Context::primary`] does.
+    /// Returns a GPU by its ordinal, counted from 0. The GPU may be too old;
+    /// [`crate::Context::primary`] checks this.
     pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
         if ordinal < self.num_devices() {
             return Ok(Device::new(self, ordinal));
@@ -112,7 +116,7 @@ impl Driver {
         Err(Error::NoSuchDevice { ordinal, count: self.num_devices() })
     }
 
-    /// Returns every GPU.
+    /// Returns all GPUs.
     pub fn devices(&'static self) -> impl Iterator<Item = Device> {
         (0..self.num_devices()).map(move |ordinal| Device::new(self, ordinal))
     }
@@ -121,8 +125,8 @@ impl Driver {
         &self.slots[ordinal as usize]
     }
 
-    /// Returns the driver's functions. Fails if this process was forked after the driver was
-    /// initialized.
+    /// Returns the driver's functions. Returns an error if this process was forked after the driver
+    /// was initialized.
     pub(crate) fn functions(&self) -> Result<&Functions, Error> {
         if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
     }
@@ -141,8 +145,8 @@ const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 
-/// Opens the driver library: the file `path`; a library in `path`, if `path` is a folder; or,
-/// without a `path`, the library of the system. Returns the library with its name.
+/// Opens the driver library. A `path` names the library or its folder. Without a `path`, opens the
+/// library of the system. Returns the library and its name.
 fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     let candidates: Vec<PathBuf> = match path {
         Some(path) if path.is_dir() => {
@@ -155,7 +159,7 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     for candidate in &candidates {
         match crate::calls::open_library(candidate) {
             Ok(library) => return Ok((library, candidate.display().to_string())),
-            // The first candidate has the usual name; only its error is reported.
+            // The first candidate has the usual name, so only its error is reported.
             Err(reason) if reasons.is_empty() => reasons.push(reason),
             Err(_) => {}
         }
@@ -163,9 +167,9 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     Err(Error::NoLibrary { reasons })
 }
 
-/// Detects that the process was forked after the driver was initialized. CUDA does not work in the
-/// child, and fails with misleading errors. A handler of `pthread_atfork` sets a flag in the child,
-/// so that a launch needs no system call to detect the fork.
+/// Detects that the process was forked after the driver was initialized. CUDA does not work in such
+/// a child, and fails with misleading errors. A handler of `pthread_atfork` sets a flag in the
+/// child. A launch therefore needs no system call to detect the fork.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,13 +1,14 @@
-//! Defines the error type of this crate. The message about an unusable machine (no driver, no GPU,
-//! a version that is too old) is one line. If a version is the cause, the message states the
-//! version that was found and the version that is needed. The message about a failed call names the
-//! call, its subject and the driver's code.
+//! Defines the error type of this crate.
+//!
+//! If a machine is unusable (no driver, no GPU, a version that is too old), the message is one
+//! line. If a version is the cause, the message states the found and the required version. If a
+//! call fails, the message names the call, its subject and the driver's code.
 
 use std::fmt;
 
 use crate::TensorMapRule;
 
-/// A version of CUDA, such as the newest one that a driver supports.
+/// A version of CUDA, such as the newest version that a driver supports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version {
     /// The number before the dot.
@@ -33,7 +34,7 @@ impl fmt::Display for Version {
 /// The compute capability of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Capability {
-    /// The generation: 9 for Hopper.
+    /// The generation, such as 9 for Hopper.
     pub major: u32,
     /// The variant within the generation.
     pub minor: u32,
@@ -45,7 +46,7 @@ impl fmt::Display for Capability {
     }
 }
 
-/// A call of the driver that failed.
+/// A failed call of the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallError {
     /// The function of the driver, such as `cuLaunchKernel`.
@@ -56,17 +57,17 @@ pub struct CallError {
     pub name: String,
     /// The driver's description of the code.
     pub text: String,
-    /// The subject of the call, such as ``kernel `add` ``; empty if there is none.
+    /// The subject of the call, such as ``kernel `add` ``. Empty if the call has no subject.
     pub context: String,
 }
 
-/// The codes of failures on the device. The call that launched the work returns such a code, or any
-/// later call does. The context is unusable from then on.
+/// The codes of failures on the device. Either the call that launched the work or a later call
+/// returns such a code. The context is then unusable.
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {
-    /// Returns whether the failure happened on the device, in this launch or in an earlier one, and
-    /// made the context unusable.
+    /// Returns whether the failure happened on the device, in this launch or in an earlier launch.
+    /// Such a failure makes the context unusable.
     pub fn is_asynchronous(&self) -> bool {
         ASYNCHRONOUS.contains(&self.code)
     }
@@ -96,7 +97,7 @@ impl fmt::Display for CallError {
 /// An error of the driver or of its use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// There is no driver library on this machine, the library cannot be opened, or it is the stub
+    /// There is no usable driver library: no library exists, it cannot be opened, or it is the stub
     /// library of the CUDA toolkit.
     NoLibrary {
         /// One reason: the dynamic linker's message for the first name that was tried, or a message
@@ -122,7 +123,7 @@ pub enum Error {
         /// The call that failed.
         cause: Box<CallError>,
     },
-    /// The driver is older than the oldest version that this crate supports.
+    /// The driver is too old for this crate.
     DriverTooOld {
         /// The version that the driver supports.
         found: Version,
@@ -154,11 +155,11 @@ pub enum Error {
         /// The number of GPUs.
         count: u32,
     },
-    /// This process was forked from one that had CUDA initialized.
+    /// This process was forked from a process that had initialized CUDA.
     Forked,
     /// A call failed.
     Call(Box<CallError>),
-    /// The driver's assembler does not accept a PTX module.
+    /// The driver's assembler rejects a PTX module.
     Assembler {
         /// The kernel.
         kernel: String,
@@ -188,7 +189,7 @@ pub enum Error {
         /// The reason why the image cannot be loaded.
         reason: &'static str,
     },
-    /// A kernel needs more shared memory than a block can have.
+    /// A kernel needs more shared memory than the maximum of a block.
     OutOfSharedMemory {
         /// The kernel.
         kernel: String,
@@ -196,7 +197,7 @@ pub enum Error {
         dynamic: u32,
         /// Bytes of static shared memory that the kernel declares.
         fixed: u32,
-        /// Bytes that a block can have on this device.
+        /// The maximum number of bytes of a block on this device.
         limit: u32,
     },
     /// A block has no threads, or more threads than the kernel's registers allow.
@@ -219,13 +220,13 @@ pub enum Error {
         /// The maximum number of blocks along the axis.
         limit: u32,
     },
-    /// The parameters of a launch have another size than the parameters of the kernel.
+    /// The total size of a launch's parameters differs from the size of the kernel's parameters.
     WrongParameters {
         /// The kernel.
         kernel: String,
-        /// Bytes that the launch passes.
+        /// The number of bytes that the launch passes.
         found: usize,
-        /// Bytes that the kernel takes.
+        /// The number of bytes that the kernel expects.
         expected: usize,
     },
     /// A kernel has no parameter with this index.
@@ -237,7 +238,7 @@ pub enum Error {
         /// The number of parameters of the kernel.
         count: usize,
     },
-    /// A copy does not fit into its buffer.
+    /// A copy exceeds its buffer.
     CopyTooLarge {
         /// Bytes to copy.
         bytes: usize,
@@ -254,7 +255,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sets the subject of a failed call. Other errors are unchanged, because they already name
+    /// Sets the subject of a failed call. Does not change other errors, because they already name
     /// their subject.
     pub(crate) fn about(mut self, context: impl FnOnce() -> String) -> Self {
         if let Error::Call(error) = &mut self {
@@ -283,7 +284,8 @@ impl Error {
     }
 }
 
-/// Returns advice on the usual cause of a code that any call may return.
+/// Returns advice on the usual cause of a code that any call may return. Returns `None` without
+/// advice.
 fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
         2 => "the memory of the GPU is full: `nvidia-smi` lists who uses it",
@@ -295,7 +297,8 @@ fn advice(code: i32) -> Option<&'static str> {
     })
 }
 
-/// Returns advice on the usual cause of a code that a driver returns when it is initialized.
+/// Returns advice on the usual cause of a code that a driver returns during initialization. Returns
+/// `None` without advice.
 fn advice_at_start(code: i32) -> Option<&'static str> {
     Some(match code {
         802 => "the machine is not ready yet: with NVSwitch, the fabric manager has to run",
@@ -303,7 +306,7 @@ fn advice_at_start(code: i32) -> Option<&'static str> {
         804 => {
             "the library is of the CUDA compatibility package, which this GPU does not support: remove it from the path"
         }
-        // `CUDA_ERROR_OPERATING_SYSTEM` and `CUDA_ERROR_UNKNOWN`.
+        // These codes are `CUDA_ERROR_OPERATING_SYSTEM` and `CUDA_ERROR_UNKNOWN`.
         304 | 999 => {
             "this process may lack access to /dev/nvidia*, or the module nvidia-uvm is not loaded: see whether `nvidia-smi` \
              works"

@@ -1,5 +1,5 @@
-//! Checks that an image, which is a cubin (an ELF file) or a fat binary, is at least as long as its
-//! header states. The driver takes only a pointer, and would read beyond the end of a truncated
+//! Checks that an image is at least as long as its header states. An image is a cubin (an ELF file)
+//! or a fat binary. The driver takes only a pointer, so it would read beyond the end of a truncated
 //! image.
 
 /// Device code that is at least as long as its header states.
@@ -10,13 +10,13 @@ pub(crate) struct Image<'a>(&'a [u8]);
 const FAT_BINARY: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 
 impl<'a> Image<'a> {
-    /// Returns whether the bytes begin like a cubin or a fat binary; otherwise they may be PTX.
+    /// Returns whether the bytes begin like a cubin or a fat binary. All other images may be PTX.
     pub(crate) fn is_binary(bytes: &[u8]) -> bool {
         bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
     }
 
-    /// Checks that the image is complete, by its header. The error is the reason why it is not
-    /// usable.
+    /// Checks that the image is complete, as its header states. The error is the reason why the
+    /// image is unusable.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let end = if bytes.starts_with(&FAT_BINARY) {
             let (header, body) = (number(bytes, 6, 2), number(bytes, 8, 8));
@@ -37,15 +37,16 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the minimum size in bytes of a 64-bit ELF file with this header: the end of its last
-/// segment, its last section, or the table of either. Returns `None` if the header or a table is
-/// cut off.
+/// Returns the minimum size in bytes of a 64-bit ELF file with this header. The size is the end of
+/// the last segment, section, or table. Returns `None` if the header or a table is truncated.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
-    // A row for the table of segments and one for the table of sections. The first three values are
-    // the offsets of fields in the file's header: the table's offset, the size of an entry, the
-    // number of entries. The next two are the offsets of fields in an entry: the offset and the
-    // size of its contents. The last value is true for sections, which take no bytes in the file if
-    // their type is 8 (`SHT_NOBITS`).
+    // The first row describes the table of segments, the second row the table of sections. The
+    // values of a row are:
+    //
+    // - three offsets of fields in the file's header: the offset of the table, the size of an
+    //   entry, and the number of entries
+    // - two offsets of fields in an entry: the offset and the size of its contents
+    // - true for sections, which take no bytes in the file if their type is 8 (`SHT_NOBITS`)
     let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
     let mut end = 0x40;
     for (offset, entry_bytes, count, at, size, has_kind) in tables {
@@ -65,8 +66,8 @@ fn elf_end(bytes: &[u8]) -> Option<u64> {
     Some(end)
 }
 
-/// Returns the little-endian number of `width` bytes at offset `at`; `None` if `bytes` is too
-/// short.
+/// Returns the little-endian number of `width` bytes at offset `at`. Returns `None` if `bytes` is
+/// too short.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(width)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
@@ -76,8 +77,8 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Returns an ELF file with one section of 16 bytes after the header, and one that takes no
-    /// bytes.
+    /// Returns an ELF file with two sections after the header: one of 16 bytes, and one that takes
+    /// no bytes in the file.
     fn elf() -> Vec<u8> {
         let mut file = vec![0; 0x40 + 16 + 2 * 0x40];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -1,5 +1,5 @@
-//! Launches kernels. A [`LaunchConfiguration`] contains everything that several launches of a
-//! kernel share, so that a launch allocates nothing.
+//! Launches kernels. A [`LaunchConfiguration`] contains everything that is common to several
+//! launches of a kernel, so that a launch allocates nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -21,17 +21,17 @@ const PORTABLE_CLUSTER: u32 = 8;
 /// The configuration of a launch, except its grid, stream and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchOptions {
-    /// Threads of a block along each axis.
+    /// The number of threads of a block along each axis.
     pub threads: [u32; 3],
-    /// Bytes of dynamic shared memory of a block, in addition to the static bytes that the kernel
-    /// declares.
+    /// The number of bytes of dynamic shared memory of a block. The static bytes that the kernel
+    /// declares are not included.
     pub shared_bytes: u32,
-    /// Blocks of a cluster along each axis; `[1, 1, 1]` without clusters.
+    /// The number of blocks of a cluster along each axis: `[1, 1, 1]` without clusters.
     pub cluster: [u32; 3],
     /// True if the kernel may start before the previous kernel on the stream has ended
     /// (programmatic dependent launch).
     pub programmatic: bool,
-    /// True if all blocks must be resident at once, so that they can wait for each other.
+    /// True if all blocks must be resident at the same time, so that they can wait for each other.
     pub cooperative: bool,
 }
 
@@ -49,11 +49,12 @@ impl LaunchOptions {
 }
 
 impl Function {
-    /// Configures a launch, and opts in to large shared memory if it is needed.
+    /// Configures a launch. Opts in to large shared memory if the launch needs it.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`], with the requested value and the
-    /// limit; and the driver's errors.
+    /// - [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`], with the requested value and the
+    ///   limit.
+    /// - The driver's errors.
     pub fn configure(&self, options: LaunchOptions) -> Result<LaunchConfiguration, Error> {
         let (driver, limit) = (self.context().driver(), self.attributes().max_threads_per_block);
         let threads = options.threads.iter().try_fold(1_u32, |product, &count| product.checked_mul(count));
@@ -89,8 +90,7 @@ impl Function {
     }
 
     /// Lets a block have `dynamic` bytes of dynamic shared memory. Opts in if the dynamic bytes and
-    /// the static bytes of the kernel are more than 48 KiB together. The kernel's context must be
-    /// current.
+    /// the kernel's static bytes together exceed 48 KiB. The kernel's context must be current.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -130,16 +130,16 @@ impl LaunchConfiguration {
         self.options
     }
 
-    /// Starts the kernel on a stream, and does not wait for it. A grid with an extent of 0 is legal
-    /// and starts nothing.
+    /// Starts the kernel on a stream without waiting. A grid with an extent of 0 is legal and
+    /// starts nothing.
     ///
     /// `parameters` are the bytes of the kernel's parameter memory; see [`Parameters`]. The
-    /// compiler of the kernel has to ensure that the kernel only accesses memory that the
-    /// parameters point to.
+    /// compiler of the kernel must ensure that the kernel only accesses memory that the parameters
+    /// point to.
     ///
     /// # Errors
-    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and the driver's errors, which
-    /// include failures of kernels that were launched earlier.
+    /// - [`Error::GridTooLarge`] and [`Error::WrongParameters`].
+    /// - The driver's errors, including failures of kernels that were launched earlier.
     #[inline]
     pub fn launch(&self, grid: [u32; 3], stream: StreamRef<'_>, parameters: &[u8]) -> Result<(), Error> {
         let ([x, y, z], [max_x, max_y, max_z]) = (grid, MAX_GRID);
@@ -189,15 +189,15 @@ impl LaunchConfiguration {
     }
 }
 
-/// The parameters of a kernel, with the layout of PTX's `.param` space: one after the other, each
-/// aligned. The offset of a parameter with an alignment above 16 bytes is
-/// [`Function::parameter_offset`].
+/// The parameters of a kernel in the layout of PTX's `.param` space. Each parameter follows the
+/// previous one at an aligned offset. For an alignment above 16 bytes,
+/// [`Function::parameter_offset`] returns the offset.
 ///
-/// A caller reuses one `Parameters`, and clears it before each launch, so that a launch does not
+/// A caller reuses one `Parameters` and clears it before each launch, so that a launch does not
 /// allocate.
 #[derive(Clone, Default, Debug)]
 pub struct Parameters {
-    /// The buffer: its first `used` bytes are the parameters.
+    /// The buffer. Its first `used` bytes are the parameters.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -214,21 +214,21 @@ impl Parameters {
         self.push_bytes(bytemuck::bytes_of(&value), align_of::<T>())
     }
 
-    /// Appends bytes at a multiple of `alignment`, which is at most 16.
+    /// Appends bytes at a multiple of `alignment`. The alignment is at most 16 bytes.
     #[inline]
     pub fn push_bytes(&mut self, bytes: &[u8], alignment: usize) -> &mut Self {
         debug_assert!(alignment <= 16, "`Function::parameter_offset` returns the offset of such a parameter");
         self.push_at(bytes, self.used.next_multiple_of(alignment))
     }
 
-    /// Appends a tensor map as a parameter that is passed by value. `offset` is its
-    /// [`Function::parameter_offset`].
+    /// Appends a tensor map as a parameter that is passed by value. `offset` is the result of
+    /// [`Function::parameter_offset`] for this parameter.
     pub fn push_tensor_map(&mut self, map: &TensorMap, offset: usize) -> &mut Self {
         self.push_at(map.as_bytes(), offset)
     }
 
-    /// Appends bytes at the offset `start`, which must not be before the end of the previous
-    /// parameter. The bytes between the two parameters become 0.
+    /// Appends bytes at the offset `start`, which must not be less than the end of the previous
+    /// parameter. Fills the bytes between the two parameters with 0.
     #[inline]
     pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();
@@ -246,7 +246,7 @@ impl Parameters {
         self.bytes.resize(least.next_power_of_two().max(256), 0);
     }
 
-    /// Removes all parameters, and keeps the allocation.
+    /// Removes all parameters, but keeps the allocation.
     pub fn clear(&mut self) -> &mut Self {
         self.used = 0;
         self

@@ -1,6 +1,6 @@
-//! Opens the CUDA driver at run time, and wraps its contexts, memory, modules and launches; caches
-//! cubins on disk. Building this crate needs no part of CUDA, and the driver is not opened before
-//! [`Driver::get`] is called.
+//! Opens the CUDA driver at run time, and wraps its contexts, memory, modules and launches. Also
+//! caches cubins on disk. Building this crate needs no part of CUDA. The first call of
+//! [`Driver::get`] opens the driver.
 //!
 //! ```text
 //! PTX ──assemble(_cached)──> cubin ──Module::load──> Module ──function──> Function
@@ -30,20 +30,25 @@
 //! ```
 //!
 //! - `sys` declares the C interface of the driver; `calls` has methods that call its functions.
-//!   `unsafe` is in these two modules, in `cupti` and `cache`, and in functions whose conditions
-//!   only the caller can check.
+//!   Only these two modules, `cupti`, `cache`, and functions whose conditions only the caller can
+//!   check contain `unsafe` code.
 //! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use
 //!   the devices.
 //! - `memory`, `stream`: buffers, streams, events.
-//! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
-//! - `cache`, `settings`: the cache of cubins on disk, and the environment variables of driver and
-//!   cache.
-//! - `cupti`: the times of kernels, from NVIDIA's profiling library, if it is installed.
+//! - `image`, `assemble`, `module`, `launch`, `tensor_map`: the steps from device code to a running
+//!   kernel.
+//! - `cache`, `settings`: the cache of cubins on disk, and the environment variables of the driver
+//!   and of the cache.
+//! - `cupti`: the times of kernels, if NVIDIA's profiling library is installed.
 //!
-//! Invariants: the driver and CUPTI are the only global state; every value may be used from any
-//! thread; the caller's current context stays current; a launch allocates nothing; the [`Error`] of
-//! a failed call names the call and its subject, such as the kernel; in a child that was forked
-//! after the driver was initialized, every call of the driver returns [`Error::Forked`].
+//! Invariants:
+//!
+//! - The driver and CUPTI are the only global state. Any thread may use every value.
+//! - The caller's current context stays current.
+//! - A launch allocates nothing.
+//! - The [`Error`] of a failed call names the call and its subject, such as the kernel.
+//! - If a process forks after the driver was initialized, every call of the driver in the child
+//!   returns [`Error::Forked`].
 
 mod assemble;
 mod cache;

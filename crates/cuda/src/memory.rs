@@ -1,10 +1,10 @@
-//! Allocates and copies device memory, for the Rust API and for tests. Torch allocates the memory
-//! of its tensors itself.
+//! Allocates and copies device memory, for the Rust API and for tests. Torch allocates its tensors
+//! itself.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
 
-/// Bytes on a device. Dropping the buffer frees them.
+/// Memory on a device. Dropping the buffer frees the memory.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Context,
@@ -13,8 +13,8 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates a buffer, and does not initialize it. The address is a multiple of 256; an empty
-    /// buffer has the address 0.
+    /// Allocates an uninitialized buffer. The address is a multiple of 256. An empty buffer has the
+    /// address 0.
     pub fn new(context: Context, bytes: usize) -> Result<Self, Error> {
         let _entered = context.enter()?;
         let address = match bytes {
@@ -27,14 +27,14 @@ impl DeviceBuffer {
         Ok(Self { context, address, bytes })
     }
 
-    /// Allocates a copy of `bytes`.
+    /// Allocates a buffer with a copy of `bytes`.
     pub fn from_bytes(context: Context, bytes: &[u8]) -> Result<Self, Error> {
         let mut buffer = Self::new(context, bytes.len())?;
         buffer.write(bytes)?;
         Ok(buffer)
     }
 
-    /// Returns the address on the device of the buffer's first byte.
+    /// Returns the device address of the buffer's first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -49,32 +49,34 @@ impl DeviceBuffer {
         self.bytes == 0
     }
 
-    /// Copies bytes of the host to the start of the buffer, and returns when the driver has read
-    /// them.
+    /// Copies bytes of the host to the start of the buffer. Returns when the driver has read the
+    /// bytes.
     pub fn write(&mut self, from: &[u8]) -> Result<(), Error> {
         self.copy(from.len(), || self.context.driver().copy_to_device(self.address, from))
     }
 
-    /// Copies the start of the buffer to the host after the work on the default stream, and returns
+    /// Copies the start of the buffer to the host, after the work on the default stream. Returns
     /// when the copy is complete.
     pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
         self.copy(to.len(), || self.context.driver().copy_to_host(to, self.address))
     }
 
-    /// As [`Self::write`], from the byte `offset` of the buffer on.
+    /// Copies bytes of the host to the offset `offset` of the buffer. Returns when the driver has
+    /// read the bytes.
     pub fn write_at(&mut self, offset: usize, from: &[u8]) -> Result<(), Error> {
         let address = self.address + offset as u64;
         self.copy(offset + from.len(), || self.context.driver().copy_to_device(address, from))
     }
 
-    /// As [`Self::read`], from the byte `offset` of the buffer on.
+    /// Copies the bytes from offset `offset` of the buffer to the host, after the work on the
+    /// default stream. Returns when the copy is complete.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
         let address = self.address + offset as u64;
         self.copy(offset + to.len(), || self.context.driver().copy_to_host(to, address))
     }
 
-    /// Allocates a buffer of `bytes` bytes, and copies the bytes at `address` in the device's
-    /// memory to it, on the default stream and without waiting.
+    /// Allocates a buffer of `bytes` bytes. Copies the device memory at `address` to the buffer, on
+    /// the default stream and without waiting.
     pub fn copy_of(context: Context, address: u64, bytes: usize) -> Result<Self, Error> {
         let buffer = Self::new(context, bytes)?;
         buffer.copy(bytes, || {
@@ -84,38 +86,38 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// Copies the buffer to `address` in the device's memory, on a stream and without waiting.
+    /// Copies the buffer to the device memory at `address`, on a stream and without waiting.
     pub fn copy_to(&self, address: u64, stream: StreamRef<'_>) -> Result<(), Error> {
         let driver = self.context.driver();
         self.copy(self.bytes, || driver.copy_on_device(address, self.address, self.bytes, stream.handle()))
     }
 
-    /// As [`Self::write`], on a stream and without waiting.
+    /// Copies bytes of the host to the start of the buffer, on a stream and without waiting.
     ///
     /// # Safety
     /// `from` must be alive and unchanged until the stream has completed the copy.
     #[expect(unsafe_code, reason = "the driver reads the slice after this has returned")]
     pub unsafe fn write_async(&mut self, from: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
-        // SAFETY: the caller keeps the slice until the copy has completed.
+        // SAFETY: the caller keeps the slice alive until the copy has completed.
         let copy =
             || unsafe { self.context.driver().copy_to_device_async(self.address, from, stream.handle()) };
         self.copy(from.len(), copy)
     }
 
-    /// As [`Self::read`], on a stream and without waiting.
+    /// Copies the start of the buffer to the host, on a stream and without waiting.
     ///
     /// # Safety
     /// `to` must be alive, and must not be accessed, until the stream has completed the copy.
     #[expect(unsafe_code, reason = "the driver writes the slice after this has returned")]
     pub unsafe fn read_async(&self, to: &mut [u8], stream: StreamRef<'_>) -> Result<(), Error> {
         let bytes = to.len();
-        // SAFETY: the caller keeps the slice until the copy has completed.
+        // SAFETY: the caller keeps the slice alive until the copy has completed.
         let copy = || unsafe { self.context.driver().copy_to_host_async(to, self.address, stream.handle()) };
         self.copy(bytes, copy)
     }
 
-    /// Copies `bytes` bytes from the start of another buffer to the start of this one, on a stream
-    /// and without waiting.
+    /// Copies `bytes` bytes from the start of `from` to the start of this buffer, on a stream and
+    /// without waiting.
     pub fn copy_from(&mut self, from: &Self, bytes: usize, stream: StreamRef<'_>) -> Result<(), Error> {
         let capacity = self.bytes.min(from.bytes);
         if bytes > capacity {
@@ -138,7 +140,7 @@ impl DeviceBuffer {
     }
 
     /// Makes a call of the driver that accesses only the first `bytes` bytes of the buffer. Fails
-    /// if the buffer has fewer bytes, and does nothing if `bytes` is 0.
+    /// if the buffer has fewer bytes. Does nothing if `bytes` is 0.
     fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if bytes > self.bytes {
             return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });
@@ -153,7 +155,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // An error cannot be returned here, and the context may be gone.
+        // An error cannot be returned here. The context may already be destroyed.
         if self.address != 0
             && let Ok(_entered) = self.context.enter()
         {

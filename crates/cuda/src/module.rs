@@ -8,7 +8,8 @@ use crate::image::Image;
 use crate::sys::{FunctionHandle, ModuleHandle, function_attribute as attribute, needed_version};
 use crate::{Context, Error};
 
-/// Loaded device code. It is unloaded when the module and all its [`Function`]s are dropped.
+/// Loaded device code. The driver unloads the code when the module and all its [`Function`]s are
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Module(Arc<Loaded>);
 
@@ -20,7 +21,7 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // An error cannot be returned here, and the context may be gone.
+        // An error cannot be returned here. The context may already be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().unload_module(self.handle);
         }
@@ -28,7 +29,7 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads a cubin, a fat binary or PTX. Assembles PTX with the default options first. Errors
+    /// Loads a cubin, a fat binary or PTX. PTX is first assembled with the default options. Errors
     /// name `kernel` as their subject.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
@@ -44,7 +45,7 @@ impl Module {
         Ok(Self(Arc::new(Loaded { context, handle })))
     }
 
-    /// Returns the context that the module is loaded in.
+    /// Returns the context in which the module is loaded.
     pub fn context(&self) -> Context {
         self.0.context
     }
@@ -59,9 +60,9 @@ impl Module {
         self.find(name, None)
     }
 
-    /// As [`function`](Self::function), for a kernel with `parameters` parameters.
-    /// [`function`](Self::function) does not know the number of parameters, so it queries the
-    /// driver for one parameter after the other until a query fails.
+    /// Returns the kernel with this name, given its number of parameters.
+    /// [`function`](Self::function) does not have this number. It queries the driver for one
+    /// parameter after the other until a query fails.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }
@@ -96,28 +97,28 @@ impl Module {
     }
 }
 
-/// The resources of a kernel, which the driver reports when the kernel is loaded.
+/// The resources of a kernel. The driver reports them when the kernel is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionAttributes {
-    /// Registers of a thread.
+    /// The number of registers of a thread.
     pub registers: u32,
-    /// Local memory of a thread in bytes: spilled registers, and arrays that are indexed.
+    /// The local memory of a thread in bytes: spilled registers and indexed arrays.
     pub local_bytes: u32,
-    /// Static shared memory of a block in bytes, which the kernel declares.
+    /// The static shared memory of a block in bytes, which the kernel declares.
     pub shared_bytes: u32,
-    /// Constant memory in bytes.
+    /// The constant memory in bytes.
     pub constant_bytes: u32,
     /// The maximum number of threads of a block, which the number of registers limits.
     pub max_threads_per_block: u32,
-    /// The compute capability that the code is for, as `10 * major + minor`.
+    /// The compute capability that the code is compiled for, as `10 * major + minor`.
     pub binary_version: u32,
-    /// The size of the parameters in bytes, if the driver states it (since CUDA 12.4).
+    /// The size of the parameters in bytes. `None` if the driver is older than CUDA 12.4.
     pub parameter_bytes: Option<usize>,
 }
 
 impl FunctionAttributes {
-    /// Returns the number of spilled registers of a thread. As in Triton, this is the local memory
-    /// in words of 4 bytes, so it includes indexed arrays.
+    /// Returns the number of spilled registers of a thread. As in Triton, this number is the local
+    /// memory in words of 4 bytes. It therefore includes indexed arrays.
     pub fn spills(&self) -> u32 {
         self.local_bytes / 4
     }
@@ -130,7 +131,8 @@ pub struct Function {
     handle: FunctionHandle,
     name: Arc<str>,
     attributes: FunctionAttributes,
-    /// The offset and the size in bytes of each parameter, if the driver states them.
+    /// The offset and the size in bytes of each parameter. `None` if the driver does not provide
+    /// them.
     parameters: Option<Arc<[(usize, usize)]>>,
 }
 
@@ -147,13 +149,14 @@ impl Function {
 
     /// Returns the offset in bytes of the parameter with this index in the buffer of parameters.
     ///
-    /// Only the driver knows the offset of parameters that are aligned to more than 16 bytes, such
-    /// as tensor maps: the buffer begins at an offset in the device's constant bank that depends on
-    /// the architecture, and such a parameter is aligned in this bank, not in the buffer.
+    /// Parameters such as tensor maps are aligned to more than 16 bytes. Such a parameter is
+    /// aligned in the device's constant bank, not in the buffer. The buffer begins at an offset in
+    /// the bank that depends on the architecture. The offset of the parameter must therefore be
+    /// queried from the driver.
     ///
     /// # Errors
-    /// [`Error::NotInThisDriver`] if the driver is older than CUDA 12.4;
-    /// [`Error::NoSuchParameter`].
+    /// - [`Error::NotInThisDriver`] if the driver is older than CUDA 12.4.
+    /// - [`Error::NoSuchParameter`] if the kernel has no parameter with this index.
     pub fn parameter_offset(&self, index: usize) -> Result<usize, Error> {
         let Some(parameters) = &self.parameters else {
             let call = "cuFuncGetParamInfo";
@@ -165,7 +168,7 @@ impl Function {
         parameters.get(index).map(|(offset, _)| *offset).ok_or_else(missing)
     }
 
-    /// Returns the context that the module is loaded in.
+    /// Returns the context in which the module is loaded.
     pub fn context(&self) -> Context {
         self.module.context()
     }
@@ -179,12 +182,13 @@ impl Function {
         self.handle
     }
 
-    /// Returns the maximum number of blocks that are resident on a multiprocessor at a time.
+    /// Returns the maximum number of blocks that are resident on a multiprocessor at the same time.
     ///
     /// A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] if a block cannot have this much shared memory.
+    /// [`Error::OutOfSharedMemory`] if a block cannot have `shared_bytes` bytes of dynamic shared
+    /// memory.
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
         let _entered = self.context().enter()?;
         self.opt_in(shared_bytes)?;

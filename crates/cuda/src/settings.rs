@@ -2,8 +2,8 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `TILEWRIGHT_LIBCUDA` | the driver library, or the folder that it is in |
-//! | `TRITON_LIBCUDA_PATH` | the same, if `TILEWRIGHT_LIBCUDA` is not set |
+//! | `TILEWRIGHT_LIBCUDA` | the driver library or its folder |
+//! | `TRITON_LIBCUDA_PATH` | as `TILEWRIGHT_LIBCUDA`, if that variable is not set |
 //! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
 //! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder (the first one that is set), if neither variable of the row above is set |
 //! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 /// The path of the driver, and the path, the limit and the trust of the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The driver library or its folder; `None` for the library of the system.
+    /// The driver library or its folder. `None` selects the library of the system.
     pub library: Option<PathBuf>,
-    /// The folder of the cache; `None` for no cache.
+    /// The folder of the cache. `None` turns the cache off.
     pub cache_directory: Option<PathBuf>,
     /// The maximum number of bytes of the cache; 0 turns the cache off.
     pub cache_limit: u64,
@@ -29,13 +29,13 @@ pub struct Settings {
 pub const CACHE_LIMIT: u64 = 1 << 30;
 
 impl Settings {
-    /// Reads the environment.
+    /// Reads the settings from the environment of this process.
     pub fn from_environment() -> Self {
         Self::read(|name| std::env::var_os(name))
     }
 
-    /// Reads the settings from `variable`, which returns the value of a variable. An empty value
-    /// counts as unset.
+    /// Reads the settings with `variable`, which returns the value of an environment variable. An
+    /// empty value counts as unset.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let first = |names: &[&str]| names.iter().find_map(|name| path(name));
@@ -51,7 +51,7 @@ impl Settings {
     }
 }
 
-/// Returns whether the value of a switch turns it on.
+/// Returns whether a value turns a switch on.
 fn is_on(value: &OsStr) -> bool {
     let on = ["1", "true", "yes", "on", "y"];
     value.to_str().is_some_and(|value| on.iter().any(|word| value.eq_ignore_ascii_case(word)))

@@ -18,11 +18,11 @@ impl StreamRef<'static> {
 }
 
 impl StreamRef<'_> {
-    /// Makes a reference from a handle such as `torch.cuda.current_stream().cuda_stream`.
+    /// Creates a reference from a handle such as `torch.cuda.current_stream().cuda_stream`.
     ///
     /// # Safety
-    /// The handle must be that of a stream that lives as long as this value, because the driver
-    /// dereferences it.
+    /// The handle must be that of a stream that outlives this value, because the driver
+    /// dereferences the handle.
     #[expect(unsafe_code, reason = "the caller knows what the number means")]
     pub const unsafe fn from_raw(number: u64) -> Self {
         let handle = StreamHandle(std::ptr::without_provenance_mut(number as usize));
@@ -47,13 +47,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Makes a stream.
+    /// Creates a stream.
     pub fn new(context: Context) -> Result<Self, Error> {
         let _entered = context.enter()?;
         Ok(Self { context, handle: context.driver().create_stream()? })
     }
 
-    /// Borrows the stream, for launches.
+    /// Borrows the stream for launches.
     pub fn borrow(&self) -> StreamRef<'_> {
         StreamRef { handle: self.handle, lifetime: PhantomData }
     }
@@ -66,15 +66,16 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work on the stream continues. An error cannot be returned here, and the context may have
-        // been destroyed.
+        // Work on the stream continues. An error cannot be returned here. The context may already
+        // be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_stream(self.handle);
         }
     }
 }
 
-/// A point in the work of a stream, with the time at which the device reaches it.
+/// A point in the work of a stream. The event stores the time at which the device reaches this
+/// point.
 #[derive(Debug)]
 pub struct Event {
     context: Context,
@@ -82,13 +83,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event that is not recorded yet.
+    /// Creates an event that is not recorded yet.
     pub fn new(context: Context) -> Result<Self, Error> {
         let _entered = context.enter()?;
         Ok(Self { context, handle: context.driver().create_event()? })
     }
 
-    /// Records the event after all work that is on the stream now.
+    /// Records the event after all current work on the stream.
     pub fn record(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().record_event(self.handle, stream.handle())
@@ -106,8 +107,8 @@ impl Event {
         self.context.driver().wait_event(stream.handle(), self.handle)
     }
 
-    /// Returns the milliseconds from this event to a later one. Fails if the device has not reached
-    /// both.
+    /// Returns the milliseconds from this event to a later event. Fails if the device has not
+    /// reached both events.
     pub fn milliseconds_until(&self, later: &Event) -> Result<f32, Error> {
         let _entered = self.context.enter()?;
         self.context.driver().elapsed_milliseconds(self.handle, later.handle)
@@ -116,7 +117,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // An error cannot be returned here, and the context may be gone.
+        // An error cannot be returned here. The context may already be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_event(self.handle);
         }

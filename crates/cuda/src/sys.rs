@@ -1,6 +1,6 @@
-//! Declares the part of the C interface of the CUDA driver that this crate uses: types, constants,
-//! and the table of functions. The table names functions by their symbols, which contain the
-//! version of the interface (`cuMemAlloc_v2`), so that a symbol has exactly one type.
+//! Declares the C interface of the CUDA driver that this crate uses: types, constants, and the
+//! table of functions. The table contains the symbols of the functions. A symbol contains the
+//! version of its interface (`cuMemAlloc_v2`), so it has exactly one type.
 #![expect(unsafe_code, reason = "the types of a C library's functions")]
 #![expect(non_snake_case, reason = "fields are named as the functions of the driver")]
 
@@ -10,8 +10,8 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
-/// The first version of CUDA whose driver has every required function (`cuLaunchKernelEx` is new in
-/// CUDA 11.8).
+/// The first version of CUDA whose driver has every required function. CUDA 11.8 introduced
+/// `cuLaunchKernelEx`.
 pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
 
 /// `CUresult`; 0 is success.
@@ -24,10 +24,11 @@ macro_rules! handles {
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) *mut c_void);
 
-        // SAFETY: the driver returns opaque handles and takes them on any thread; nothing here
-        // dereferences one.
+        // SAFETY: the driver returns opaque handles and accepts them on any thread. This crate does
+        // not dereference them.
         unsafe impl Send for $name {}
-        // SAFETY: as above.
+        // SAFETY: the driver accepts a handle on several threads at once. This crate does not
+        // dereference handles.
         unsafe impl Sync for $name {}
 
         impl $name {
@@ -57,7 +58,7 @@ handles! {
 pub(crate) struct LaunchAttribute {
     pub(crate) id: u32,
     pub(crate) padding: u32,
-    /// A union of 64 bytes. The attributes that this crate uses have their values in the first
+    /// A union of 64 bytes. The attributes that this crate uses have their values in its first
     /// words.
     pub(crate) value: [u32; 16],
 }
@@ -86,8 +87,8 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`: the keys in the argument `extra` of a
-/// launch, a list of keys and values.
+/// The keys `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`. The argument `extra` of a
+/// launch is a list of keys and values.
 pub(crate) const PARAM_END: *mut c_void = std::ptr::null_mut();
 pub(crate) const PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
@@ -169,18 +170,19 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks up every function. `library` is the name of the library for errors.
+            /// Looks up every function. Errors contain `library`, the name of the library.
             pub(crate) fn load(opened: &Library, library: &str) -> Result<Self, Error> {
                 Ok(Self {
                     $(
-                        // SAFETY: the symbol names its version, and the type is that of the header
-                        // of the driver.
+                        // SAFETY: the symbol contains its version. The type is that of the driver's
+                        // header.
                         $name: *unsafe { opened.get(concat!(stringify!($name), "\0")) }.map_err(|_| {
                             Error::NotADriver { library: library.to_owned(), missing: stringify!($name) }
                         })?,
                     )*
                     $(
-                        // SAFETY: as above.
+                        // SAFETY: the symbol contains its version. The type is that of the driver's
+                        // header.
                         $optional: unsafe { opened.get(concat!(stringify!($optional), "\0")) }
                             .ok()
                             .map(|symbol| *symbol),

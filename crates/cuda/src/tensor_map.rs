@@ -1,7 +1,7 @@
-//! Encodes tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and
+//! Encodes tensor maps, which describe tensors for the tensor memory accelerator (`sm_90` and
 //! newer). For a map that breaks a rule, the driver only returns "invalid argument". This module
-//! therefore checks the rules of the driver's manual for `cuTensorMapEncodeTiled` and
-//! `cuTensorMapEncodeIm2col`, and its errors name the broken rule.
+//! therefore checks the rules itself, and its errors name the broken rule. The rules are in the
+//! driver's manual, at `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ macro_rules! numbered {
 numbered! {
     /// The type of a tensor's elements.
     TensorMapElement {
-        /// 8-bit integers, and 8-bit floating-point formats.
+        /// 8-bit integers and 8-bit floating-point formats.
         U8 = 0,
         /// 16-bit integers.
         U16 = 1,
@@ -60,21 +60,21 @@ numbered! {
         /// No interleaving.
         #[default]
         None = 0,
-        /// In groups of 16 bytes.
+        /// Interleaving in groups of 16 bytes.
         Bytes16 = 1,
-        /// In groups of 32 bytes.
+        /// Interleaving in groups of 32 bytes.
         Bytes32 = 2,
     }
-    /// The swizzle in shared memory: permutes the 16-byte chunks of a row within a span.
+    /// The swizzle in shared memory. A swizzle permutes the 16-byte chunks of a row within a span.
     TensorMapSwizzle {
         /// No swizzle.
         #[default]
         None = 0,
-        /// Within 32 bytes.
+        /// A span of 32 bytes.
         Bytes32 = 1,
-        /// Within 64 bytes.
+        /// A span of 64 bytes.
         Bytes64 = 2,
-        /// Within 128 bytes.
+        /// A span of 128 bytes.
         Bytes128 = 3,
     }
     /// The granularity at which the L2 cache is filled.
@@ -116,7 +116,7 @@ impl TensorMapElement {
 }
 
 impl TensorMapSwizzle {
-    /// Returns the size of the span in bytes, which is the maximum size of a row of the block;
+    /// Returns the size of the span in bytes. A row of the block must fit into the span. Returns
     /// `None` without a swizzle.
     fn span(self) -> Option<u32> {
         match self {
@@ -128,21 +128,21 @@ impl TensorMapSwizzle {
     }
 }
 
-/// A tensor in global memory, and the block of the tensor that one copy moves. Axes are counted
-/// from the contiguous one.
+/// A tensor in global memory, and the block of the tensor that one copy moves. Axis 0 is the
+/// contiguous axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TensorMapSource<'a> {
     /// The type of the elements.
     pub element: TensorMapElement,
     /// The address of the first element.
     pub address: u64,
-    /// Elements along each axis: 1 to 5 axes.
+    /// The number of elements along each axis. A tensor has 1 to 5 axes.
     pub shape: &'a [u64],
-    /// Bytes from one element to the next along each axis but the first.
+    /// The distance in bytes between neighboring elements along each axis except axis 0.
     pub strides: &'a [u64],
-    /// Elements of the block along each axis.
+    /// The number of elements of the block along each axis.
     pub block: &'a [u32],
-    /// The distance in elements between copied elements along each axis; empty if every element is
+    /// The distance in elements between copied elements along each axis. Empty if every element is
     /// copied.
     pub steps: &'a [u32],
     /// The interleaving of channels.
@@ -155,16 +155,16 @@ pub struct TensorMapSource<'a> {
     pub fill: TensorMapFill,
 }
 
-/// The elements that one tensor copy with an im2col map moves: a part of the channels of each
-/// pixel. The pixels lie in a bounding box over the axes between the channels (the first axis) and
-/// the images (the last).
+/// The elements that one tensor copy with an im2col map moves: some channels of each pixel. The
+/// pixels lie in a bounding box. The box covers all axes except the channels (the first axis) and
+/// the images (the last axis).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMapWindow<'a> {
-    /// For each axis of the bounding box, the offset of the box's lower corner from the first
-    /// element of the axis.
+    /// The offset of the box's lower corner from the first element of the axis, for each axis of
+    /// the box.
     pub lower: &'a [i32],
-    /// For each axis of the bounding box, the offset of the box's upper corner from the last
-    /// element of the axis.
+    /// The offset of the box's upper corner from the last element of the axis, for each axis of the
+    /// box.
     pub upper: &'a [i32],
     /// The number of channels of a pixel that a copy moves: 1 to 256.
     pub channels: u32,
@@ -175,7 +175,7 @@ pub struct TensorMapWindow<'a> {
 /// The rule that a tensor map breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TensorMapRule {
-    /// A tensor has 1 to 5 axes; 3 to 5 with interleaving or in an im2col map.
+    /// A tensor has 1 to 5 axes. With interleaving or in an im2col map, it has 3 to 5 axes.
     Rank {
         /// The number of axes.
         found: usize,
@@ -186,12 +186,13 @@ pub enum TensorMapRule {
     Length {
         /// The name of the list.
         list: &'static str,
-        /// Its length.
+        /// The length of the list.
         found: usize,
         /// The required length.
         expected: usize,
     },
-    /// The address is a multiple of 16; of 32 with interleaving by 32 bytes.
+    /// The address is a multiple of 16. With interleaving by 32 bytes, the address is a multiple of
+    /// 32.
     Address {
         /// The address.
         found: u64,
@@ -205,7 +206,8 @@ pub enum TensorMapRule {
         /// The number of elements along the axis.
         found: u64,
     },
-    /// A stride is a multiple of 16 bytes (of 32 with interleaving by 32 bytes) below 2^40.
+    /// A stride is less than 2^40 and a multiple of 16 bytes. With interleaving by 32 bytes, the
+    /// stride is a multiple of 32 bytes.
     Stride {
         /// The axis.
         axis: usize,
@@ -223,12 +225,12 @@ pub enum TensorMapRule {
     },
     /// A row of a block without interleaving is a multiple of 16 bytes.
     Row {
-        /// The bytes of the row.
+        /// The number of bytes of the row.
         found: u32,
     },
     /// A row of a block without interleaving fits into the span of its swizzle.
     SwizzledRow {
-        /// The bytes of the row.
+        /// The number of bytes of the row.
         found: u32,
         /// The span of the swizzle in bytes.
         span: u32,
@@ -244,14 +246,14 @@ pub enum TensorMapRule {
     },
     /// Integer elements cannot be filled with NaN.
     Fill,
-    /// The offset of a corner of an im2col window is a signed number: of 16 bits if the window
-    /// slides over one axis, of 8 bits for two axes, of 5 bits for three.
+    /// The offset of a corner of an im2col window is a signed number. The number has 16 bits if the
+    /// window slides over one axis, 8 bits for two axes, and 5 bits for three axes.
     Corner {
         /// The axis.
         axis: usize,
         /// The offset.
         found: i32,
-        /// The offset has to be at least `-limit` and less than `limit`.
+        /// The exclusive upper bound of the offset. The offset is at least `-limit`.
         limit: i32,
     },
     /// An im2col tensor map copies 1 to 256 channels.
@@ -328,7 +330,7 @@ impl TensorMapSource<'_> {
     fn check_window(&self, window: &TensorMapWindow<'_>) -> Result<(), TensorMapRule> {
         self.check_tensor(3, 0)?;
         let axes = self.shape.len() - 2;
-        // A signed offset has 16 bits for one axis, 8 bits for two, 5 bits for three.
+        // A signed offset has 16 bits for one axis, 8 bits for two axes, 5 bits for three axes.
         let limit = 1 << ([16, 8, 5][axes - 1] - 1);
         let corners =
             [("offsets of the lower corner", window.lower), ("offsets of the upper corner", window.upper)];
@@ -355,8 +357,8 @@ impl TensorMapSource<'_> {
         self.interleave != TensorMapInterleave::None
     }
 
-    /// Checks the rules for the tensor. The tensor must have at least `least` axes, and the block
-    /// must have `extents` extents: 0 for an im2col map.
+    /// Checks the rules for the tensor. The tensor must have at least `least` axes. The block must
+    /// have `extents` extents; `extents` is 0 for an im2col map.
     fn check_tensor(&self, least: usize, extents: usize) -> Result<(), TensorMapRule> {
         let rank = self.shape.len();
         if !(least..=5).contains(&rank) {
@@ -381,7 +383,7 @@ impl TensorMapSource<'_> {
     }
 
     /// Checks the rules for the swizzle, the interleaving and the fill. `row` is the number of
-    /// bytes that a copy moves along the contiguous axis.
+    /// bytes that a copy moves along axis 0.
     fn check_row(&self, row: u32) -> Result<(), TensorMapRule> {
         if let Some(span) = self.swizzle.span()
             && !self.is_interleaved()
@@ -423,20 +425,20 @@ impl TensorMapSource<'_> {
     }
 }
 
-/// A tensor map: 128 bytes in a format of the hardware.
+/// A tensor map. The hardware defines the format of its 128 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap([u64; 16]);
 
 impl TensorMap {
-    /// The alignment in bytes of a tensor map's address, in global memory and among the parameters
-    /// of a kernel. The kernel's PTX declares this alignment.
+    /// The alignment in bytes of a tensor map's address. It applies in global memory and among the
+    /// parameters of a kernel. The kernel's PTX declares this alignment.
     pub const ALIGNMENT: usize = 64;
 
-    /// Encodes a tensor map, with the driver of a context.
+    /// Encodes a tensor map with the driver of a context.
     ///
     /// # Errors
-    /// [`Error::TensorMap`] with the rule that is broken; [`Error::NotInThisDriver`] before CUDA
-    /// 12.0.
+    /// - [`Error::TensorMap`] with the broken rule.
+    /// - [`Error::NotInThisDriver`] if the driver is older than CUDA 12.0.
     pub fn encode(context: Context, source: &TensorMapSource<'_>) -> Result<Self, Error> {
         source.check().map_err(Error::TensorMap)?;
         let mut block = [1; 5];
@@ -444,12 +446,12 @@ impl TensorMap {
         Self::call(context, source, TensorMapBlock::Tiled(block))
     }
 
-    /// Encodes an im2col tensor map, whose copies move windows of a convolution's input. The block
-    /// of `source` must be empty. The axes, from the contiguous one, are channels, then one to
-    /// three axes that the window slides over, then images.
+    /// Encodes an im2col tensor map. A copy through such a map moves a window of a convolution's
+    /// input. The block of `source` must be empty. Axis 0 is the channels. The next one to three
+    /// axes are the axes that the window slides over. The last axis is the images.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode).
+    /// The errors of [`encode`](Self::encode).
     pub fn encode_im2col(
         context: Context,
         source: &TensorMapSource<'_>,

@@ -1,4 +1,4 @@
-//! Tests the cache with many processes and threads at once, killed processes, damaged entries, and
+//! Tests the cache with concurrent processes and threads, killed processes, damaged entries, and
 //! full or missing disks.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -79,7 +79,7 @@ fn a_damaged_entry_is_built_anew() {
         assert!(get(&cache(&folder.0), "add"));
         assert!(!get(&cache(&folder.0), "add"), "it is whole again");
     }
-    // An entry under the name of another entry is damaged.
+    // The bytes of one entry, stored under the name of another entry, are a damaged entry.
     fs::write(entry(&folder.0, "other"), &whole).unwrap();
     assert_eq!(cache(&folder.0).get(&key("other")), None);
 }
@@ -105,7 +105,7 @@ fn threads_build_once() {
     assert_eq!(builds.into_inner(), 3);
 }
 
-// --- Child processes: this executable again, with the task in an environment variable ---
+// --- Child processes: they run this executable with the task in an environment variable ---
 
 const CHILD: &str = "TILEWRIGHT_CACHE_TEST_CHILD";
 
@@ -136,8 +136,8 @@ fn start(folder: &Path, work: &str) -> Process {
     Process(command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
-/// The test that a child process runs. It gets 20 entries, and adds a byte to the file `builds` for
-/// each entry that it builds.
+/// Runs the task of a child process: gets 20 entries, and adds a byte to the file `builds` for each
+/// entry that it builds.
 #[test]
 fn child() {
     let Ok(text) = env::var(CHILD) else { return };
@@ -220,7 +220,7 @@ fn entries(folder: &Path) -> usize {
 #[test]
 fn what_was_not_used_for_longest_is_removed() {
     let folder = TemporaryFolder::new();
-    // Each of the 16 folders holds three entries of 5100 bytes.
+    // The limit of each of the 16 folders is three entries of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 3 * 5100);
     let names: Vec<String> = names_of_one_folder().take(5).collect();
     let age = |name: &str, minutes: u64| {
@@ -238,7 +238,7 @@ fn what_was_not_used_for_longest_is_removed() {
     assert_eq!(entries(&parent), 3);
     assert!(!get(&cache, &names[0]) && !get(&cache, &names[2]) && !get(&cache, &names[3]));
 
-    // An entry larger than the limit is not stored, and no other entry is removed for it.
+    // An entry that exceeds the limit is not stored, and no other entry is removed.
     assert!(get(&cache_of(&folder.0, 16 * 5000), &names[4]));
     assert_eq!((entries(&parent), cache.take_warning()), (3, None));
 }
@@ -259,7 +259,7 @@ fn what_killed_writers_left_is_removed_in_time() {
 
 // --- Disks that fail ---
 
-/// Checks that a cache that cannot be used still returns entries, and warns once.
+/// Checks that an unusable cache still returns entries and warns once.
 fn check_warning(cache: &Cache, expect: &str) {
     assert!(get(cache, "add") && get(cache, "add") && get(cache, "softmax"));
     let warning = cache.take_warning().expect("there is a warning");
@@ -303,7 +303,7 @@ fn a_folder_that_may_not_be_written_is_read() {
         (0..999).map(|n| format!("{n}")).find(|n| entry(&folder.0, n).parent() == Some(&parent)).unwrap();
     let cache = cache(&folder.0);
     assert!(get(&cache, &name));
-    // Permissions do not restrict the superuser, and tests in containers often run as superuser.
+    // Permissions do not restrict the superuser. Tests in containers often run as the superuser.
     assert_eq!(cache.take_warning().is_some(), !is_superuser);
     permit(0o755);
 }
@@ -311,8 +311,8 @@ fn a_folder_that_may_not_be_written_is_read() {
 #[cfg(target_os = "linux")]
 const SMALL: &str = "TILEWRIGHT_CACHE_TEST_SMALL";
 
-/// Runs a test of this file in a child process, after the commands `script` of a shell. The
-/// variable `SMALL` gives the folder to the child. Returns whether the test succeeds.
+/// Runs a test of this file in a child process, after the shell commands `script`. The variable
+/// `SMALL` contains the path of `folder`. Returns whether the test succeeds.
 #[cfg(target_os = "linux")]
 fn again(test: &str, script: &str, folder: &Path) -> bool {
     let mut command = Command::new("sh");
@@ -322,7 +322,7 @@ fn again(test: &str, script: &str, folder: &Path) -> bool {
     output.status.success()
 }
 
-/// Limits the size of files instead of filling a disk: writing fails half-way through an entry.
+/// Limits the size of files instead of filling a disk. Writing an entry fails half-way.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_survived() {
@@ -335,7 +335,8 @@ fn a_full_disk_is_survived() {
     assert!(again("a_full_disk_is_survived", "trap '' XFSZ; ulimit -f 2; ", &folder.0));
 }
 
-/// Mounts a file system that is full after a few entries, if this process may mount one.
+/// Mounts a file system that is full after a few entries. Does nothing if this process may not
+/// mount a file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_becomes_full_keeps_what_it_has() {
@@ -361,8 +362,8 @@ fn a_disk_that_becomes_full_keeps_what_it_has() {
     }
 }
 
-/// The system kills the process half-way through an entry, by the signal for a file that exceeds
-/// the limit of the file size.
+/// The system kills the process with a signal while the process writes an entry, because the file
+/// exceeds the limit of the file size.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
@@ -388,7 +389,7 @@ fn cubins_are_kept() {
     let stub = Stub::new("");
     let options = AssembleOptions::default();
     let cubin = assemble_cached(&cache, stub.context(), "scale", PTX, options).unwrap();
-    // A cached cubin is not assembled again; any difference in the key makes another entry.
+    // A cached cubin is not assembled again. Any difference in the key creates another entry.
     let again = |words: &str, ptx: &str, options: AssembleOptions| {
         let stub = Stub::new(words);
         let context = stub.context();

@@ -1,6 +1,6 @@
-//! Tests the rows of the fault table of `docs/cache.md` about users, clocks and odd files, and the
-//! maintenance of the cache. `cache.rs` tests the rows about processes and disks. The unit tests of
-//! the crate test the rows about network file systems.
+//! Tests the rows of the fault table of `docs/cache.md` about users, clocks and special files. Also
+//! tests the maintenance of the cache. `cache.rs` tests the rows about processes and disks. The
+//! unit tests of the crate test the rows about network file systems.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -23,7 +23,7 @@ use tilewright_cuda::{Cache, EntryState, Settings};
 /// The id of another user, for tests that run as the superuser.
 const OTHER: u32 = 65534;
 
-/// Gives a file to another user. Returns false if this process lacks the permission.
+/// Changes the owner of a file to another user. Returns false if this process lacks the permission.
 fn give_away(path: &Path) -> bool {
     let is_given = chown(path, Some(OTHER), Some(OTHER)).is_ok();
     if !is_given {
@@ -108,7 +108,7 @@ fn an_entry_that_other_users_may_write_is_built_anew() {
     permit(&path, 0o666);
     assert!(get(&cache(&folder.0), "add"));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o002, 0);
-    // The group may write it, as with the umask 002 of many systems.
+    // The group may write the file, as with the umask 002 of many systems.
     permit(&path, 0o664);
     assert!(!get(&cache(&folder.0), "add"));
     // A folder of this user is trusted, because its files are checked.
@@ -118,16 +118,17 @@ fn an_entry_that_other_users_may_write_is_built_anew() {
 
 const WORK: &str = "TILEWRIGHT_CACHE_TEST_WORK";
 
-/// Runs a test of this file in a child process: as the user `user`, if there is one, and after the
-/// commands `script` of a shell. The variable `WORK` has the text `work`. Returns whether the test
-/// succeeds.
+/// Runs a test of this file in a child process, after the shell commands `script`. If `user` is
+/// set, the child runs as this user. The variable `WORK` has the value `work`. Returns whether the
+/// test succeeds.
 fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
-    // The child runs a copy of this executable that the other user may execute.
+    // The child runs a copy of this executable, so that the other user may execute it.
     let folder = TemporaryFolder::new();
     permit(&folder.0, 0o755);
     let program = folder.0.join("test");
-    // `cp` writes the copy. If this process wrote it, a child that another test forks at that
-    // moment would inherit the open file, and the system executes no file that is open for writing.
+    // The system does not execute a file that is open for writing. Another test may fork a child at
+    // any moment, and the child inherits the open files of this process. A separate process, `cp`,
+    // therefore writes the copy.
     let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status().unwrap();
     assert!(copied.success());
     let mut command = Command::new("sh");
@@ -143,7 +144,7 @@ fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
     output.status.success()
 }
 
-/// An administrator ships a cache that other users read.
+/// Tests a cache that an administrator installs and other users read.
 #[test]
 fn a_cache_of_the_superuser_is_read_by_others() {
     const TEST: &str = "a_cache_of_the_superuser_is_read_by_others";
@@ -153,7 +154,7 @@ fn a_cache_of_the_superuser_is_read_by_others() {
         if work == "trusted" {
             assert!(!get(&cache, "add"));
             assert_eq!(cache.take_warning(), None);
-            // The folder is read-only: other kernels are built each time, after one warning.
+            // The folder is read-only, so other kernels are built each time, after one warning.
             let name = names_of_one_folder().next().unwrap();
             assert!(get(&cache, &name) && get(&cache, &name));
             assert!(cache.take_warning().unwrap().contains("Permission denied"));
@@ -188,7 +189,7 @@ fn a_cache_of_the_superuser_is_read_by_others() {
     run("trusted");
 }
 
-/// With the umask 0, new files may be written by all users.
+/// With the umask 0, all users may write new files by default.
 #[test]
 fn a_new_entry_may_not_be_written_by_other_users() {
     if let Ok(folder) = env::var(WORK) {
@@ -201,14 +202,14 @@ fn a_new_entry_may_not_be_written_by_other_users() {
     assert!(again(test, folder.0.to_str().unwrap(), None, "umask 0;"));
 }
 
-// --- Odd files ---
+// --- Special files ---
 
 #[test]
 fn a_file_that_is_not_regular_is_no_entry() {
     let folder = TemporaryFolder::new();
     let path = entry(&folder.0, "add");
     assert!(get(&cache(&folder.0), "add"));
-    // A pipe that no process writes: opening it must not wait.
+    // No process writes to this pipe. Opening the pipe must not wait.
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     assert_eq!(cache(&folder.0).get(&key("add")), None);
@@ -221,7 +222,7 @@ fn a_file_that_is_not_regular_is_no_entry() {
         assert!(!get(&cache(&folder.0), "add"), "the entry replaces the link");
         fs::remove_file(&path).unwrap();
     }
-    // A folder cannot be replaced.
+    // The cache cannot replace a folder.
     fs::create_dir(&path).unwrap();
     let cache = cache(&folder.0);
     assert!(get(&cache, "add"));
@@ -233,7 +234,7 @@ fn a_file_that_is_not_regular_is_no_entry() {
 #[test]
 fn files_of_other_names_are_left_alone() {
     let folder = TemporaryFolder::new();
-    // A 16th of the limit holds one entry of 5100 bytes.
+    // A 16th of the limit is large enough for one entry of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 5100);
     let names: Vec<String> = names_of_one_folder().take(3).collect();
     assert!(get(&cache, &names[0]));
@@ -257,14 +258,14 @@ const DAY: Duration = Duration::from_hours(24);
 #[test]
 fn a_time_in_the_future_keeps_no_entry_for_ever() {
     let folder = TemporaryFolder::new();
-    // A 16th of the limit holds two entries of 5100 bytes.
+    // A 16th of the limit is large enough for two entries of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 2 * 5100);
     let names: Vec<String> = names_of_one_folder().take(6).collect();
     let path = |index: usize| entry(&folder.0, &names[index]);
     // The clock of the writer was a year ahead.
     assert!(get(&cache, &names[0]));
     set_time(&path(0), SystemTime::now() + 365 * DAY);
-    // The next writer corrects the time, and the entry ages from now on.
+    // The next writer corrects the time. From then on, the entry ages.
     assert!(get(&cache, &names[1]));
     assert!(used(&path(0)) <= SystemTime::now());
     for index in [2, 3] {
@@ -272,12 +273,12 @@ fn a_time_in_the_future_keeps_no_entry_for_ever() {
         assert!(get(&cache, &names[index]));
     }
     assert!(!path(0).exists() && !path(1).exists() && path(3).exists());
-    // A use corrects the time too.
+    // A read also corrects the time.
     set_time(&path(3), SystemTime::now() + 365 * DAY);
     assert!(!get(&cache, &names[3]));
     assert!(used(&path(3)) <= SystemTime::now() + Duration::from_secs(1));
-    // The clock has jumped back: every entry is in the future. Their order holds, and the new entry
-    // stays.
+    // The clock has jumped back, so every entry is in the future. The order of the entries does not
+    // change, and the new entry stays.
     set_time(&path(2), SystemTime::now() + 8 * DAY);
     set_time(&path(3), SystemTime::now() + 9 * DAY);
     assert!(get(&cache, &names[4]));
@@ -298,7 +299,7 @@ fn a_time_far_in_the_past_is_no_fault() {
     assert!(used(&path(1)) > SystemTime::now() - DAY);
     assert!(get(&cache, &names[2]));
     assert!(!path(0).exists() && path(1).exists() && path(2).exists());
-    // Within the limit, an old entry stays.
+    // If the limit is not reached, an old entry stays.
     set_time(&path(2), SystemTime::UNIX_EPOCH);
     assert_eq!(cache.collect_garbage(1 << 20).unwrap().files, 0);
 }
@@ -351,7 +352,7 @@ fn entries_are_listed_with_their_provenance() {
     assert_eq!((entries[1].state, &entries[1].provenance), (EntryState::Usable, &provenance()));
     assert_eq!((entries[1].file.bytes, &entries[1].file.path), (5100, &entry(&folder.0, "add")));
     assert_eq!(cache.verify().unwrap(), entries);
-    // A cache that is off is listed too.
+    // A cache that is turned off is listed too.
     assert_eq!(cache_of(&folder.0, 0).entries().unwrap(), entries);
     assert!(Cache::new(&Settings::read(|_| None)).entries().unwrap().is_empty());
 }
@@ -416,7 +417,7 @@ fn clearing_removes_all_formats() {
         fs::write(old.join("a".repeat(64)), "old").unwrap();
         fs::write(old.join("lock-b"), "").unwrap();
     };
-    // The format of a newer version, and the files of other programs.
+    // These folders belong to a newer version of the format and to other programs.
     let others = [folder.0.join("tilewright-3").join("a"), folder.0.join("ABC")];
     for path in &others {
         fs::create_dir_all(path).unwrap();

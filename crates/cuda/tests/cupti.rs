@@ -1,7 +1,7 @@
 //! Tests CUPTI with the stub library of `crates/cuda/stub`, which replaces `libcuda` and
-//! `libcupti`. The tests check which launch each time belongs to, and the error messages if CUPTI
-//! cannot be used. A process opens CUPTI once, so tests that open another library run in their own
-//! processes.
+//! `libcupti`. The tests check that each time belongs to the correct launch. They also check the
+//! error messages if CUPTI is unusable. A process opens CUPTI once, so tests that open another
+//! library run in their own processes.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -17,8 +17,8 @@ use tilewright_cuda::{Cupti, LaunchOptions, StreamRef, Version};
 const CHILD: &str = "TILEWRIGHT_CUPTI_TEST_CHILD";
 const VERSION: Version = Version { major: 12, minor: 8 };
 
-/// In the child process, only returns true. Otherwise, runs a test of this file in a child process
-/// with these variables, and returns false.
+/// Returns true in the child process. Otherwise, runs a test of this file in a child process with
+/// these variables, and returns false.
 fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -61,7 +61,7 @@ fn launches(stub: &Stub) {
         launch();
         cupti.pop();
     }
-    // A launch of another library, without an id.
+    // This launch has no id, like a launch of another library.
     launch();
     thread::scope(|scope| {
         scope.spawn(|| {

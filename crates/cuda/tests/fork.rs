@@ -1,5 +1,5 @@
-//! Tests that each call in a forked child returns the error that CUDA cannot be used in the child.
-//! The file has only one test, because a fork copies only the calling thread.
+//! Tests that each call in a forked child returns [`Error::Forked`]. The file has only one test,
+//! because a fork copies only the calling thread.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a fork")]
 
@@ -15,7 +15,7 @@ fn after_a_fork_every_call_is_an_error() {
     let context = stub.context();
     let launch = module(context).function("scale").unwrap().configure(LaunchOptions::new(32)).unwrap();
     let mut buffer = DeviceBuffer::new(context, 8).unwrap();
-    // SAFETY: the child only calls the driver, compares results, and ends.
+    // SAFETY: the child only calls the driver, compares results, and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let results = [
@@ -27,11 +27,11 @@ fn after_a_fork_every_call_is_an_error() {
         ];
         let is_right = results.iter().all(|result| *result == Err(Error::Forked));
         drop((launch, buffer));
-        // SAFETY: ends the child without the exit handlers of the parent.
+        // SAFETY: the call ends the child without the exit handlers of the parent.
         unsafe { libc::_exit(i32::from(!is_right)) };
     }
     let mut status = 0;
-    // SAFETY: this process created the child; the system writes an int through the pointer.
+    // SAFETY: this process created the child. The system writes an int through the pointer.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status:#x}");
 

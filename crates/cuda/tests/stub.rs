@@ -1,5 +1,5 @@
-//! Tests the crate with the stub of the driver (`crates/cuda/stub`): the calls of the driver, the
-//! messages for each kind of machine, and the arguments of launches.
+//! Tests the crate with the stub of the driver (`crates/cuda/stub`). The tests check the calls of
+//! the driver, the messages for each kind of machine, and the arguments of launches.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -16,7 +16,7 @@ use tilewright_cuda::{
     TensorMapWindow, Version, assemble,
 };
 
-/// Checks the error message when a stub with the configuration `words` is opened.
+/// Opens a stub with the configuration `words`, and checks the error message.
 fn check_open(words: &str, expect: &str) {
     let error = Stub::new(words).open().unwrap_err();
     let text = error.to_string();
@@ -151,11 +151,11 @@ fn the_callers_context_stays_current() {
     let [first, second] = [0, 1].map(|ordinal| Context::primary(driver.device(ordinal).unwrap()).unwrap());
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0, None));
 
-    // If a thread has no context, the first context that it uses becomes current, as with torch.
+    // If a thread has no context, the first context that it uses becomes current, as in torch.
     let buffer = DeviceBuffer::new(second, 16).unwrap();
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0x2000, Some(second)));
 
-    // A current context stays current, also after work in other contexts.
+    // A current context stays current, even after work in other contexts.
     first.make_current().unwrap();
     buffer.read(&mut [0; 16]).unwrap();
     second.synchronize().unwrap();
@@ -322,7 +322,7 @@ fn modules_and_their_kernels() {
     assert_eq!((attributes.registers, attributes.spills(), attributes.shared_bytes), (40, 6, 128));
     assert_eq!((attributes.max_threads_per_block, attributes.binary_version), (640, 90));
     assert_eq!(scale.max_active_blocks(256, 0).unwrap(), 8);
-    // A block cannot have 300 KiB of shared memory, so the query is an error.
+    // A block cannot have 300 KiB of shared memory, so the query returns an error.
     assert_eq!(scale.max_active_blocks(256, 100 << 10).unwrap(), 2);
     let error = scale.max_active_blocks(256, 300 << 10).unwrap_err();
     assert!(matches!(error, Error::OutOfSharedMemory { .. }), "{error}");
@@ -386,8 +386,8 @@ fn launches_arrive_as_they_were_asked_for() {
     }
 }
 
-/// A parameter with an alignment above 16 bytes is aligned in the constant bank, so only the driver
-/// knows its offset.
+/// A parameter with an alignment above 16 bytes is aligned in the constant bank. Its offset must
+/// therefore be queried from the driver.
 #[test]
 fn parameters_with_a_large_alignment_lie_where_the_driver_says() {
     let context = Stub::new("").context();
@@ -429,7 +429,7 @@ fn blocks_and_shared_memory_have_limits() {
     }
     let with = |shared_bytes| LaunchOptions { shared_bytes, ..LaunchOptions::new(640) };
     let limit = 227 << 10;
-    // The stub refuses more than 48 KiB, as the driver does, unless the kernel has opted in.
+    // Like the driver, the stub rejects more than 48 KiB unless the kernel has opted in.
     let large = scale.configure(with(limit - 1024)).unwrap();
     let small = scale.configure(with(49152)).unwrap();
     for launch in [&large, &small, &large] {
@@ -465,7 +465,8 @@ fn a_failed_launch_names_the_kernel_and_says_that_the_context_is_lost() {
 
 #[test]
 fn every_call_may_fail() {
-    // If a call of the driver fails with any code, the error names the call, and nothing panics.
+    // If a call of the driver fails, the error names the call, and nothing panics. This holds for
+    // every code.
     let stub = Stub::new("");
     let driver = stub.open().unwrap();
     let path = || -> Result<(), Error> {
@@ -478,7 +479,7 @@ fn every_call_may_fail() {
         buffer.fill_async(1, stream.borrow())?;
         launch.launch([16, 1, 1], stream.borrow(), &[])?;
         context.set_printf_fifo_size(1 << 21)?;
-        // Restores the size, so that the call above also sets it when `path` runs again.
+        // Restores the size, so that the call above also sets the size when `path` runs again.
         context.set_printf_fifo_size(1 << 20)?;
         buffer.read(&mut [0])?;
         stream.synchronize()?;
@@ -520,7 +521,7 @@ fn every_call_may_fail() {
 
 #[test]
 fn tensor_maps() {
-    // No context is current on this thread, so encoding has to make one current.
+    // No context is current on this thread, so `encode` must make a context current.
     let context = Context::primary(Stub::new("").open().unwrap().device(0).unwrap()).unwrap();
     let mut source = TensorMapSource {
         element: TensorMapElement::BF16,

@@ -3,7 +3,7 @@
 //!
 //! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
 //!   operation once, by name, so that the system looks the name up again.
-//! - `EBUSY`: the system uses the file, so the cache leaves it as it is.
+//! - `EBUSY`: the system uses the file, so the cache does not change the file.
 //! - The times of files come from the clock of the file system, which all hosts share.
 #![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
 
@@ -22,7 +22,7 @@ fn retry_stale<T>(operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Returns whether the operation may succeed when it is repeated later.
+/// Returns whether a later attempt at the operation may succeed.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -31,7 +31,7 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
 }
 
 /// Reads the first `limit` bytes of a regular file, if `accept` accepts its metadata. Returns the
-/// bytes with the open file.
+/// open file and the bytes.
 pub(super) fn read<E>(
     path: &Path,
     limit: u64,
@@ -62,7 +62,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Opens the file of a lock, and creates it if there is none. If another user owns the file, this
+/// Opens the file of a lock, and creates the file if necessary. If another user owns the file, this
 /// process may have permission only to read it.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     retry_stale(|| {
@@ -85,7 +85,7 @@ pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Renames a file, which replaces the file at `to`.
+/// Renames a file. Replaces the file at `to`.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     retry_stale(|| {
         check("rename")?;
@@ -104,7 +104,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Sets the modification time of a file to the time of the file system's clock.
+/// Sets the modification time of a file to the current time of the file system's clock.
 #[cfg(unix)]
 pub(super) fn touch(file: &File) -> io::Result<()> {
     use std::os::fd::AsRawFd;
@@ -127,7 +127,8 @@ pub(super) fn touch_path(path: &Path) -> io::Result<()> {
     touch(&open(path)?)
 }
 
-/// Returns the error that a test injects into the operation, if there is one.
+/// Returns the error that a test injects into the operation. Outside of tests, there is no such
+/// error.
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
 fn check(_operation: &str) -> io::Result<()> {

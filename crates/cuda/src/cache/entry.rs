@@ -1,4 +1,5 @@
-//! Encodes and decodes the bytes of an entry. The second row has the sizes in bytes:
+//! Encodes and decodes the bytes of an entry. In this table, the first row names the fields, and
+//! the second row has their sizes in bytes:
 //!
 //! ```text
 //! magic  key  checksum of the rest  length of the provenance  provenance            content
@@ -13,7 +14,7 @@ const CHECKSUM: usize = MAGIC.len() + Key::BYTES;
 const BODY: usize = CHECKSUM + blake3::OUT_LEN;
 const LENGTH: usize = size_of::<u32>();
 
-/// The maximum number of bytes of a text of the provenance. A longer text is cut.
+/// The maximum number of bytes of a text of the provenance. Longer texts are truncated.
 const MAX_TEXT_BYTES: usize = 4096;
 const TEXTS: usize = 4;
 
@@ -39,7 +40,7 @@ impl Provenance {
     }
 }
 
-/// Returns the beginning of a text: at most [`MAX_TEXT_BYTES`] bytes.
+/// Truncates a text to at most [`MAX_TEXT_BYTES`] bytes.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
@@ -64,7 +65,7 @@ pub(super) fn encode(key: &Key, provenance: &Provenance, content: &[u8]) -> Vec<
     bytes
 }
 
-/// Removes everything but the content from the bytes of an entry. Returns `None` if the entry is
+/// Returns the content of an entry, given the bytes of the entry. Returns `None` if the entry is
 /// damaged or belongs to another key.
 pub(super) fn into_content(key: &Key, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (_, start) = decode(key, &bytes)?;
@@ -79,8 +80,8 @@ pub(super) fn decode(key: &Key, bytes: &[u8]) -> Option<(Provenance, usize)> {
     (bytes[CHECKSUM..BODY] == *blake3::hash(&bytes[BODY..]).as_bytes()).then_some(found)
 }
 
-/// Returns what [`decode`] returns, from the first [`MAX_HEADER_BYTES`] bytes of an entry. Does not
-/// compare the checksum.
+/// Returns the result of [`decode`], given only the first [`MAX_HEADER_BYTES`] bytes of an entry.
+/// Does not compare the checksum.
 pub(super) fn decode_header(key: &Key, bytes: &[u8]) -> Option<(Provenance, usize)> {
     let rest = bytes.strip_prefix(&MAGIC)?.strip_prefix(key.as_bytes())?.get(blake3::OUT_LEN..)?;
     let (mut texts, _) = split_sized(rest)?;
@@ -94,8 +95,8 @@ pub(super) fn decode_header(key: &Key, bytes: &[u8]) -> Option<(Provenance, usiz
     texts.is_empty().then_some((provenance, start))
 }
 
-/// Splits off the first text or list: its length in bytes, then its bytes. Returns these bytes and
-/// the rest.
+/// Splits off the first text or list, which is stored as its length in bytes and its bytes. Returns
+/// these bytes and the rest.
 fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

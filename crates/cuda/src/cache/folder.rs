@@ -9,16 +9,16 @@ use std::time::{Duration, Instant, SystemTime};
 use super::trust::{Distrust, Trust};
 use super::{Key, disk, entry};
 
-/// The maximum time to wait for another builder of an entry. It is longer than an assembly takes,
-/// but finite: a process that is stopped in a debugger must not block all others.
+/// The maximum time to wait for another builder of an entry. An assembly takes less time. The wait
+/// is finite, because a process that is stopped in a debugger must not block all others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The age at which an unfinished file of an entry is assumed to belong to a process that was
 /// killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The maximum difference between the clocks of two hosts: the time of a file may be this far in
-/// the future.
+/// The maximum difference between the clocks of two hosts. The time of a file may be at most this
+/// far in the future.
 const SKEW: Duration = Duration::from_mins(1);
 
 const LOCK_PREFIX: &str = "lock-";
@@ -41,13 +41,13 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// The lock that is held while an entry is built; `None` if it could not be acquired.
+/// The lock that a thread holds while it builds an entry. `None` if the lock could not be acquired.
 pub(super) struct Lock(Option<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file releases the lock only if no other process has the file open. A child
-        // that was forked meanwhile has it open, so the lock is released explicitly.
+        // If a child was forked meanwhile, the child also has the file open. Closing the file in
+        // this process then does not release the lock. The lock is therefore released explicitly.
         if let Some(file) = &self.0 {
             let _ = file.unlock();
         }
@@ -81,13 +81,13 @@ impl EntryPaths {
             Err(_) => return Found::Nothing,
         };
         let Some(content) = entry::into_content(&self.key, bytes) else { return Found::Nothing };
-        // The error is ignored: no entry is removed from a read-only cache, so the time is not
-        // needed there.
+        // The error is ignored. Entries are never removed from a read-only cache, so the time is
+        // not needed there.
         let _ = disk::touch(&file);
         Found::Content(content)
     }
 
-    /// Creates the folder if there is none, and waits for the lock.
+    /// Creates the folder if it does not exist, and waits for the lock.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         let open = || {
             fs::create_dir_all(&self.folder)?;
@@ -126,18 +126,19 @@ impl EntryPaths {
         Ok(Lock(Some(file)))
     }
 
-    /// Writes the entry, after making room for it in the folder, which may have `limit` bytes. If
-    /// the system refuses for the moment to replace an old entry, the old entry stays.
+    /// Removes older entries until the folder with the new entry takes at most `limit` bytes. Then
+    /// writes the entry. If the system temporarily refuses to replace an old entry, the old entry
+    /// stays.
     pub(super) fn write(&self, bytes: &[u8], limit: u64, trust: Trust) -> io::Result<()> {
         let Err(first) = self.try_write(bytes, limit) else { return Ok(()) };
-        // The unfinished file is gone if another process cleared the cache, or removed the file
-        // because a clock jumped.
+        // The unfinished file may be missing for two reasons: another process cleared the cache, or
+        // removed the file because a clock jumped.
         if !disk::is_transient(&first) && first.kind() != io::ErrorKind::NotFound {
             return Err(first);
         }
         fs::create_dir_all(&self.folder)?;
         let Err(second) = self.try_write(bytes, limit) else { return Ok(()) };
-        // A server may report an error for a rename that it executed.
+        // A server may report an error for a rename that it has executed.
         if disk::is_transient(&second) || matches!(self.read(trust), Found::Content(_)) {
             return Ok(());
         }
@@ -160,7 +161,8 @@ impl EntryPaths {
         };
         let written = write();
         if written.is_err() {
-            // Removing the file fails if it was not created; the error of `write` is returned.
+            // If the file was not created, removing it fails. The error of `write` is returned in
+            // any case.
             let _ = disk::remove(&temporary);
         }
         written
@@ -194,8 +196,8 @@ impl StoredFile {
         Self { path, bytes: about.len(), used }
     }
 
-    /// Returns whether this unfinished file belongs to a writer that was killed. If the time of the
-    /// file is far in the future, a clock has jumped, and the file counts as old.
+    /// Returns whether this unfinished file belongs to a writer that was killed. A time far in the
+    /// future means that a clock has jumped. Such a file also counts as abandoned.
     pub fn is_abandoned(&self, now: SystemTime) -> bool {
         let distance = now.duration_since(self.used).unwrap_or_else(|error| error.duration());
         distance > ABANDONED
@@ -205,9 +207,9 @@ impl StoredFile {
 /// The files that were removed from a cache.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Their number.
+    /// The number of removed files.
     pub files: usize,
-    /// The sum of their sizes.
+    /// The sum of the sizes of the removed files.
     pub bytes: u64,
     /// The files that could not be removed, with the errors.
     pub failures: Vec<(PathBuf, io::Error)>,
@@ -236,8 +238,8 @@ impl Removed {
 /// Removes the least recently used files until the rest takes at most `limit` bytes. If a file
 /// cannot be removed, the function removes another file instead.
 ///
-/// A time more than a minute in the future is an error of a clock: the file gets the current time,
-/// so that it ages from now on. If setting the time fails, the file counts as the oldest.
+/// A time more than a minute in the future is an error of a clock. Such a file gets the current
+/// time, so that it ages from now on. If setting the time fails, the file counts as the oldest.
 pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) -> Removed {
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     let mut by_age: Vec<_> = files
@@ -269,8 +271,8 @@ pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) 
     removed
 }
 
-/// The files of one folder of the cache. A file whose name fits none of these three kinds is not
-/// part of the cache.
+/// The files of one folder of the cache: entries, unfinished files and locks. Files with other
+/// names are not part of the cache.
 #[derive(Default)]
 pub(super) struct FolderFiles {
     pub(super) entries: Vec<(Key, StoredFile)>,
@@ -279,7 +281,7 @@ pub(super) struct FolderFiles {
 }
 
 impl FolderFiles {
-    /// Lists the files of a folder. A folder that does not exist has none.
+    /// Lists the files of a folder. Returns no files for a folder that does not exist.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let mut files = Self::default();
         let listed = match fs::read_dir(folder) {

@@ -1,6 +1,6 @@
 //! Defines the key of an entry of the cache.
 
-/// The hash of everything that an entry depends on, 256 bits.
+/// A 256-bit hash of everything that an entry depends on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key([u8; 32]);
 
@@ -27,10 +27,10 @@ impl Key {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// Reads the text that [`Key::to_hex`] writes; `None` for any other text.
+    /// Parses the text that [`Key::to_hex`] returns. Returns `None` for any other text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let key = Self(*blake3::Hash::from_hex(text).ok()?.as_bytes());
-        // The same digits in upper case would be the name of another file.
+        // Upper-case digits would form the name of another file, so they are rejected.
         (key.to_hex() == text).then_some(key)
     }
 

@@ -19,7 +19,7 @@ pub struct CacheEntry {
     pub file: StoredFile,
     /// The condition of the file.
     pub state: EntryState,
-    /// The inputs of the entry; empty unless the entry is usable.
+    /// The inputs from which the cubin was assembled. Empty unless the entry is usable.
     pub provenance: Provenance,
 }
 
@@ -28,25 +28,25 @@ pub struct CacheEntry {
 pub enum EntryState {
     /// Launches use the entry.
     Usable,
-    /// Its bytes are not those that were written.
+    /// The bytes differ from the written bytes.
     Damaged,
-    /// It is not trusted.
+    /// The entry is not trusted.
     Untrusted(Distrust),
-    /// It cannot be read.
+    /// The entry cannot be read.
     Unreadable,
 }
 
 /// The part of an entry to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// The header, which has no checksum of its own.
+    /// The header. Its bytes have no checksum of their own.
     Header,
     Whole,
 }
 
 impl Cache {
-    /// Returns the entries, the most recently used first. Reads only their headers, so it does not
-    /// notice damaged content.
+    /// Returns the entries, the most recently used first. Reads only the headers of entries, so it
+    /// does not detect damaged content.
     ///
     /// # Errors
     /// A folder of the cache cannot be listed.
@@ -161,7 +161,7 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     (0..DIGITS).map(|digit| root.join(format!("{digit:x}"))).collect()
 }
 
-/// Removes the files of a format, and its folders if they are empty then.
+/// Removes the files of a format. Then removes the empty folders of the format.
 fn clear(root: &Path) -> io::Result<Removed> {
     let mut removed = Removed::default();
     for folder in folders(root) {
@@ -170,10 +170,10 @@ fn clear(root: &Path) -> io::Result<Removed> {
         entries.chain(&files.unfinished).for_each(|file| removed.remove(file));
         let mut locks = Removed::default();
         files.locks.iter().for_each(|lock| folder::remove_lock(lock, &mut locks));
-        // Locks are empty and are not entries, so `removed` does not count them. It gets only the
-        // locks that could not be removed.
+        // Locks are empty and are not entries, so `removed` does not count them. `removed` contains
+        // only the locks that could not be removed.
         removed.failures.extend(locks.failures);
-        // This fails if another process uses the folder, because the folder is not empty then.
+        // The call fails if another process uses the folder, because the folder is then not empty.
         let _ = fs::remove_dir(&folder);
     }
     let _ = fs::remove_dir(root);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 
-/// A folder for one test, removed at its end.
+/// A folder for one test. Dropping the value removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -40,7 +40,7 @@ fn key(name: &str) -> Key {
     Key::of(&[("name", name.as_bytes())])
 }
 
-/// Gets an entry, and returns whether it was built.
+/// Gets an entry, and returns whether the call built the entry.
 fn get(cache: &Cache, name: &str) -> bool {
     let is_built = Cell::new(false);
     let build = || {
@@ -51,7 +51,7 @@ fn get(cache: &Cache, name: &str) -> bool {
     is_built.get()
 }
 
-/// Returns the paths of the files in the folder of an entry, without those of locks.
+/// Returns the paths of the files in the folder of an entry, except the files of locks.
 fn files(cache: &Cache, name: &str) -> Vec<PathBuf> {
     let folder = cache.paths(&key(name)).unwrap().folder;
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -91,7 +91,7 @@ fn a_handle_that_stays_stale_is_no_entry() {
     // reads fail.
     disk::fail("read", libc::ESTALE, 4);
     assert!(get(&cache, "add"));
-    // Opening the lock's file fails twice: the entry is built without the lock.
+    // Opening the lock's file fails twice, so the entry is built without the lock.
     disk::fail("lock", libc::ESTALE, 2);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));
@@ -124,7 +124,7 @@ fn an_entry_that_is_busy_keeps_its_content() {
 fn a_rename_whose_answer_is_lost_counts() {
     let folder = Folder::new("answer");
     let cache = folder.cache();
-    // The file is gone at the second rename, because the server executed the first one.
+    // The server executed the first rename, so the second rename does not find the file.
     let paths = cache.paths(&key("add")).unwrap();
     let bytes = entry::encode(&key("add"), &Provenance::default(), b"add");
     drop(paths.lock().unwrap());
@@ -132,7 +132,7 @@ fn a_rename_whose_answer_is_lost_counts() {
     disk::fail("rename", libc::ENOENT, 2);
     paths.write(&bytes, 1 << 16, cache.trust).unwrap();
     assert!(!get(&cache, "add"));
-    // If the entry is not there after the failed renames, the cache reports the error.
+    // If the entry does not exist after the failed renames, the cache reports the error.
     disk::fail("rename", libc::ENOENT, 2);
     assert!(get(&cache, "other"));
     assert!(cache.take_warning().unwrap().contains("os error 2"));
@@ -146,7 +146,7 @@ fn a_file_that_is_removed_meanwhile_is_written_again() {
     assert!(get(&cache, "add"));
     assert!(!get(&cache, "add"));
     assert_eq!((files(&cache, "add").len(), cache.take_warning()), (1, None));
-    // Opening the lock fails once, as if another process had removed the folder of the lock.
+    // Opening the lock fails once, which simulates that another process removed the lock's folder.
     disk::fail("lock", libc::ENOENT, 1);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));
@@ -182,7 +182,7 @@ fn a_file_that_is_busy_is_not_removed_and_counts() {
     assert_eq!((removed.files, removed.bytes, removed.failures.len()), (1, 10, 1));
     let exist: Vec<_> = files.iter().map(|file| file.path.exists()).collect();
     assert_eq!(exist, [true, false, true]);
-    // A file that another process has removed makes room too.
+    // If another process has already removed a file, the file also counts as removed.
     disk::fail("remove", libc::ENOENT, 1);
     assert_eq!(remove_least_recent(files[..1].to_vec(), 0, now).failures.len(), 0);
 }

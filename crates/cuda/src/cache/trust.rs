@@ -1,11 +1,11 @@
-//! Decides whether a file or a folder of the cache is trusted. Code that runs on the GPU must not
-//! come from another user, except from the superuser.
+//! Decides whether a file or a folder of the cache is trusted. Code for the GPU must not come from
+//! another user, unless that user is the superuser.
 //!
 //! | object | trusted if |
 //! |---|---|
 //! | file of this user | other users may not write it |
 //! | file of the superuser | neither its group nor other users may write it |
-//! | folder of this user | always: each file in it is checked |
+//! | folder of this user | always, because each file in the folder is checked |
 //! | folder of the superuser | neither its group nor other users may write it |
 //! | anything of another user | only if the settings trust all users |
 //!
@@ -25,14 +25,14 @@ pub(super) struct Trust {
 /// The reason why a file or a folder is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distrust {
-    /// It belongs to another user.
+    /// The object belongs to another user.
     Owner {
-        /// The id of the user to whom it belongs.
+        /// The id of the object's owner.
         owner: u32,
         /// The id of the user of this process.
         user: u32,
     },
-    /// Other users may write it.
+    /// Other users may write the object.
     Writable,
 }
 
@@ -49,19 +49,22 @@ impl fmt::Display for Distrust {
 
 #[cfg(unix)]
 impl Trust {
-    /// Returns the reason why a file is not trusted, if there is one.
+    /// Returns the reason why a file is not trusted. Returns `None` for a trusted file.
     pub(super) fn reject_file(self, about: &Metadata) -> Option<Distrust> {
         self.reject(about, 0o002)
     }
 
-    /// Returns the reason why a folder is not trusted, if there is one.
+    /// Returns the reason why a folder is not trusted. Returns `None` for a trusted folder.
     pub(super) fn reject_folder(self, about: &Metadata) -> Option<Distrust> {
         self.reject(about, 0)
     }
 
-    /// Returns the reason to reject an object of this user whose mode has a bit of `forbidden`, an
-    /// object of the superuser that its group or other users may write, or an object of another
-    /// user.
+    /// Returns the reason why an object is not trusted. Rejects three kinds of objects, unless all
+    /// users are trusted:
+    ///
+    /// - an object of this user whose mode has a bit of `forbidden`
+    /// - an object of the superuser that its group or other users may write
+    /// - an object of another user
     fn reject(self, about: &Metadata, forbidden: u32) -> Option<Distrust> {
         use std::os::unix::fs::MetadataExt;
         if self.everyone {

@@ -1,6 +1,6 @@
-//! Implements the activity interface of CUPTI: writes records of each launch into buffers of the
-//! caller. The fields that callers read have the offsets of CUPTI's headers; all other bytes have a
-//! fixed pattern, so that a read at a wrong offset is noticed.
+//! Implements the activity interface of CUPTI. Writes records of each launch into buffers of the
+//! caller. Fields that callers read have the offsets of CUPTI's headers. All other bytes have a
+//! fixed pattern, so that tests detect a read at a wrong offset.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -18,8 +18,8 @@ const DRIVER: u32 = 4;
 const CONCURRENT_KERNEL: u32 = 10;
 const EXTERNAL_CORRELATION: u32 = 39;
 
-/// The duration of a launch (`TAKEN`), and the time between the starts of two launches (`APART`),
-/// in nanoseconds.
+/// The duration of a launch in nanoseconds (`TAKEN`), and the time between the starts of two
+/// launches (`APART`).
 const TAKEN: u64 = 1500;
 const APART: u64 = 10_000;
 
@@ -29,7 +29,7 @@ type Completed = extern "system" fn(*mut c_void, u32, *mut u8, usize, usize);
 struct Activities {
     callbacks: Option<(Requested, Completed)>,
     enabled: Vec<u32>,
-    /// The records that were not passed to the caller yet.
+    /// The records that the stub has not passed to the caller yet.
     records: Vec<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ fn record(kind: u32, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> 
     bytes
 }
 
-/// Adds those records of a launch that have an enabled kind.
+/// Adds the records of a launch. Only records of enabled kinds are added.
 pub fn launched() {
     activities(|activities| {
         let is_on = |kind| activities.enabled.contains(&kind);
@@ -79,8 +79,8 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // CUPTI writes the last external correlation id of each id kind (1 to 5) before the
-                // record of the call.
+                // Before the record of the call, CUPTI writes the last external correlation id of
+                // each id kind (1 to 5).
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));
@@ -168,8 +168,8 @@ cupti! {
     }
 }
 
-/// Requests a buffer from the caller, fills it with records, and passes it to the callback for
-/// completed buffers.
+/// Requests a buffer from the caller and fills the buffer with records. Then passes the buffer to
+/// the callback for completed buffers.
 fn hand_over((requested, completed): (Requested, Completed), records: &[Vec<u8>]) {
     let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
     requested(&raw mut buffer, &raw mut size, &raw mut most);

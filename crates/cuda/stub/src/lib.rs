@@ -1,14 +1,15 @@
-//! Implements `libcuda` without a GPU, for tests and for measurements of the time that a launch
-//! takes on the host. Calls succeed, copies move bytes, and launches run nothing, but can be
-//! recorded and read back.
+//! Implements `libcuda` without a GPU. Tests and measurements of the host time of a launch use this
+//! stub. Calls succeed and copies move bytes. Launches run nothing, but a caller can record and
+//! read them.
 //!
-//! `TILEWRIGHT_STUB_CUDA`, or the text given to [`tilewright_stub_configure`], is a list such as
-//! `devices=2,capability=8.0,fail=cuLaunchKernel:700`:
+//! A list such as `devices=2,capability=8.0,fail=cuLaunchKernel:700` configures the stub. The list
+//! is the value of `TILEWRIGHT_STUB_CUDA` or the argument of [`tilewright_stub_configure`]. Its
+//! words are:
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `version=12080` | the result of `cuDriverGetVersion` |
-//! | `devices=1` | the number of devices; with 0 `cuInit` fails as it does without a GPU |
+//! | `devices=1` | the number of devices; with 0, `cuInit` fails as on a machine without a GPU |
 //! | `capability=9.0` | the compute capability of each device |
 //! | `registers=32`, `local=0`, `shared=0`, `threads=1024` | attributes of each kernel: registers and bytes of local memory of a thread, bytes of shared memory and threads of a block |
 //! | `capturing=1` | every stream is being captured |
@@ -46,8 +47,8 @@ const NOT_SUPPORTED: Code = 801;
 /// `CU_POINTER_ATTRIBUTE_MAPPED`.
 const POINTER_MAPPED: i32 = 13;
 
-/// The maximum number of bytes of shared memory of a block, for a kernel that has not opted in to
-/// more (`SHARED`) and for one that has (`SHARED_OPTIN`).
+/// The maximum number of bytes of shared memory of a block. `SHARED` is for kernels that have not
+/// opted in to more, `SHARED_OPTIN` for kernels that have opted in.
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
 
@@ -55,8 +56,8 @@ const SHARED_OPTIN: u32 = 227 << 10;
 /// for success.
 fn put<T>(place: *mut T, value: T) -> Code {
     if !place.is_null() {
-        // SAFETY: the caller of a function of the driver passes a pointer that is valid for writes,
-        // or null.
+        // SAFETY: the caller of a function of the driver passes null or a pointer that is valid for
+        // writes.
         unsafe { place.write(value) };
     }
     0
@@ -73,18 +74,18 @@ fn list<'a, T>(start: *const T, length: usize) -> &'a [T] {
 
 /// Dereferences a handle or another pointer that the caller passed.
 fn deref<'a, T>(pointer: *const T) -> &'a T {
-    // SAFETY: the caller of a function of the driver passes handles of the driver and pointers to
-    // valid structures.
+    // SAFETY: the caller of a function of the driver passes handles from the driver, and pointers
+    // to valid structures.
     unsafe { &*pointer }
 }
 
-/// Dereferences the handle of an assembler.
+/// Dereferences the handle of an assembler (`CUlinkState`).
 fn assembler<'a>(link: *mut Link) -> &'a mut Link {
-    // SAFETY: the handle came from `cuLinkCreate_v2`, and one thread uses it.
+    // SAFETY: the handle came from `cuLinkCreate_v2`, and only one thread uses the handle.
     unsafe { &mut *link }
 }
 
-/// Converts a C string that the caller passed.
+/// Converts a C string from the caller.
 fn text(start: *const c_char) -> String {
     // SAFETY: the caller of a function of the driver passes a string that ends in NUL.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
@@ -126,14 +127,14 @@ pub extern "C" fn tilewright_stub_count_launches() -> u64 {
     LAUNCHES.swap(0, Ordering::Relaxed)
 }
 
-/// Returns the number of allocations, modules, streams and events that were not freed.
+/// Returns the number of allocations, modules, streams and events that the program has not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_count_live() -> usize {
     locked(|state| state.memory.len() + state.modules.len() + state.live.len())
 }
 
-/// Removes the recorded launches, and copies at most `capacity` bytes of them to `buffer`, one line
-/// for each. Returns the number of bytes copied.
+/// Removes the recorded launches, and copies them to `buffer`, one line for each launch. Copies at
+/// most `capacity` bytes. Returns the number of copied bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_take_launches(buffer: *mut c_char, capacity: usize) -> usize {
     let lines = locked(|state| std::mem::take(&mut state.launches));
@@ -306,7 +307,7 @@ driver! {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
         // In a cubin of the stub's assembler, the header states the length of the options and the
-        // PTX, which follow the header. In other cubins, `cuModuleGetFunction` finds a kernel of
+        // PTX, which follow the header. For other cubins, `cuModuleGetFunction` finds a kernel of
         // any name.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
@@ -317,7 +318,7 @@ driver! {
     }
     fn cuModuleGetFunction(function: *mut *const Function, module: usize, name: *const c_char) {
         match locked(|state| state.function(module, &text(name))) {
-            // Functions are never freed: there are few.
+            // Functions are never freed, because there are only a few.
             Some(found) => put(function, Box::into_raw(Box::new(found)).cast_const()),
             None => NOT_FOUND,
         }
@@ -387,7 +388,8 @@ driver! {
     }
 }
 
-/// Writes a tensor map in the stub's format, which contains only some of the call's arguments.
+/// Writes a tensor map in the stub's format. This format contains only some of the call's
+/// arguments.
 fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
     let mut words = [0_u64; 16];
     words[..head.len()].copy_from_slice(head);
@@ -455,8 +457,8 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
     0
 }
 
-/// Returns the parameters of a launch, if the launch passes them as one block of bytes, else an
-/// empty list.
+/// Returns the parameters of a launch. Returns an empty list if the launch does not pass them as
+/// one block of bytes.
 fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The state of the stub, except for the counters and flags that every launch uses. These are
-/// atomics, because benchmarks measure the time of launches, which a lock would increase.
+/// The state of the stub, except the counters and flags that every launch uses. The counters and
+/// flags are atomics. A lock would add to the time of launches, which benchmarks measure.
 pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let mut state = State::default();
     state.configure(&std::env::var("TILEWRIGHT_STUB_CUDA").unwrap_or_default());
@@ -26,10 +26,10 @@ pub struct State {
     pub devices: i32,
     pub capability: (i32, i32),
     pub capturing: bool,
-    /// The maximum number of records in a buffer of CUPTI; 0 for no limit.
+    /// The maximum number of records in a buffer of CUPTI. 0 means no limit.
     pub records: usize,
-    /// The value of the last `cuCtxSetLimit`: the stub has one value for all contexts and kinds of
-    /// limits.
+    /// The value of the last `cuCtxSetLimit`. The stub has one value for all contexts and all kinds
+    /// of limits.
     pub limit: usize,
     pub memory: BTreeMap<u64, Vec<u8>>,
     pub events: HashMap<usize, Instant>,
@@ -37,7 +37,7 @@ pub struct State {
     /// The handles of streams and events that exist.
     pub live: HashSet<usize>,
     pub launches: String,
-    /// The file that each assembly appends a line to.
+    /// The file to which each assembly appends a line.
     pub assemblies: Option<PathBuf>,
     /// The time that an assembly takes.
     pub pause: Duration,
@@ -73,8 +73,8 @@ impl Default for State {
 pub fn log_assembly(file: Option<&Path>, ptx: &str) {
     if let Some(path) = file {
         let file = std::fs::File::options().create(true).append(true).open(path);
-        // One call, so that the lines of several processes do not mix. A test that reads the file
-        // notices a missing line.
+        // A single write prevents the lines of several processes from mixing. The error is ignored,
+        // because a test that reads the file detects a missing line.
         let _ = file.and_then(|mut file| file.write_all(format!("{} bytes\n", ptx.len()).as_bytes()));
     }
 }
@@ -83,11 +83,12 @@ pub fn log_assembly(file: Option<&Path>, ptx: &str) {
 pub struct Function {
     pub name: String,
     pub dynamic_limit: AtomicU32,
-    /// The offset and the size in bytes of each parameter, if the PTX is known.
+    /// The offset and the size in bytes of each parameter. `None` if the PTX is unknown.
     pub parameters: Option<Vec<(usize, usize)>>,
 }
 
-/// Returns the code that a call has to fail with, if the configuration has one.
+/// Returns the code that the configuration sets for a call (`fail=`). Returns `None` without such a
+/// code.
 pub fn failure(call: &str) -> Option<i32> {
     // The first use of the state reads the configuration from the environment, and sets `FAILING`.
     static READY: LazyLock<()> = LazyLock::new(|| drop(STATE.lock()));
@@ -127,12 +128,12 @@ thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `work` with the contexts of this thread; the last one is current.
+/// Calls `work` with the stack of contexts of this thread. The last context is current.
 pub fn with_stack<T>(work: impl FnOnce(&mut Vec<usize>) -> T) -> T {
     STACK.with_borrow_mut(work)
 }
 
-/// Returns the current context of this thread; 0 if there is none.
+/// Returns the current context of this thread. Returns 0 if no context is current.
 pub fn current() -> usize {
     with_stack(|stack| stack.last().copied().unwrap_or(0))
 }
@@ -176,7 +177,7 @@ impl State {
         FAILING.store(!self.failures.is_empty(), Ordering::Relaxed);
     }
 
-    /// Returns a handle that was not used yet.
+    /// Returns an unused handle.
     pub fn number(&mut self) -> usize {
         self.next += 1;
         self.next << 4
@@ -190,8 +191,8 @@ impl State {
     }
 
     /// Returns a device attribute of an H100 with the configured capability. Returns 0 for an
-    /// attribute that the table lacks, and `None` for an attribute number above 140, as a driver
-    /// that is older than the attribute does.
+    /// attribute that the table lacks. Returns `None` for an attribute number above 140, because an
+    /// older driver does not have new attributes.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [
@@ -240,7 +241,8 @@ impl State {
         address
     }
 
-    /// Returns `bytes` bytes at an address, if they are in one allocation.
+    /// Returns `bytes` bytes at an address. Returns `None` unless one allocation contains all of
+    /// them.
     pub fn range(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
         let (start, content) = self.memory.range_mut(..=address).next_back()?;
         let offset = (address - start) as usize;
@@ -253,8 +255,8 @@ impl State {
         number
     }
 
-    /// Returns the kernel with this name, if the module has it. A module whose PTX is not known has
-    /// a kernel of every name.
+    /// Returns the kernel with this name. Returns `None` if the module has no such kernel. A module
+    /// with unknown PTX has a kernel of every name.
     pub fn function(&self, module: usize, name: &str) -> Option<Function> {
         let parameters = match self.modules.get(&module)? {
             None => None,
@@ -281,19 +283,19 @@ impl State {
     }
 }
 
-/// The offset in bytes of the parameters in the constant bank of `sm_90`. The alignment of a
-/// parameter applies to its address in the bank, not to its offset among the parameters.
+/// The offset in bytes of the parameters in the constant bank of `sm_90`. A parameter is aligned in
+/// this bank, not in the list of parameters.
 const PARAMETER_BASE: usize = 0x210;
 
-/// Returns the offset and the size in bytes of each parameter of a kernel; `None` if the PTX has no
-/// kernel with this name.
+/// Returns the offset and the size in bytes of each parameter of a kernel. Returns `None` if the
+/// PTX has no kernel with this name.
 fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     let (_, rest) = ptx.split_once(&format!(".entry {name}("))?;
     let (list, _) = rest.split_once(')')?;
     let mut end = 0_usize;
     let place = |text: &str| {
-        // The digits of a scalar type are its bits, as in `.u64`. An array states its alignment and
-        // its bytes, as in `.align 64 .b8 map[128]`.
+        // The digits of a scalar type are its number of bits, as in `.u64`. An array states its
+        // alignment and its number of bytes, as in `.align 64 .b8 map[128]`.
         let digits =
             |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -310,7 +312,7 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     Some(list.split(',').filter(|text| !text.trim().is_empty()).map(place).collect())
 }
 
-/// A launch to record.
+/// A launch to be recorded.
 pub struct Launch<'a> {
     pub function: &'a Function,
     pub grid: [u32; 3],
@@ -330,12 +332,12 @@ pub struct Link {
 
 /// Closes an invocation of the assembler.
 pub fn destroy(link: *mut Link) {
-    // SAFETY: the handle came from `cuLinkCreate_v2`, and it is not used afterwards.
+    // SAFETY: the handle came from `cuLinkCreate_v2`, and the caller does not use it afterwards.
     drop(unsafe { Box::from_raw(link) });
 }
 
-/// The offset of 8 padding bytes in an ELF header, where the stub stores a magic number and the
-/// length of the options and the PTX.
+/// The offset of 8 padding bytes in an ELF header. The stub stores a magic number there, and the
+/// total length of the options and the PTX.
 const MARK: usize = 8;
 
 impl Link {
@@ -343,7 +345,7 @@ impl Link {
         Self { options, cubin: Vec::new() }
     }
 
-    /// Makes the cubin: an ELF file with a section that contains the options and the PTX.
+    /// Creates the cubin: an ELF file with a section that contains the options and the PTX.
     pub fn assemble(&mut self, ptx: &str) {
         let is_log = |option: i32| (3..=6).contains(&option);
         let mut text = String::from("//");
@@ -367,8 +369,8 @@ impl Link {
         self.cubin = file;
     }
 
-    /// Writes a message to a log of the caller, if the caller has passed one. `log` is the option
-    /// of the log: 3 for messages, 5 for errors.
+    /// Writes a message to a log, if the caller has passed this log. `log` is the option of the
+    /// log: 3 for messages, 5 for errors.
     pub fn write(&self, log: i32, message: &str) {
         let option =
             |key: i32| self.options.iter().find(|(option, _)| *option == key).map(|(_, value)| *value);
@@ -378,8 +380,8 @@ impl Link {
     }
 }
 
-/// Returns the length in bytes of the options and the PTX in a cubin of [`Link::assemble`]; `None`
-/// for another file.
+/// Returns the total length in bytes of the options and the PTX in a cubin of [`Link::assemble`].
+/// Returns `None` for another file.
 pub fn embedded_length(header: &[u8]) -> Option<usize> {
     let length = header.get(MARK..)?.strip_prefix(b"STUB")?.first_chunk::<4>()?;
     Some(u32::from_le_bytes(*length) as usize)

@@ -1,4 +1,4 @@
-//! Defines a cache in a folder, and entries whose content depends only on their names.
+//! Creates a cache in a folder. The content of an entry depends only on its name.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub fn entry(directory: &Path, name: &str) -> PathBuf {
     directory.join("tilewright-2").join(&hex[..1]).join(&hex)
 }
 
-/// Gets an entry and returns whether it had to be built.
+/// Gets an entry, and returns whether the call built the entry.
 pub fn get(cache: &Cache, name: &str) -> bool {
     let mut is_built = false;
     let build = || {
@@ -47,7 +47,7 @@ pub fn get(cache: &Cache, name: &str) -> bool {
     is_built
 }
 
-/// Returns names whose keys share a folder of the cache.
+/// Returns names whose keys select the same folder of the cache.
 pub fn names_of_one_folder() -> impl Iterator<Item = String> {
     (0..999).map(|number| format!("kernel {number}")).filter(|name| key(name).to_hex().starts_with('7'))
 }

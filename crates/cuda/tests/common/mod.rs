@@ -1,5 +1,5 @@
-//! Loads a stub of the driver for each test: a copy of the stub's file, which the system loads as a
-//! separate library with its own state.
+//! Loads a stub of the driver for each test. Each test uses its own copy of the stub's file. The
+//! system therefore loads the copy as a separate library with its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
 use std::ffi::{CString, c_char};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libloading::Library;
 use tilewright_cuda::{Context, Driver, Error, Module};
 
-/// A temporary folder. Dropping it removes the folder and its content.
+/// A temporary folder. Dropping the value removes the folder and its content.
 pub struct TemporaryFolder(pub PathBuf);
 
 impl TemporaryFolder {
@@ -21,8 +21,8 @@ impl TemporaryFolder {
                 std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
             match std::fs::create_dir(&folder) {
                 Ok(()) => return Self(folder),
-                // An earlier process, or one in another container, had the same id and left the
-                // folder.
+                // Another process with the same id has left the folder: an earlier process, or a
+                // process in another container.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", folder.display()),
             }
@@ -53,7 +53,7 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Loads a stub of the machine that `words` describe; see the header of `stub/src/lib.rs`.
+    /// Loads a stub with the configuration `words`; see the header of `stub/src/lib.rs`.
     pub fn new(words: &str) -> Self {
         let folder = TemporaryFolder::new();
         let file = folder.0.join("libcuda.so.1");
@@ -70,8 +70,8 @@ impl Stub {
         self.symbol::<extern "C" fn(*const c_char)>("tilewright_stub_configure")(words.as_ptr());
     }
 
-    /// Returns the launches since the last call, one line for each, if the stub is configured to
-    /// `record` them.
+    /// Returns the launches since the last call, one line for each launch. The stub must be
+    /// configured to `record` launches.
     pub fn take_launches(&self) -> Vec<String> {
         let mut buffer = vec![0_u8; 1 << 16];
         let take = self.symbol::<extern "C" fn(*mut c_char, usize) -> usize>("tilewright_stub_take_launches");
@@ -79,12 +79,12 @@ impl Stub {
         String::from_utf8_lossy(&buffer[..length]).lines().map(str::to_owned).collect()
     }
 
-    /// Returns the number of allocations, modules, streams and events that were not freed.
+    /// Returns the number of allocations, modules, streams and events that the test has not freed.
     pub fn count_live(&self) -> usize {
         self.symbol::<extern "C" fn() -> usize>("tilewright_stub_count_live")()
     }
 
-    /// Calls a function of the stub directly. The function takes a number, or a pointer to one.
+    /// Calls a function of the stub directly. The function takes a number or a pointer to a number.
     pub fn call<T>(&self, function: &str, argument: T) -> i32 {
         self.symbol::<extern "system" fn(T) -> i32>(function)(argument)
     }
