@@ -1,5 +1,5 @@
-//! The binary of the command `tilewright`. It starts Python only for the subcommands that the
-//! Python package implements, and for the option `--run`.
+//! The binary of the command `tilewright`. It starts Python only for the option `--run` and for
+//! subcommands that the Python package implements.
 
 use std::process::ExitCode;
 

@@ -38,7 +38,7 @@ pub enum Command {
 /// The number of digits of a key in the list.
 const KEY_DIGITS: usize = 12;
 
-/// The cache folder, size limit and cubin cache that the environment variables select.
+/// The cache folder, size limit and cubin cache, which the environment variables select.
 struct Store {
     directory: PathBuf,
     limit: u64,
@@ -76,8 +76,8 @@ impl Store {
         Failure::Io(format!("cannot read {}: {error}", self.directory.display()))
     }
 
-    /// Returns the cached files, the most recently used first. Checks the checksums of cubins only
-    /// if `is_whole` is true, but those of timings always.
+    /// Returns the cached files, the most recently used first. Always checks the checksums of
+    /// timings. Checks the checksums of cubins only if `is_whole` is true.
     fn items(&self, is_whole: bool) -> Result<Vec<Item>, Failure> {
         let cubins = if is_whole { self.cubins.verify() } else { self.cubins.entries() };
         let cubins = cubins.map_err(|error| self.cannot_read(&error))?;
@@ -152,7 +152,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Prints the number and the size of the removed files, and of those that are left.
+    /// Prints the number and the size of the removed files and of the remaining files.
     fn removed(&self, removed: &Removed) -> Result<(), Failure> {
         let items = self.items(false)?;
         let left: u64 = items.iter().map(|item| item.file().bytes).sum();
@@ -218,7 +218,7 @@ impl Item {
         }
     }
 
-    /// Returns the reason why launches do not use the file, if there is one.
+    /// Returns the reason why launches do not use the file. Returns `None` if launches use it.
     fn note(&self) -> Option<String> {
         let distrust = match self {
             Self::Cubin(entry) => match entry.state {
@@ -280,7 +280,7 @@ impl Item {
     }
 }
 
-/// Writes the rows of a file of timings, the fastest configuration first.
+/// Writes the rows of a file of timings. The fastest configuration is the first row.
 fn write_timings(text: &mut String, table: &Table) {
     let _ = writeln!(text, "arguments: {}", table.key);
     let median = |row: &[Option<f64>]| row.first().copied().flatten().unwrap_or(f64::INFINITY);

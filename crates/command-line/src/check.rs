@@ -1,5 +1,5 @@
-//! `tilewright check k.py::kernel --signature … --extent x_ptr=n`: decides whether each access is
-//! in bounds for every grid and every size.
+//! Implements `tilewright check k.py::kernel --signature … --extent x_ptr=n`. Decides whether each
+//! access is in bounds for every grid and every size.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use tilewright::runtime::{BoundsFinding, BoundsVerdict};
 use crate::compile::{self, Specialization};
 use crate::output::{self, Failure};
 
-/// The help text about the options that state sizes.
+/// The help text about the options for sizes.
 const STATEMENTS: &str = "\
 Expressions are Python's, over the integer parameters and the compile-time values: + - * // % ( ), cdiv(a, b), min, max.
   --extent x_ptr=n --extent 'a_ptr=(M - 1) * stride_am + K'     the number of elements of a pointer's tensor

@@ -1,4 +1,4 @@
-//! `tilewright compile k.py::kernel --signature …`: prints the text of a stage.
+//! Implements `tilewright compile k.py::kernel --signature …`, which prints the text of a stage.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tilewright::{
 use crate::output::{self, Failure};
 use crate::run::launches_of;
 
-/// The value of `--emit` that describes a kernel for other launchers.
+/// The value of `--emit` for the description of a kernel, which other launchers need.
 const DESCRIPTION: &str = "json";
 
 /// The help text about `--signature`.
@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => only_kernel(&module, path)?,
     };
     let text = if stage == Stage::Ast {
-        // The tree exists even if the kernel does not compile.
+        // The tree exists even if the kernel has errors.
         module.syntax_tree(name)?
     } else {
         let handle = compile(&module.kernel(name)?, &arguments.specialization, target)?;
@@ -127,7 +127,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     write(arguments, &text)
 }
 
-/// Returns the kernel that an argument names: `k.py::kernel`, or `k.py` if the file has only one.
+/// Returns the kernel that an argument names: `k.py::kernel`, or `k.py` if the file has only one
+/// kernel.
 pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     let (path, name) = file_and_name(argument);
     let module = Module::from_file(path)?;
@@ -138,8 +139,8 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     Ok(module.kernel(name)?)
 }
 
-/// Compiles a file with the text of stage `gpu`, as `--emit gpu` prints it, and returns the text of
-/// `stage`: `gpu` or `ptx`. The text in the file names its target.
+/// Compiles a file that contains the text of the stage `gpu`, as `--emit gpu` prints it. Returns
+/// the text of `stage`, which is `gpu` or `ptx`. The text in the file states its target.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
@@ -162,7 +163,7 @@ fn write(arguments: &Arguments, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Compiles a kernel for a target, with the signature and the options of the command line.
+/// Compiles a kernel for a target with the signature and the options of the command line.
 pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target) -> Result<Handle, Failure> {
     let launched;
     let specialization = match &specialization.run {
@@ -214,7 +215,7 @@ fn of_launch(kernel: &str, program: &Path, target: Target) -> Result<Specializat
     })
 }
 
-/// Parses an integer, a bool or `None`; every other value is a string.
+/// Parses an integer, a bool or `None`. Every other text is a string.
 fn option_value(text: &str) -> Constant {
     match text {
         "True" | "true" => Constant::Bool(true),
@@ -231,8 +232,8 @@ fn stages() -> Vec<PossibleValue> {
     Stage::ALL.iter().map(value).chain([PossibleValue::new(DESCRIPTION)]).collect()
 }
 
-/// Adds the names of the options of a compilation to an error about an unknown option. Returns
-/// other errors unchanged.
+/// Adds the names of the options of a compilation to an error about an unknown option. Does not
+/// change other errors.
 fn with_options(error: Error) -> Error {
     let [diagnostic] = error.diagnostics() else { return error };
     if diagnostic.code != Code::UnknownOption {
@@ -244,8 +245,9 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// Rewords the error about a missing argument of a launch for a compilation, with a hint that shows
-/// how to write `--signature`. Returns other errors unchanged.
+/// Rewords an error about a missing argument. The original message is about a launch, the new
+/// message is about a compilation. Adds a hint that shows how to write `--signature`. Does not
+/// change other errors.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {
@@ -277,7 +279,7 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::from_bytes(&argument.as_bytes()[..end]))
 }
 
-/// Returns the first `end` bytes of an argument; `None` if the argument is not UTF-8.
+/// Returns the first `end` bytes of an argument. Returns `None` if the argument is not UTF-8.
 #[cfg(not(unix))]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::new(&argument.to_str()?[..end]))

@@ -1,5 +1,5 @@
-//! `tilewright explain TW0004` prints the page of a diagnostic's code; `tilewright explain
-//! k.py::kernel` writes the page of a kernel.
+//! Implements `tilewright explain`. `tilewright explain TW0004` prints the page of a diagnostic's
+//! code. `tilewright explain k.py::kernel` writes the page of a kernel.
 
 use std::ffi::OsString;
 
@@ -38,11 +38,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
 }
 
-/// Returns a page without the parts that only the page's test reads: the blocks `inputs` and
-/// `expect`, and the attributes of the other blocks.
+/// Returns a page without markup that only the page's test reads: the blocks `inputs` and `expect`,
+/// and the attributes of the other blocks.
 fn without_test_markup(page: &str) -> String {
     let mut text = String::new();
-    // True if the code block around the line is dropped; `None` outside of a code block.
+    // True in a code block that is dropped, false in another code block. `None` outside of a code
+    // block.
     let mut block = None;
     let mut is_after_dropped = false;
     for line in page.lines() {
@@ -76,8 +77,9 @@ fn list(codes: &[Code]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the code with the number in `name` (`4`, `W0004`), and, if `name` has at least three
-/// bytes, the codes whose title contains it.
+/// Returns the codes that are similar to `name`: the code whose number is the digits of `name`
+/// (`4`, `W0004`), and the codes whose title contains `name`. Titles are compared only if `name`
+/// has at least three bytes.
 fn similar(name: &str) -> Vec<Code> {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));

@@ -1,6 +1,6 @@
-//! `tilewright explain k.py::kernel` writes one page with every stage of a kernel side by side, a
-//! drawing of its layouts, and the decisions of the passes; with `--why` it prints these decisions
-//! as text.
+//! Implements `tilewright explain k.py::kernel`, which writes one page. The page shows all stages
+//! of a kernel side by side, its layouts, and the decisions of the passes. With `--why`, the
+//! command prints the decisions as text instead.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -33,11 +33,11 @@ pub struct Page {
 const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
-/// The script that draws layouts, which the page of the visualizer also uses.
+/// The script that draws layouts. The page of the visualizer uses the same script.
 const LAYOUTS: &str = include_str!("explain/layouts.js");
 
-/// Returns whether an argument of `explain` names a kernel or a file, and not the code of a
-/// diagnostic.
+/// Returns whether an argument of `explain` names a kernel or a file. Any other argument is the
+/// code of a diagnostic.
 pub fn is_kernel(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     text.contains("::") || text.contains('/') || text.ends_with(".py") || Path::new(argument).is_file()
@@ -60,8 +60,8 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// Returns the SASS as a stage, if NVIDIA's tools are found, and the names and values of the
-/// resources that the kernel uses on a GPU. Both lists are empty for a kernel for the CPU.
+/// Returns the SASS as a stage, and the names and values of the resources that the kernel uses on a
+/// GPU. There is no SASS without NVIDIA's tools. Both lists are empty for a kernel for the CPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![
@@ -105,9 +105,9 @@ fn why(compiled: &CompiledKernel, remarks: &[Remark], facts: &[(String, String)]
     text
 }
 
-/// Returns the text of the page, which refers to no other file.
+/// Returns the text of the page. The page does not refer to other files.
 fn html(name: &str, data: &str) -> String {
-    // A `<` in a script could begin a tag; JSON can escape it.
+    // A `<` in a script could begin a tag, so the text contains its JSON escape.
     let data = data.replace('<', "\\u003c");
     let parts =
         [("@title@", escaped(name)), ("@style@", STYLE.into()), ("@script@", format!("{LAYOUTS}\n{SCRIPT}"))];

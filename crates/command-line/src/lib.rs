@@ -1,10 +1,16 @@
-//! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
-//! report`, `profile`, `lock`, `tuning`, `bench`, `cache`, `activate`, `deactivate`, `status`. The
-//! binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are
-//! printed to stdout, diagnostics to stderr. The exit code is 0 for success and 2 for an error in
-//! the command line. It is 1 for an error in the user's program, an error of a file, and a finding
-//! of `check`, `lock` or `cache verify`. A subcommand that the Python package implements, such as
-//! `run`, `profile` or `bench`, has the exit code of Python, or 2 if Python cannot be started.
+//! Implements the `tilewright` command. Its subcommands are `compile`, `check`, `explain`,
+//! `devices`, `run`, `sim report`, `profile`, `lock`, `tuning`, `bench`, `cache`, `activate`,
+//! `deactivate` and `status`. The binary of `cli` and the Python package (`python -m tilewright`)
+//! call [`main`]. The command prints results to stdout and diagnostics to stderr. The exit codes
+//! are:
+//!
+//! - 0: success
+//! - 1: an error in the user's program, an error of a file, or a finding of `check`, `lock` or
+//!   `cache verify`
+//! - 2: an error in the command line, or Python cannot be started
+//!
+//! The Python package implements some subcommands, such as `run`, `profile` and `bench`. They have
+//! the exit code of Python.
 
 mod cache;
 mod check;
@@ -26,7 +32,7 @@ use output::Failure;
 use tilewright::runtime::Driver;
 use tilewright::{Device, Error};
 
-/// The help text about environment variables; `docs/environment.md` has the same list.
+/// The help text about environment variables. `docs/environment.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
   TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; a list of triton,viz,cuda: only these parts; 0: nothing, except under `tilewright run`
@@ -58,7 +64,7 @@ Environment:
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
 Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
-/// The version and, if the build has set `TILEWRIGHT_COMMIT` (as `make wheel` does), the commit. A
+/// The version, and the commit if the build has set `TILEWRIGHT_COMMIT`, as `make wheel` does. A
 /// build from a source distribution has no commit.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
@@ -107,7 +113,8 @@ enum Command {
     Sim(run::Simulation),
 }
 
-/// Runs a command line, whose first word is the name of the program. Returns the exit code.
+/// Runs a command line. The first word of the command line is the name of the program. Returns the
+/// exit code.
 pub fn main<I>(arguments: I) -> u8
 where
     I: IntoIterator,
@@ -116,7 +123,7 @@ where
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // clap returns the help and the version as errors too, and prints them to stdout. A
+            // clap also returns the help and the version as errors, and prints them to stdout. A
             // closed stdout is not an error.
             let _ = error.print();
             let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);

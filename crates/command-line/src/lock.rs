@@ -1,4 +1,4 @@
-//! `tilewright lock`: writes, verifies, compares and merges locks.
+//! Implements `tilewright lock`: writes, verifies, compares and merges locks.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -59,8 +59,8 @@ enum Command {
     },
 }
 
-/// The words after `tilewright lock` that select a command of this module. Any other word there is
-/// an option, or the program whose lock is to be written.
+/// The words after `tilewright lock` that select a command of this module. Any other word is an
+/// option, or the program whose lock the command writes.
 const COMMANDS: [&str; 6] = ["list", "verify", "diff", "digest", "merge", "pack"];
 
 pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
@@ -81,7 +81,8 @@ pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the message of a wrong command line without `error: `, which [`Failure::report`] adds.
+/// Returns the message about an invalid command line, without the prefix `error: `.
+/// [`Failure::report`] adds this prefix.
 fn usage(error: &clap::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
@@ -198,7 +199,7 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
     tell(output, &merged)
 }
 
-/// Prints the numbers of kernels and tuned choices in a lock that a command has written.
+/// Prints the number of kernels and the number of tuned choices in a written lock.
 fn tell(output: &Path, lock: &LockFile) -> Result<(), Failure> {
     let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let (kernels, choices) = (count(lock.entries.len(), "kernel"), count(lock.choices.len(), "tuned choice"));

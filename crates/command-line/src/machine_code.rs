@@ -11,9 +11,9 @@ use tilewright::compiler::{GpuCode, StageText};
 pub struct MachineCode {
     /// The number of registers of a thread.
     pub registers: u32,
-    /// The number of bytes that a thread stores to spill registers.
+    /// The number of bytes that a thread stores when it spills registers.
     pub spills: u32,
-    /// The instructions; `None` if there is no disassembler or the disassembler fails.
+    /// The instructions. `None` if there is no disassembler, or if the disassembler fails.
     pub sass: Option<StageText>,
 }
 
@@ -45,8 +45,8 @@ pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
 }
 
-/// Disassembles a cubin; `None` if there is no disassembler or the disassembler fails. The result
-/// of `cuobjdump` has no source lines.
+/// Disassembles a cubin. Returns `None` if there is no disassembler, or if the disassembler fails.
+/// The result of `cuobjdump` has no source lines.
 fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     let beside = ptxas.parent();
     let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
@@ -61,9 +61,9 @@ fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     Some(listing(&text, source))
 }
 
-/// Returns the instructions and labels of a disassembler's listing, each with the line of the file
-/// `source` that it comes from. The comments of the listing state these lines. The line is 0 for a
-/// label, and for an instruction without a line or from another file.
+/// Returns the instructions and labels of a disassembler's listing. Each instruction has its line
+/// in the file `source`, which the comments of the listing state. The line is 0 for a label, and
+/// for an instruction without a line or from another file.
 fn listing(text: &str, source: &str) -> StageText {
     let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
     for line in text.lines() {
@@ -74,8 +74,8 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // Drops the text after the instruction, where `cuobjdump` prints the encoding of the
-            // instruction.
+            // Drops the text after the instruction. `cuobjdump` prints the encoding of the
+            // instruction there.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -87,8 +87,8 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// Finds a tool. Tries, in this order: the files or folders that the environment variables
-/// `variables` name, the folder `beside`, `PATH`, and the CUDA toolkit.
+/// Finds a tool. Tries these paths in order: the files or folders in the environment variables
+/// `variables`, the folder `beside`, `PATH`, and the CUDA toolkit.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
@@ -100,7 +100,7 @@ fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf
     named.chain(folders.chain(toolkits).map(|folder| folder.join(&file))).find(|path| path.is_file())
 }
 
-/// Runs `ptxas`; returns its stderr and stdout.
+/// Runs `ptxas`. Returns the concatenation of its stderr and stdout.
 fn run(mut command: Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start ptxas: {error}"))?;
     let said = [output.stderr, output.stdout].concat();
@@ -137,11 +137,11 @@ impl Drop for Folder {
 }
 
 /// Returns the maximum number of resident blocks of a kernel on a multiprocessor, and the resource
-/// that limits this number. A block has `threads` threads and `shared` bytes of shared memory, a
+/// that limits this number. A block has `threads` threads and `shared` bytes of shared memory. A
 /// thread has `registers` registers.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
-    // The maximum threads, blocks and KiB of shared memory of a multiprocessor, from the CUDA
-    // programming guide.
+    // The maximum number of threads and blocks of a multiprocessor, and its shared memory in KiB.
+    // The values are from the CUDA programming guide.
     let (most_threads, most_blocks, most_shared) = match capability {
         75 => (1024, 16, 64),
         80 => (2048, 32, 164),

@@ -1,4 +1,5 @@
-//! Writes the output of commands: results to stdout; diagnostics to stderr, in color on a terminal.
+//! Writes the output of commands. Results go to stdout. Diagnostics go to stderr, in color if
+//! stderr is a terminal.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -7,22 +8,24 @@ use tilewright::{Color, Diagnostic, Error, SourceMap};
 /// The exit code for an error in the command line.
 pub const USAGE: u8 = 2;
 
-/// The exit code for every other failure: an error in the user's program, a file that cannot be
-/// read or written, or a finding of the command.
+/// The exit code for all other failures: an error in the user's program, an error of a file, or a
+/// finding of the command.
 const FAULT: u8 = 1;
 
 /// The reason why a command ends without a result.
 pub enum Failure {
     /// An error in the user's program.
     Program(Error),
-    /// An error in the command line, or Python cannot be started.
+    /// An error in the command line. Also used if Python cannot be started.
     Usage(String),
     /// Any other failure, such as a file that cannot be read, or locks that cannot be merged.
     Io(String),
-    /// The command has already reported its finding: `tilewright check` has reported an access that
-    /// is out of bounds (with `--strict`, also an access that is not decided), `tilewright lock`
-    /// has reported a difference or a tuned choice without a kernel, or `tilewright cache verify`
-    /// has reported a damaged file.
+    /// The command has already reported its finding:
+    ///
+    /// - `tilewright check` has found an access that is out of bounds. With `--strict`, an
+    ///   undecided access is also a finding.
+    /// - `tilewright lock` has found a difference, or a tuned choice without a kernel.
+    /// - `tilewright cache verify` has found a damaged file.
     Told,
 }
 
@@ -70,8 +73,8 @@ pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 
-/// Decides whether diagnostics are in color: they are if stderr is a terminal, unless `NO_COLOR` is
-/// set to a text that is not empty.
+/// Decides whether diagnostics are in color. They are if stderr is a terminal and `NO_COLOR` is
+/// unset or empty.
 fn color() -> Color {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stderr().is_terminal() && !is_refused { Color::Always } else { Color::Never }

@@ -1,6 +1,6 @@
 //! Implements `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `tuning`, `activate`,
-//! `deactivate` and `status`: starts Python, which runs the command of the same name in the Python
-//! package.
+//! `deactivate` and `status`. For each of them, starts Python. The command of the same name in the
+//! Python package then does the work.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -45,12 +45,12 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
     python(&["sim", "report"], arguments)
 }
 
-/// Runs a Python program, and returns a compilation request for `target` for each kind of launch in
-/// the program. The output of the program goes to stderr.
+/// Runs a Python program. Returns a compilation request for `target` for each distinct
+/// specialization that the program launches. The output of the program goes to stderr.
 pub fn launches_of(program: &Path, target: Target) -> Result<Vec<Request>, Failure> {
     let folder = std::env::temp_dir().join(format!("tilewright-launches-{}", std::process::id()));
     let result = record(program, target, &folder);
-    // The error is ignored: the system empties its temporary folder.
+    // The error is ignored, because the system empties its temporary folder.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
@@ -83,8 +83,8 @@ pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failu
     replace_process(command).map_err(|error| cannot_start(&python, &error))
 }
 
-/// Replaces this process by the command. The command then has this process's terminal, receives its
-/// signals, and determines its exit code. Returns only if the command cannot be started.
+/// Replaces this process by the command. The command inherits this process's terminal and signals,
+/// and determines its exit code. Returns only if the command cannot be started.
 #[cfg(unix)]
 fn replace_process(mut command: Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;

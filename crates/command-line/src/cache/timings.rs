@@ -1,13 +1,22 @@
-//! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
-//! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with the
-//! same kind of name.
+//! Handles the timings of tuners in the cache folder. `python/tilewright/runtime/_tuning_cache.py`
+//! writes these files. Their names are `<digest in base 32>/<kernel>.autotune.json`. The official
+//! Triton uses the same pattern of names.
 //!
-//! The rules of the cubin cache decide which files are trusted ([`Cache::reject_file`]): unless
-//! `TILEWRIGHT_CACHE_SHARED=1` trusts all users, a file is untrusted if it belongs to another user
-//! except the superuser, or if other users may write it. An untrusted file is listed, but not
-//! parsed. A trusted file is damaged if it is not JSON, if its checksum is wrong, or if one of its
-//! rows is not a list of times. A file of JSON without an object `configs_timings` belongs to
-//! another program, such as the official Triton, and is ignored.
+//! The rules of the cubin cache decide which files are trusted ([`Cache::reject_file`]). If
+//! `TILEWRIGHT_CACHE_SHARED=1`, every file is trusted. Otherwise, a file is untrusted in these
+//! cases:
+//!
+//! - It belongs to another user, except the superuser.
+//! - Other users may write it.
+//!
+//! An untrusted file is listed, but not parsed. A trusted file is damaged in these cases:
+//!
+//! - It is not JSON.
+//! - Its checksum is wrong.
+//! - One of its rows is not a list of times.
+//!
+//! A file of JSON without an object `configs_timings` belongs to another program, such as the
+//! official Triton. Such a file is ignored.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,10 +28,10 @@ use tilewright::runtime::cuda::{Cache, Distrust, Removed, StoredFile, remove_lea
 
 const SUFFIX: &str = ".autotune.json";
 
-/// The beginning of the names of files that are being written.
+/// The prefix of the names of unfinished files.
 const UNFINISHED: &str = "tmp.";
 
-/// The text between the timings of a file and their checksum.
+/// The text between the timings of a file and its checksum.
 const CHECKSUM: &[u8] = b",\n \"crc32\": \"";
 
 /// The number of digits of a digest of 256 bits in base 32.
@@ -30,7 +39,7 @@ const DIGEST_DIGITS: usize = 52;
 
 /// The timings of a kernel for one key and one device.
 pub struct Timings {
-    /// The digest of everything that the timings depend on.
+    /// The digest of everything that determines the timings.
     pub digest: String,
     pub kernel: String,
     pub file: StoredFile,
@@ -47,11 +56,11 @@ pub enum Content {
 
 /// The rows of a file of timings.
 pub struct Table {
-    /// The device; empty in a file of an older version.
+    /// The device. Empty in a file of an older version.
     pub device: String,
-    /// The values of the arguments that `autotune(key=…)` names, as Python prints them.
+    /// The values of the arguments that `autotune(key=…)` names, in Python's notation.
     pub key: String,
-    /// The configurations with their median, 20 % and 80 % quantiles in milliseconds.
+    /// The configurations. Each one has its median, 20 % and 80 % quantile in milliseconds.
     pub rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
@@ -66,8 +75,8 @@ pub fn list(directory: &Path, cache: &Cache) -> io::Result<Vec<Timings>> {
     Ok(found)
 }
 
-/// Removes unfinished files of processes that were killed, and damaged timings; then the least
-/// recently used timings, until the rest takes at most `limit` bytes.
+/// Removes unfinished files of processes that were killed, and damaged timings. Then removes the
+/// least recently used timings, until the rest takes at most `limit` bytes.
 pub fn collect_garbage(directory: &Path, cache: &Cache, limit: u64) -> io::Result<Removed> {
     let now = SystemTime::now();
     let mut removed = Removed::default();
@@ -85,7 +94,8 @@ pub fn collect_garbage(directory: &Path, cache: &Cache, limit: u64) -> io::Resul
     Ok(removed)
 }
 
-/// Removes all timings, and the unfinished files in folders without files of other programs.
+/// Removes all timings. Also removes unfinished files, but only in folders without files of other
+/// programs.
 pub fn clear(directory: &Path, cache: &Cache) -> io::Result<Removed> {
     let mut removed = Removed::default();
     for timings in list(directory, cache)? {
@@ -100,7 +110,7 @@ pub fn clear(directory: &Path, cache: &Cache) -> io::Result<Removed> {
 
 fn remove_empty_folders(directory: &Path) -> io::Result<()> {
     for folder in folders(directory)? {
-        // This fails if the folder still has files: timings, or files of other programs.
+        // The call fails if the folder still contains timings or files of other programs.
         let _ = fs::remove_dir(folder);
     }
     Ok(())
@@ -118,11 +128,11 @@ fn folders(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders.map(|folder| folder.path()).collect())
 }
 
-/// Returns the files of timings in a folder. If all entries of the folder are regular files with
-/// the names of timings or of unfinished files, also returns the unfinished files.
+/// Returns the files of timings in a folder. Also returns the unfinished files if the folder
+/// contains only unfinished files and files of timings.
 fn files(folder: &Path) -> io::Result<Vec<StoredFile>> {
     let listed = match fs::read_dir(folder) {
-        // Another process has removed the folder, or the path is a file.
+        // Another process has removed the folder, or the path is the path of a file.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -156,8 +166,8 @@ fn unfinished(files: &[StoredFile]) -> impl Iterator<Item = &StoredFile> {
     files.iter().filter(|file| is_unfinished(file))
 }
 
-/// Reads a file of timings. Returns `None` if the file no longer exists, or is trusted JSON without
-/// an object `configs_timings`, which another program wrote.
+/// Reads a file of timings. Returns `None` if the file no longer exists. Also returns `None` for
+/// trusted JSON without an object `configs_timings`, because another program wrote this file.
 fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     let kernel = name_of(&file).strip_suffix(SUFFIX)?.to_owned();
     let distrust = fs::metadata(&file.path).ok().and_then(|about| cache.reject_file(&about));
@@ -172,7 +182,7 @@ fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
 }
 
 /// Parses the bytes of a file of timings. Returns `None` for JSON without an object
-/// `configs_timings`, which another program wrote.
+/// `configs_timings`, because another program wrote this file.
 fn parse(bytes: &[u8]) -> Option<Content> {
     let checksum = bytes.windows(CHECKSUM.len()).rposition(|window| window == CHECKSUM).map(|at| {
         let digits = bytes[at + CHECKSUM.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
@@ -193,7 +203,7 @@ fn parse(bytes: &[u8]) -> Option<Content> {
     })
 }
 
-/// Returns the checksum of `zlib.crc32`.
+/// Returns the same checksum as `zlib.crc32`.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_zlib() {
-        // The check value of the catalogue of CRC algorithms.
+        // The check value of CRC-32 in the catalogue of CRC algorithms.
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
     }
