@@ -31,7 +31,8 @@ pub fn run() -> Result<(), Error> {
 
     for device in [Device::Cpu, Device::Sim(90)] {
         let mut out = vec![0.0_f32; x.len()];
-        // The code for these arguments is cached: the second launch only runs.
+        // The first launch caches the code for these arguments. The second launch only runs the
+        // code.
         let kernel = softmax.on(device);
         for _ in 0..2 {
             kernel.launch(rows, args![&x, &mut out, columns, BLOCK = 64, num_warps = 2])?;
@@ -40,13 +41,13 @@ pub fn run() -> Result<(), Error> {
         println!("{device}: the rows add up to {:?}", out.chunks(columns).map(sum).collect::<Vec<_>>());
     }
 
-    // An error is a value that names the line, the program and the argument.
+    // An error is a value. Its message names the line, the program and the argument.
     let mut short = vec![0.0_f32; 10];
     let error =
         softmax.launch(rows, args![&x, &mut short, columns, BLOCK = 64]).expect_err("it is too short");
     println!("\n{error}\n");
 
-    // The stages are text. Compiling for a GPU needs no GPU.
+    // The stages are text. Compilation for a GPU needs no GPU.
     let handle = softmax.on(Device::Sim(90)).compile("*fp32,*fp32,i32,BLOCK=64", &Options::default())?;
     let ptx = handle.compiled.asm(Stage::Ptx).expect("it was compiled for a GPU");
     println!("the PTX for sm_90 has {} lines", ptx.lines().count());

@@ -1,6 +1,6 @@
-//! Times the stages of the compilation of a kernel, if the command names the kernel and its
-//! signature. Then times warm launches of a small kernel: the look-up of its code, and launches
-//! with no program and with one program.
+//! If the command line names a kernel and its signature, times the stages of its compilation. Then
+//! times warm launches of a small kernel: the look-up of its code, and launches with no program and
+//! with one program.
 //!
 //! ```text
 //! cargo run --release -p tilewright --example timings -- k.py::kernel '*fp16,*fp16,i32,BLOCK=16'

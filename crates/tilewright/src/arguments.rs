@@ -1,4 +1,4 @@
-//! Converts values of Rust's types to arguments and grids.
+//! Converts Rust values to arguments and grids.
 
 use half::{bf16, f16};
 use tilewright_base::{Code, Diagnostic};
@@ -15,8 +15,8 @@ pub struct GpuMemory {
     pub(crate) bytes: usize,
 }
 
-/// The arguments of a launch, which [`args!`](crate::args) makes. A program that computes the
-/// number or the names of the arguments adds them one by one.
+/// The arguments of a launch. [`args!`](crate::args) creates them. If a program computes the number
+/// or the names of the arguments, it adds them one by one.
 ///
 /// ```
 /// use tilewright::{Arguments, Module};
@@ -57,7 +57,7 @@ impl<'m> Arguments<'m> {
         self
     }
 
-    /// Adds an argument or option by name.
+    /// Adds an argument or an option by name.
     ///
     /// ```
     /// let arguments = tilewright::args![5].keyword("num_warps", 8);
@@ -71,8 +71,9 @@ impl<'m> Arguments<'m> {
     }
 }
 
-/// Makes the [`Arguments`](crate::Arguments) of a launch: the positional ones first, then the named
-/// ones, which may be parameters of the kernel and [options](crate::Options) of the launch.
+/// Creates the [`Arguments`](crate::Arguments) of a launch. Positional arguments come first. The
+/// names of the other arguments are parameters of the kernel or [options](crate::Options) of the
+/// launch.
 ///
 /// ```
 /// use tilewright::{Dtype, args};
@@ -96,7 +97,7 @@ macro_rules! args {
     ($($rest:tt)*) => { $crate::args!(@add $crate::Arguments::default(), $($rest)*) };
 }
 
-/// A type that the elements of a tensor can have.
+/// A Rust type of the elements of a tensor.
 ///
 /// ```
 /// use tilewright::{Dtype, Element, bf16};
@@ -109,7 +110,7 @@ macro_rules! args {
 /// assert_eq!(describe(&[1.0_f32, 2.0]), "2 elements of fp32");
 /// ```
 pub trait Element: bytemuck::Pod {
-    /// The dtype of the elements in a kernel.
+    /// The dtype of these elements in a kernel.
     const DTYPE: Dtype;
 }
 
@@ -133,10 +134,10 @@ elements! {
 /// | [`WriteTensor`] | a tensor that the kernel may write |
 /// | integers, floats, `bool` | a number, or a value of a `tl.constexpr` parameter |
 /// | `&str`, [`Dtype`] | a value of a `tl.constexpr` parameter |
-/// | `Option` | `None`, or the argument inside |
+/// | `Option` | Python's `None`, or the argument in the option |
 /// | tuples of at most six items, `Vec` | a tuple |
 ///
-/// A program can implement the trait for a type of its own, by conversion to one of these types:
+/// A program can implement the trait for its own type, by conversion to one of these types:
 ///
 /// ```
 /// use tilewright::{IntoArgument, Module, args, runtime::Value};
@@ -164,7 +165,8 @@ pub trait IntoArgument<'m> {
     fn into_argument(self) -> Value<'m>;
 
     /// Returns the memory of GPUs that a launch with this argument may write. A [`Tuner`] restores
-    /// this memory after each measurement, so a type that contains other arguments returns theirs.
+    /// this memory after each measurement. A type that contains other arguments must therefore
+    /// return their memory.
     ///
     /// [`Tuner`]: crate::Tuner
     fn written_gpu_memory(&self) -> Vec<GpuMemory> {
@@ -180,7 +182,7 @@ impl<'m, T: Element> IntoArgument<'m> for &'m mut [T] {
     }
 }
 
-/// A read-only tensor: a store to it is an error.
+/// A read-only tensor. A store to this tensor is an error.
 impl<'m, T: Element> IntoArgument<'m> for &'m [T] {
     fn into_argument(self) -> Value<'m> {
         let region = Region::read_only(bytemuck::cast_slice(self));
@@ -278,7 +280,7 @@ impl<'m> IntoArgument<'m> for Dtype {
     }
 }
 
-/// `None` is Python's `None`.
+/// `None` becomes Python's `None`.
 impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Option<T> {
     fn into_argument(self) -> Value<'m> {
         self.map_or(Value::None, T::into_argument)
@@ -337,8 +339,8 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
-/// A type whose values can be the grid of a launch: one number of programs, an array of one to
-/// three such numbers, or a tuple of two or three.
+/// A type whose values can be the grid of a launch. A grid is a number of programs, an array of one
+/// to three numbers, or a tuple of two or three numbers.
 ///
 /// ```
 /// use tilewright::{Code, Error, Grid, IntoGrid};
@@ -366,7 +368,7 @@ pub trait IntoGrid {
     /// Returns the checked grid.
     ///
     /// # Errors
-    /// If there are no or more than three extents, or if an extent is not between 0 and 2^31 - 1.
+    /// If the number of extents is not 1, 2 or 3, or if an extent is not between 0 and 2^31 - 1.
     fn into_grid(self) -> Result<Grid, Error>;
 }
 
@@ -403,7 +405,7 @@ macro_rules! grids {
 grids!(i32 i64 u32 u64 usize);
 
 /// Returns the constant that the argument for the option `name` contains. Fails if the argument is
-/// not a constant but, for example, a tensor or a tuple.
+/// not a constant. For example, a tensor or a tuple is not a constant.
 #[cfg_attr(not(feature = "python-syntax"), expect(dead_code, reason = "only kernels of source use it"))]
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
@@ -417,7 +419,7 @@ pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Err
 mod tests {
     use super::*;
 
-    /// A tensor on a GPU, by its address.
+    /// A tensor on a GPU, which contains only its address.
     struct OnGpu(u64);
 
     impl<'m> IntoArgument<'m> for OnGpu {

@@ -10,8 +10,8 @@ use tilewright_runtime::{Device, DeviceBuffer, Error, Pointer, Region, Value};
 use crate::arguments::GpuMemory;
 use crate::{Element, IntoArgument, ReadTensor, WriteTensor};
 
-/// The elements of a tensor on a device. A buffer for a GPU is in the memory of the GPU, a buffer
-/// for the CPU or the simulator in main memory. Dropping the buffer frees the memory.
+/// The elements of a tensor on a device. A buffer for a GPU is in the memory of the GPU. A buffer
+/// for the CPU or the simulator is in main memory. Dropping the buffer frees the memory.
 ///
 /// ```
 /// use tilewright::{Buffer, Device};
@@ -37,13 +37,13 @@ enum Memory {
     Gpu(DeviceBuffer),
 }
 
-/// The unit of allocation in main memory. It aligns a buffer for every vector instruction.
+/// The unit of allocation in main memory. Its alignment is sufficient for every vector instruction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct CacheLine([u8; 64]);
 
 impl<T: Element> Buffer<T> {
-    /// Allocates `len` elements, which are 0.
+    /// Allocates `len` elements, which are all 0.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -57,9 +57,9 @@ impl<T: Element> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// If this machine does not have the device, if the GPU has too little memory, if the elements
-    /// have more bytes than a `usize` counts, or if the driver reports an error, such as the fault
-    /// of an earlier kernel.
+    /// - This machine does not have the device.
+    /// - The GPU has too little memory, or the number of bytes exceeds a `usize`.
+    /// - The driver reports an error, such as the fault of an earlier kernel.
     pub fn zeros(device: Device, len: usize) -> Result<Self, Error> {
         let mut buffer = Self::allocate(device, len)?;
         if let Memory::Gpu(memory) = &mut buffer.memory {
@@ -68,7 +68,7 @@ impl<T: Element> Buffer<T> {
         Ok(buffer)
     }
 
-    /// Allocates a copy of `elements`.
+    /// Allocates a buffer with a copy of `elements`.
     ///
     /// ```
     /// use tilewright::{Buffer, Device, f16};
@@ -81,7 +81,7 @@ impl<T: Element> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`zeros`](Self::zeros).
+    /// The errors of [`zeros`](Self::zeros).
     pub fn from_slice(device: Device, elements: &[T]) -> Result<Self, Error> {
         let mut buffer = Self::allocate(device, elements.len())?;
         buffer.copy_from_slice(elements)?;
@@ -113,8 +113,8 @@ impl<T: Element> Buffer<T> {
         self.len == 0
     }
 
-    /// Returns the elements if they are in main memory; `None` for a GPU. The address of the first
-    /// element is a multiple of 64.
+    /// Returns the elements if they are in main memory. Returns `None` for a GPU. The address of
+    /// the first element is a multiple of 64.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -130,8 +130,7 @@ impl<T: Element> Buffer<T> {
         Some(bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
     }
 
-    /// Returns the elements for writing if they are in main memory, as [`as_slice`](Self::as_slice)
-    /// does.
+    /// Returns the elements for writing if they are in main memory. Returns `None` for a GPU.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -151,7 +150,7 @@ impl<T: Element> Buffer<T> {
         Some(bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<_, u8>(lines)[..bytes]))
     }
 
-    /// Borrows a range of the elements, as an argument of a launch or for a copy.
+    /// Borrows a range of the elements for a copy or as an argument of a launch.
     ///
     /// ```
     /// use tilewright::{Buffer, Device, Module, args};
@@ -173,8 +172,8 @@ impl<T: Element> Buffer<T> {
         Ok(BufferSlice { buffer: self, range })
     }
 
-    /// Borrows a range of the elements for writing. A kernel that writes outside of the range fails
-    /// on the CPU and in the simulator; a GPU does not check this.
+    /// Borrows a range of the elements for writing. On the CPU and in the simulator, a kernel that
+    /// writes outside of the range fails. A GPU does not check the range.
     ///
     /// ```
     /// use tilewright::{Buffer, Code, Device, Module, args};
@@ -215,7 +214,7 @@ impl<T: Element> Buffer<T> {
         Err(Diagnostic::new(Code::InvalidArgument, message).into())
     }
 
-    /// Copies elements to the buffer, after all work on the device.
+    /// Waits for all work on the device, and copies elements to the buffer.
     ///
     /// ```
     /// use tilewright::{Buffer, Code, Device};
@@ -235,7 +234,7 @@ impl<T: Element> Buffer<T> {
         self.write(0..len, elements)
     }
 
-    /// Copies the elements to `elements`, after all work on the device.
+    /// Waits for all work on the device, and copies the buffer to `elements`.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -250,12 +249,12 @@ impl<T: Element> Buffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`copy_from_slice`](Self::copy_from_slice).
+    /// The errors of [`copy_from_slice`](Self::copy_from_slice).
     pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<(), Error> {
         self.read(0..self.len, elements)
     }
 
-    /// Returns a copy of the elements, after all work on the device.
+    /// Waits for all work on the device, and returns a copy of the elements.
     ///
     /// ```
     /// use tilewright::{Buffer, Device, Module, args};
@@ -309,13 +308,14 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    /// Waits for the launches on every stream of the device, because they may use the buffer.
+    /// Waits for the launches on every stream of the device, because any of them may use the
+    /// buffer.
     fn wait(&self) -> Result<(), Error> {
         Ok(self.device.context()?.synchronize()?)
     }
 
-    /// Returns the pointer to a range of the elements. `region` is the range in main memory,
-    /// against which the CPU and the simulator check accesses. On a GPU, the region is empty.
+    /// Returns the pointer to the element `start`. `region` is a range of main memory; the CPU and
+    /// the simulator check accesses against this range. On a GPU, the region is empty.
     fn pointer<'m>(&self, start: usize, region: Region<'m>) -> Value<'m> {
         let address = match &self.memory {
             Memory::Host(_) => region.address(),
@@ -340,8 +340,7 @@ impl<T: Element> Buffer<T> {
         Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: Device::Cpu })
     }
 
-    /// Returns the memory of a range if the range is on a GPU: the device, the address and the
-    /// bytes.
+    /// Returns the memory of a range if the range is on a GPU. Returns `None` for main memory.
     pub(crate) fn gpu_memory(&self, range: &Range<usize>) -> Option<GpuMemory> {
         let Memory::Gpu(memory) = &self.memory else { return None };
         let address = memory.address() + (range.start * size_of::<T>()) as u64;
@@ -349,7 +348,7 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// A range of a [`Buffer`]: an argument of a launch that the kernel reads.
+/// A range of a [`Buffer`], as an argument that a kernel reads.
 ///
 /// ```
 /// use tilewright::{Buffer, BufferSlice, Device};
@@ -370,7 +369,7 @@ pub struct BufferSlice<'m, T> {
     pub(crate) range: Range<usize>,
 }
 
-/// A range of a [`Buffer`]: an argument of a launch that the kernel may write.
+/// A range of a [`Buffer`], as an argument that a kernel may write.
 ///
 /// ```
 /// use tilewright::{Buffer, Device};
@@ -395,20 +394,20 @@ impl<T> Clone for BufferSlice<'_, T> {
 }
 
 impl<T: Element> BufferSlice<'_, T> {
-    /// Copies the elements to `elements`, after all work on the device.
+    /// Waits for all work on the device, and copies the range to `elements`.
     ///
     /// # Errors
-    /// As [`Buffer::copy_to_slice`].
+    /// The errors of [`Buffer::copy_to_slice`].
     pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<(), Error> {
         self.buffer.read(self.range.clone(), elements)
     }
 }
 
 impl<T: Element> BufferSliceMut<'_, T> {
-    /// Copies elements to the range, after all work on the device.
+    /// Waits for all work on the device, and copies elements to the range.
     ///
     /// # Errors
-    /// As [`Buffer::copy_from_slice`].
+    /// The errors of [`Buffer::copy_from_slice`].
     pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
         self.buffer.write(self.range.clone(), elements)
     }

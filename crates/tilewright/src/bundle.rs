@@ -11,9 +11,9 @@ use crate::launch::launch;
 use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 
 /// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
-/// Launches need neither their source nor Python. The first launch of a kernel on the CPU compiles
-/// its machine code. On a GPU, the driver assembles its PTX, unless the lock has its cubin.
-/// [`prepare`](Self::prepare) does this work earlier.
+/// Launches need neither the source of the kernels nor Python. The first launch of a kernel
+/// prepares its code. On the CPU, it generates the machine code. On a GPU, the driver assembles the
+/// PTX, unless the lock has a cubin. [`prepare`](Self::prepare) does this work earlier.
 ///
 /// ```
 /// use tilewright::{Bundle, Code, Device, Stream, args};
@@ -54,15 +54,15 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream};
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bundle: Arc<runtime::lock::Bundle>,
-    /// The device on which launches run; `None` if each launch runs on the device of its tensors.
+    /// The device on which launches run. If `None`, each launch runs on the device of its tensors.
     device: Option<Device>,
 }
 
 impl Bundle {
     /// Reads a lock or a packed lock. For a lock `NAME.lock`, the first launch of a kernel reads
-    /// its code from the folder `NAME.artifacts` beside the lock. Launches run on the device that
-    /// [`Device::select`] or `TILEWRIGHT_DEVICE` has selected; if there is none, on the device of
-    /// their tensors.
+    /// its code from the folder `NAME.artifacts` next to the lock. Launches run on the device that
+    /// [`Device::select`] or `TILEWRIGHT_DEVICE` has selected. If no device is selected, each
+    /// launch runs on the device of its tensors.
     ///
     /// ```
     /// use tilewright::{Bundle, Code};
@@ -78,8 +78,8 @@ impl Bundle {
         Ok(Self { bundle, device: Device::selected()? })
     }
 
-    /// Reads a packed lock from memory; errors name it `name`. Launches choose their device as
-    /// after [`open`](Self::open).
+    /// Reads a packed lock from memory. Errors show `name` as the name of its file.
+    /// [`open`](Self::open) describes the device of launches.
     ///
     /// ```
     /// use tilewright::{Bundle, Code};
@@ -113,8 +113,8 @@ impl Bundle {
         Ok(Self { bundle, device: Device::selected()? })
     }
 
-    /// Restores all kernels for a device, and makes the machine code of a CPU, or loads the code on
-    /// a GPU. Otherwise, the first launch of each kernel does that.
+    /// Restores all kernels for a device. Generates the machine code for a CPU, or loads the code
+    /// on a GPU. Without this call, the first launch of each kernel does this work.
     ///
     /// # Errors
     /// If the lock has no kernel for the device, or if its code cannot be read or loaded.
@@ -128,9 +128,10 @@ impl Bundle {
         Self { bundle: Arc::clone(&self.bundle), device: Some(device) }
     }
 
-    /// Runs a kernel for every program of a grid. Returns when all programs have ended; on a GPU,
-    /// as soon as the launch is queued on the default stream. Every argument needs its name. A
-    /// compile-time argument may be left out if the lock has only one value for it.
+    /// Runs a kernel for every program of a grid. On a GPU, queues the launch on the default stream
+    /// and returns. On other devices, returns when all programs have ended. Every argument needs
+    /// its name. If the lock has only one value for a compile-time argument, the argument may be
+    /// omitted.
     ///
     /// # Errors
     /// If the lock has no kernel for these arguments, or if the kernel fails.
@@ -138,10 +139,11 @@ impl Bundle {
         self.start(None, kernel, grid.into_grid()?, arguments)
     }
 
-    /// As [`launch`](Self::launch), on a stream. The device of the stream runs the kernel.
+    /// Does the same as [`launch`](Self::launch), but on a stream. The device of the stream runs
+    /// the kernel.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// The errors of [`launch`](Self::launch).
     pub fn launch_on(
         &self,
         stream: &Stream,
@@ -173,7 +175,7 @@ impl Bundle {
     }
 }
 
-/// A packed lock that `include_kernels!` has put into the binary.
+/// A packed lock that `include_kernels!` has embedded in the binary.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct EmbeddedBundle {
@@ -183,7 +185,7 @@ pub struct EmbeddedBundle {
 }
 
 impl EmbeddedBundle {
-    /// Makes the bundle of a packed lock. The first use of the bundle reads the lock.
+    /// Creates the bundle of a packed lock. The first use of the bundle reads the lock.
     pub const fn new(name: &'static str, bytes: &'static [u8]) -> Self {
         Self { name, bytes, bundle: OnceLock::new() }
     }
@@ -206,7 +208,7 @@ impl EmbeddedBundle {
     }
 }
 
-/// A kernel in the binary and the arguments of a launch: [`run`](Self::run) or
+/// A kernel in the binary and the arguments of a launch. [`run`](Self::run) or
 /// [`run_on`](Self::run_on) launches the kernel. The functions that `include_kernels!` defines
 /// return this type.
 ///
@@ -249,18 +251,18 @@ impl<'m> KernelLaunch<'m> {
     }
 
     /// Selects the device of the launch, such as the simulator. Without this call, the launch runs
-    /// on the device that the process has selected, or else on the device of its tensors (see
-    /// [`Bundle::open`]).
+    /// on the selected device of the process. If the process has not selected a device, the launch
+    /// runs on the device of its tensors (see [`Bundle::open`]).
     pub fn on(mut self, device: Device) -> Self {
         self.device = Some(device);
         self
     }
 
-    /// Runs the kernel for every program of a grid. Returns when all programs have ended; on a GPU,
-    /// as soon as the launch is queued on the default stream.
+    /// Runs the kernel for every program of a grid. On a GPU, queues the launch on the default
+    /// stream and returns. On other devices, returns when all programs have ended.
     ///
     /// # Errors
-    /// If the kernel has no code for the device or for these arguments, or if it fails.
+    /// If the lock has no code for the device or for these arguments, or if the kernel fails.
     pub fn run(self, grid: impl IntoGrid) -> Result<(), Error> {
         let bundle = self.bundle.get()?;
         match self.device {
@@ -269,10 +271,11 @@ impl<'m> KernelLaunch<'m> {
         }
     }
 
-    /// As [`run`](Self::run), on a stream. The device of the stream runs the kernel.
+    /// Does the same as [`run`](Self::run), but on a stream. The device of the stream runs the
+    /// kernel.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn run_on(self, stream: &Stream, grid: impl IntoGrid) -> Result<(), Error> {
         self.bundle.get()?.launch_on(stream, self.kernel, grid, self.arguments)
     }

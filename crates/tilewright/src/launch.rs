@@ -4,7 +4,7 @@ use tilewright_runtime::{Device, Error, Grid, Handle, IS_OPTIMIZED, Interrupt, V
 
 use crate::Stream;
 
-/// Launches compiled code on a stream; on the default stream of its device if there is none.
+/// Launches compiled code on a stream. Without a `stream`, uses the default stream of the device.
 pub(crate) fn launch(
     handle: &Handle,
     stream: Option<&Stream>,
@@ -23,7 +23,7 @@ pub(crate) fn launch(
     }
 }
 
-/// Prints a warning that Cargo did not optimize this library, once in a process.
+/// Prints a warning that Cargo did not optimize this library. Prints the warning once in a process.
 #[cold]
 fn warn_of_slow_launches() {
     static ONCE: std::sync::Once = std::sync::Once::new();

@@ -27,17 +27,20 @@
 //! # Ok(())
 //! # }
 //! ```
-//! The arguments are those of `kernel[grid](...)` in Python: slices for tensors, numbers, `bool`s,
-//! and for `tl.constexpr` parameters also strings and dtypes. Positional arguments come first, then
-//! named ones, including options such as `num_warps = 8`. Memory is safe: a kernel that accesses
-//! memory outside of its slices, or stores to a slice that is not `&mut`, ends with an [`Error`]
-//! that names the line, the program and the argument.
+//! The arguments are those of `kernel[grid](...)` in Python. Slices are tensors. Other arguments
+//! are numbers and `bool`s; arguments for `tl.constexpr` parameters may also be strings and dtypes.
+//! Positional arguments come first. Then come named arguments, including options such as
+//! `num_warps = 8`.
 //!
-//! The examples below launch the kernels of `examples/kernels.py`, a file of this crate:
-//! `scale(x_ptr, out_ptr, factor, n, BLOCK)`, as above, and `double(x_ptr, n, BLOCK)`, which
-//! doubles `n` elements in place.
+//! Memory is safe. A kernel must not access memory outside of its slices, and must not store to a
+//! slice that is not `&mut`. Such a kernel ends with an [`Error`] that names the line, the program
+//! and the argument.
 //!
-//! For the lower layers see [`runtime`] (values, options, handles), [`compiler`] (the stages) and
+//! The examples below launch two kernels of `examples/kernels.py`, a file of this crate.
+//! `scale(x_ptr, out_ptr, factor, n, BLOCK)` is the kernel above. `double(x_ptr, n, BLOCK)` doubles
+//! `n` elements in place.
+//!
+//! The lower layers are [`runtime`] (values, options, handles), [`compiler`] (the stages) and
 //! [`ir`].
 
 mod arguments;
@@ -90,7 +93,7 @@ pub use half::{bf16, f16};
 #[doc(inline)]
 pub use tilewright_macros::include_kernels;
 
-/// Tells what kind of mistake an error is about; each code has a page.
+/// Identifies the kind of mistake that an error reports. Each code has a page.
 ///
 /// ```
 /// use tilewright::{Code, Kind, Module};
@@ -115,7 +118,7 @@ pub use tilewright_base::Code;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Color;
-/// States one finding of an [`Error`].
+/// Describes one finding of an [`Error`].
 ///
 /// ```
 /// use tilewright::Module;
@@ -126,7 +129,7 @@ pub use tilewright_base::Color;
 ///     assert!(!finding.is_warning && finding.primary.is_some());
 /// }
 /// ```
-/// A host with checks of its own makes findings that look like those of the compiler:
+/// A host with its own checks can create findings that look like the compiler's findings:
 ///
 /// ```
 /// use tilewright::{Code, Color, Diagnostic, SourceFile, SourceMap, Span};
@@ -144,7 +147,7 @@ pub use tilewright_base::Color;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Diagnostic;
-/// Groups codes by the class of the Python exception.
+/// Groups codes by the class of the Python exception that reports them.
 ///
 /// ```
 /// use tilewright::{Code, Kind};
@@ -153,7 +156,7 @@ pub use tilewright_base::Diagnostic;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Kind;
-/// States a decision of the compiler, which [`collect_remarks`] returns.
+/// Describes a decision of the compiler. [`collect_remarks`] returns remarks.
 ///
 /// ```
 /// use tilewright::{Device, Module, Options, Remark, RemarkKind, collect_remarks};
@@ -171,7 +174,7 @@ pub use tilewright_base::Kind;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Remark;
-/// Tells whether a pass did its job.
+/// Describes the outcome of a pass for the subject of a [`Remark`].
 ///
 /// ```
 /// use tilewright::RemarkKind;
@@ -180,7 +183,7 @@ pub use tilewright_base::Remark;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::RemarkKind;
-/// Holds the name and the text of a file for messages.
+/// Contains the name and the text of a file, which messages show.
 ///
 /// ```
 /// use tilewright::SourceFile;
@@ -192,7 +195,8 @@ pub use tilewright_base::RemarkKind;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::SourceFile;
-/// Holds the files that the [spans](Span) of an error or of an IR module point into.
+/// Contains the source files of an error or of an IR module. Their [spans](Span) refer to these
+/// files.
 ///
 /// ```
 /// use tilewright::{SourceFile, SourceMap, Span};
@@ -223,7 +227,7 @@ pub use tilewright_base::SourceMap;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Span;
-/// Runs a function, and returns its result with the decisions that the compiler made meanwhile.
+/// Runs a function. Returns its result, and the decisions that the compiler made during the call.
 ///
 /// ```
 /// use tilewright::{Device, Module, Options, collect_remarks};
@@ -239,7 +243,8 @@ pub use tilewright_base::Span;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::collect_remarks;
-/// Names the element types of kernels, also as arguments of `tl.constexpr` parameters.
+/// Lists the element types of tensors in kernels. A dtype can also be an argument for a
+/// `tl.constexpr` parameter.
 ///
 /// ```
 /// use tilewright::{Dtype, args};
@@ -254,7 +259,7 @@ pub use tilewright_base::collect_remarks;
 /// ```
 #[doc(inline)]
 pub use tilewright_ir::Dtype;
-/// Selects where kernels run and tensors are.
+/// Identifies a device, which runs kernels and stores tensors.
 ///
 /// ```
 /// use tilewright::{Code, Device};
@@ -282,7 +287,7 @@ pub use tilewright_ir::Dtype;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Device;
-/// States why a kernel was not compiled or did not finish. `Display` and `Debug` print a message
+/// Describes why a kernel was not compiled or did not finish. `Display` and `Debug` print a message
 /// with the lines of the kernel.
 ///
 /// ```
@@ -303,7 +308,7 @@ pub use tilewright_runtime::Device;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Error;
-/// States the number of programs along each axis of a launch; launches accept every [`IntoGrid`].
+/// Contains the number of programs along each axis of a launch. Launches accept every [`IntoGrid`].
 ///
 /// ```
 /// use tilewright::Grid;
@@ -318,7 +323,8 @@ pub use tilewright_runtime::Error;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Grid;
-/// Gives access to the code that [`Kernel::warmup`] and [`Kernel::compile`] return, and launches it.
+/// Contains compiled code, and launches it. [`Kernel::warmup`] and [`Kernel::compile`] return
+/// handles.
 ///
 /// ```
 /// use tilewright::{Device, Grid, Module, Stage, args, runtime::Interrupt, runtime::StreamRef};
@@ -353,7 +359,7 @@ pub use tilewright_runtime::Grid;
 /// # Ok(())
 /// # }
 /// ```
-/// Checks that accesses are in bounds for every size:
+/// This example checks that accesses are in bounds for every size:
 ///
 /// ```
 /// use tilewright::runtime::{BoundsExpression, BoundsStatement};
@@ -375,7 +381,7 @@ pub use tilewright_runtime::Grid;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Handle;
-/// Sets options of the process, as environment variables do.
+/// Contains options of the process, which environment variables also set.
 ///
 /// ```
 /// use tilewright::Knobs;
@@ -386,7 +392,7 @@ pub use tilewright_runtime::Handle;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Knobs;
-/// Sets options of a compilation; for a launch, `args!` takes them as named arguments.
+/// Contains the options of a compilation. For a launch, `args!` accepts them as named arguments.
 ///
 /// ```
 /// use tilewright::{Code, Device, Knobs, Options, frontend::Constant, runtime::OptionId};
@@ -408,7 +414,7 @@ pub use tilewright_runtime::Knobs;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Options;
-/// Names a stage of a compilation, whose text a program can request.
+/// Identifies a stage of a compilation. A program can request the text of a stage.
 ///
 /// ```
 /// use tilewright::{Device, Module, Options, Stage, Target};
@@ -426,7 +432,7 @@ pub use tilewright_runtime::Options;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Stage;
-/// Names what code is compiled for, such as the targets of [`record_lock`].
+/// Identifies the CPU or GPU that code is compiled for. For example, [`record_lock`] takes targets.
 ///
 /// ```
 /// use tilewright::{Device, Target};
@@ -443,14 +449,14 @@ pub use tilewright_runtime::Stage;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Target;
-/// Returns the number of threads of launches on the CPU.
+/// Returns the number of threads that a launch on the CPU uses.
 ///
 /// ```
 /// assert!(tilewright::num_threads() >= 1);
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::num_threads;
-/// Sets the number of threads of later launches on the CPU.
+/// Sets the number of threads that later launches on the CPU use.
 ///
 /// ```
 /// tilewright::set_num_threads(2);
@@ -461,8 +467,8 @@ pub use tilewright_runtime::set_num_threads;
 
 /// The compilation of a kernel, and its stages as text.
 pub use tilewright_compiler as compiler;
-/// The frontend: lowers source to IR, and defines compile-time values and hosts, which resolve the
-/// names of a kernel's module.
+/// The frontend. It lowers source to IR. It also defines compile-time values, and hosts, which
+/// resolve the names of a kernel's module.
 pub use tilewright_frontend as frontend;
 /// The tile IR.
 pub use tilewright_ir as ir;

@@ -1,4 +1,4 @@
-//! Records the lock of a part of a program.
+//! Records the lock of the kernels that a function launches.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -7,11 +7,12 @@ use std::sync::PoisonError;
 use tilewright_runtime::lock::{begin_recording, collect};
 use tilewright_runtime::{Error, Knobs, Target};
 
-/// Runs a function, and writes the lock of the kernels that it compiles and of the choices of its
-/// tuners: the file at `path` and a folder of artifacts beside it. Each kernel is compiled for all
-/// `targets`; if `targets` is empty, for the device of its launch. A kernel that was compiled
-/// before the call is not recorded. A process with `TILEWRIGHT_LOCK=path` launches the kernels of
-/// the lock, and compiles and tunes nothing.
+/// Runs a function, and writes a lock. The lock contains the kernels that the function compiles and
+/// the choices of its tuners. It consists of the file at `path` and a folder of artifacts next to
+/// this file. Each kernel is compiled for all `targets`. If `targets` is empty, each kernel is
+/// compiled for the device of its launch. A kernel that was compiled before the call is not
+/// recorded. A process with `TILEWRIGHT_LOCK=path` launches the kernels of the lock, and compiles
+/// and tunes nothing.
 ///
 /// ```
 /// use tilewright::{Bundle, Device, Module, Target, args, record_lock};
@@ -36,13 +37,13 @@ use tilewright_runtime::{Error, Knobs, Target};
 /// ```
 ///
 /// # Errors
-/// If the lock cannot be written, or the error of the function.
+/// If the lock cannot be written, or if the function returns an error.
 pub fn record_lock<R>(
     path: impl AsRef<Path>,
     targets: &[Target],
     run: impl FnOnce() -> Result<R, Error>,
 ) -> Result<R, Error> {
-    /// Restores the knobs, also after a panic.
+    /// Restores the knobs when the value is dropped, even after a panic.
     struct Restore(Option<Knobs>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -51,7 +52,7 @@ pub fn record_lock<R>(
             }
         }
     }
-    // A process has only one recording at a time, so concurrent calls take turns.
+    // A process can only make one recording at a time, so concurrent calls take turns.
     static RECORDING: Mutex<()> = Mutex::new(());
     let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = path.as_ref();
@@ -63,7 +64,8 @@ pub fn record_lock<R>(
     let result = run();
     drop(restore);
     let collected = result.and_then(|result| collect(&folder, path).map(|_| result));
-    // The lock now has all of the recording, so a folder that cannot be removed does no harm.
+    // The lock now contains the whole recording. Failing to remove the folder is therefore
+    // harmless.
     let _ = std::fs::remove_dir_all(&folder);
     collected
 }

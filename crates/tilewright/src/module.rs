@@ -14,9 +14,9 @@ use crate::arguments::to_constant;
 use crate::launch::launch;
 use crate::{Arguments, IntoGrid, Stream};
 
-/// The text of a Python module that defines kernels. The module's imports of `triton` or
-/// `tilewright`, its constants and its `@jit` functions are evaluated without running Python. If
-/// the text was read from a file, imported modules in the same folder or package are read too.
+/// The text of a Python module that defines kernels. The frontend evaluates the module's imports of
+/// `triton` or `tilewright`, its constants and its `@jit` functions without Python. If the text
+/// comes from a file, the frontend also reads imported modules in the same folder or package.
 ///
 /// ```
 /// use tilewright::Module;
@@ -36,7 +36,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads a file.
+    /// Reads a module from a file.
     ///
     /// ```
     /// use tilewright::{Code, Module};
@@ -51,13 +51,13 @@ impl Module {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, or if its syntax is wrong.
+    /// If the file cannot be read, or if it has a syntax error.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self { source: Arc::new(SourceModule::from_file(path.as_ref())?) })
     }
 
-    /// Makes a module from a text. Messages show `name` as its file. Imports of other files are not
-    /// resolved.
+    /// Creates a module from a text. Messages show `name` as the name of its file. Imports of other
+    /// files are not resolved.
     ///
     /// ```
     /// use tilewright::{Code, Module};
@@ -81,12 +81,12 @@ impl Module {
     /// ```
     ///
     /// # Errors
-    /// If the syntax of the text is wrong.
+    /// If the text has a syntax error.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
         Ok(Self { source: Arc::new(SourceModule::new(SourceFile::new(name, text), None)?) })
     }
 
-    /// Returns the names of the `@jit` functions, in order.
+    /// Returns the names of the `@jit` functions in the order of the text.
     ///
     /// ```
     /// # fn main() -> Result<(), tilewright::Error> {
@@ -99,7 +99,7 @@ impl Module {
         self.source.kernel_names()
     }
 
-    /// Returns the syntax tree of a kernel as text, one line for each node, without compiling the
+    /// Returns the syntax tree of a kernel as text, one line for each node. Does not compile the
     /// kernel.
     ///
     /// ```
@@ -117,7 +117,8 @@ impl Module {
     }
 
     /// Returns the `@jit` function with this name. Its launches run on the selected device
-    /// ([`Device::select`], `TILEWRIGHT_DEVICE`), else on the device of their tensors.
+    /// ([`Device::select`], `TILEWRIGHT_DEVICE`). If no device is selected, each launch runs on the
+    /// device of its tensors.
     ///
     /// ```
     /// use tilewright::{Code, Module};
@@ -137,9 +138,10 @@ impl Module {
     }
 }
 
-/// A kernel of a module. Its compiled variants are cached: one for each combination of argument
-/// types, argument properties (such as divisibility by 16), compile-time values, options and
-/// device. Clones share the cache, and threads may launch a kernel at the same time.
+/// A kernel of a module. The kernel has a cache of compiled variants. A variant is compiled for one
+/// combination of argument types, argument properties (such as divisibility by 16), compile-time
+/// values, options and device. Clones use the same cache. Several threads may launch a kernel at
+/// the same time.
 ///
 /// ```
 /// use tilewright::{Device, Module, args};
@@ -185,7 +187,7 @@ impl Kernel {
         &self.signature().name
     }
 
-    /// Returns the same kernel for launches on `device`, whatever device is selected.
+    /// Returns the same kernel for launches on `device`. The selected device is ignored.
     ///
     /// ```
     /// use tilewright::{Device, Module, Options, Stage};
@@ -203,13 +205,13 @@ impl Kernel {
         Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
     }
 
-    /// Runs the kernel for every program of a grid, and compiles it first if necessary. Returns
-    /// when all programs have ended; on a GPU, as soon as the launch is queued on the default
-    /// stream.
+    /// Runs the kernel for every program of a grid. Compiles the kernel first if necessary. On a
+    /// GPU, queues the launch on the default stream and returns. On other devices, returns when all
+    /// programs have ended.
     ///
-    /// The keyword `warmup = true` compiles the kernel and does not run it; `sanitize = true`, or
-    /// the names of checks such as `sanitize = "race,init"`, makes each finding of the sanitizer an
-    /// error.
+    /// With the keyword `warmup = true`, the call only compiles the kernel. With `sanitize = true`,
+    /// each finding of the sanitizer is an error. The keyword can also name the checks, as in
+    /// `sanitize = "race,init"`.
     ///
     /// ```
     /// use tilewright::{Code, Module, args};
@@ -234,15 +236,16 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails.
-    /// On the CPU and in the simulator, it fails at an access out of bounds or at a failed
-    /// assertion. If a kernel fails on a GPU, a later call, such as [`Stream::synchronize`],
-    /// returns the error.
+    /// If the arguments do not match the parameters, if the kernel does not compile, or if the
+    /// kernel fails. On the CPU and in the simulator, an access out of bounds and a failed
+    /// assertion are failures. If a kernel fails on a GPU, a later call, such as
+    /// [`Stream::synchronize`], returns the error.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         self.start(None, grid.into_grid()?, arguments)
     }
 
-    /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    /// Does the same as [`launch`](Self::launch), but on a stream. The stream must belong to the
+    /// device of the launch.
     ///
     /// ```
     /// use tilewright::{Device, Module, Stream, args};
@@ -260,7 +263,8 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// As [`launch`](Self::launch), and if the stream is on another device than the tensors.
+    /// The errors of [`launch`](Self::launch). Also if the stream is not on the device of the
+    /// tensors.
     pub fn launch_on(
         &self,
         stream: &Stream,
@@ -285,8 +289,8 @@ impl Kernel {
         if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
     }
 
-    /// Compiles the kernel for these arguments, without running it. The next launch with arguments
-    /// of these types and properties compiles nothing.
+    /// Compiles the kernel for these arguments, but does not run it. The next launch with arguments
+    /// of the same types and properties does not compile the kernel again.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -304,15 +308,15 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// If the arguments do not fit the parameters, or if the kernel does not compile.
+    /// If the arguments do not match the parameters, or if the kernel does not compile.
     pub fn warmup(&self, arguments: Arguments<'_>) -> Result<Arc<Handle>, Error> {
         let Call { values, options, .. } = self.bind(arguments)?;
         self.handle(&values, &options)
     }
 
-    /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`.
-    /// The syntax is that of `tilewright compile --signature`: `:16` means that the address or the
-    /// number is divisible by 16.
+    /// Compiles the kernel for arguments that a text describes, such as
+    /// `*fp32,*fp32:16,i32,BLOCK=1024`. The syntax is that of `tilewright compile --signature`. The
+    /// suffix `:16` means that the address or the number is divisible by 16.
     ///
     /// ```
     /// use tilewright::{Device, Module, Options, Stage};
@@ -330,13 +334,14 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// If the text does not fit the parameters, or if the kernel does not compile.
+    /// If the text does not match the parameters, or if the kernel does not compile.
     pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
         self.compile_for_launches(signature, options, false)
     }
 
-    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
-    /// its arguments. Only [`Handle`] can launch such code, because it makes the maps.
+    /// Compiles the kernel as [`compile`](Self::compile) does. With `tensor_maps`, code for a GPU
+    /// may take tensor maps after its arguments. Only a [`Handle`] can launch such code, because a
+    /// [`Handle`] creates the maps.
     ///
     /// ```
     /// use tilewright::{Device, Module, Options};
@@ -352,7 +357,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// As [`compile`](Self::compile).
+    /// The errors of [`compile`](Self::compile).
     pub fn compile_for_launches(
         &self,
         signature: &str,
@@ -366,8 +371,8 @@ impl Kernel {
         })
     }
 
-    /// Returns the compiled variant for `values`, which has one value for each parameter. Compiles
-    /// the variant if necessary.
+    /// Returns the compiled variant for `values`. `values` has one value for each parameter.
+    /// Compiles the variant if necessary.
     ///
     /// ```
     /// use tilewright::{Grid, Module, Options, args, runtime::Interrupt};
@@ -421,19 +426,20 @@ impl Kernel {
         Ok(Call { values: values.collect(), options, is_warmup, checks })
     }
 
-    /// Returns the device that a launch with these arguments runs on.
+    /// Returns the device on which a launch with these arguments runs.
     pub(crate) fn device_of(&self, arguments: &Arguments<'_>) -> Device {
         let keywords = arguments.keywords.iter().map(|(_, value)| value);
         self.kernel.device_of(arguments.positional.iter().chain(keywords))
     }
 
-    /// Returns a digest of the syntax of the kernel, for locks.
+    /// Returns a digest of the kernel's syntax tree, for locks.
     pub(crate) fn source_digest(&self) -> String {
         let tree = tilewright_compiler::syntax_tree(self.signature().source.as_ref());
         runtime::lock::Artifacts::hash(tree.as_bytes())
     }
 
-    /// Adds a compiled variant to the recording of this process, if there is one.
+    /// Adds a compiled variant to the recording of this process. Does nothing if the process makes
+    /// no recording.
     pub(crate) fn record(&self, handle: &Handle) -> Result<(), Error> {
         self.module.source.with_host(|host| self.kernel.record(handle, host))
     }
@@ -448,8 +454,8 @@ pub(crate) struct Call<'m> {
     checks: Checks,
 }
 
-/// Runs a launch with these checks of the sanitizer. Returns an error if the sanitizer has a
-/// finding, or if the launch is on a GPU.
+/// Runs a launch with checks of the sanitizer. Returns an error if the sanitizer has a finding, or
+/// if the launch is on a GPU.
 fn sanitized(checks: Checks, device: Device, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     if let Device::Cuda(_) = device {
         let message = format!("the launch option sanitize is set, and the launch is on {device}");

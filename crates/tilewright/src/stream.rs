@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_runtime::{CudaEvent, CudaStream, Device, Error, StreamRef};
 
-/// A queue of launches on a device. The launches of one stream run in order; those of different
-/// streams of a GPU may run at the same time. The CPU and the simulator complete each launch before
-/// it returns.
+/// A queue of launches on a device. The launches of one stream run in order. Launches on different
+/// streams of a GPU may run at the same time. On the CPU and in the simulator, each launch is
+/// complete when the call returns.
 ///
 /// ```
 /// use tilewright::{Device, Stream};
@@ -25,12 +25,12 @@ use tilewright_runtime::{CudaEvent, CudaStream, Device, Error, StreamRef};
 #[derive(Clone, Debug)]
 pub struct Stream {
     device: Device,
-    /// The stream of the driver; `None` for the default stream, and for devices that are not GPUs.
+    /// The stream of the driver. `None` for the default stream, and for devices that are not GPUs.
     own: Option<Arc<CudaStream>>,
 }
 
 impl Stream {
-    /// Makes a stream, which does not wait for the default stream of the device.
+    /// Creates a stream. It does not wait for the default stream of the device.
     ///
     /// ```
     /// use tilewright::{Buffer, Device, Module, Stream, args};
@@ -58,7 +58,7 @@ impl Stream {
         Ok(Self { device, own })
     }
 
-    /// Returns the default stream of a device. Launches without a stream run on it.
+    /// Returns the default stream of a device. Launches without a stream run on the default stream.
     ///
     /// ```
     /// use tilewright::{Device, Stream};
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    /// Records the point after the launches that are on the stream now.
+    /// Records an event after all current launches on the stream.
     ///
     /// ```
     /// use tilewright::{Device, Stream};
@@ -106,7 +106,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The errors of the driver.
     pub fn record(&self) -> Result<Event, Error> {
         let point = match self.device {
             Device::Cuda(_) => {
@@ -134,7 +134,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The errors of the driver.
     pub fn wait(&self, event: &Event) -> Result<(), Error> {
         match (&event.point, self.device) {
             (Point::Gpu(event), Device::Cuda(_)) => Ok(event.block(self.handle())?),
@@ -147,7 +147,7 @@ impl Stream {
         self.own.as_ref().map_or(StreamRef::DEFAULT, |stream| stream.borrow())
     }
 
-    /// Checks that a launch on `device` can be on this stream.
+    /// Checks that this stream belongs to `device`, the device of a launch.
     pub(crate) fn check(&self, device: Device) -> Result<(), Error> {
         if device == self.device {
             return Ok(());
@@ -158,7 +158,7 @@ impl Stream {
     }
 }
 
-/// A point in the work of a [`Stream`], which [`Stream::record`] returns.
+/// A point in the work of a [`Stream`]. [`Stream::record`] returns events.
 ///
 /// ```
 /// use tilewright::{Device, Module, Stream, args};
@@ -204,8 +204,8 @@ impl Event {
         }
     }
 
-    /// Waits for both events, and returns the time between them; 0 if `later` was earlier. A GPU
-    /// measures the time to half a microsecond.
+    /// Waits for both events, and returns the time between them. Returns 0 if `later` was earlier.
+    /// A GPU measures the time with a resolution of half a microsecond.
     ///
     /// ```
     /// # fn main() -> Result<(), tilewright::Error> {
@@ -217,7 +217,7 @@ impl Event {
     /// ```
     ///
     /// # Errors
-    /// If the events are of different kinds of devices, or if a kernel failed on the device.
+    /// If only one of the events is on a GPU, or if a kernel failed on the device.
     pub fn duration_until(&self, later: &Self) -> Result<Duration, Error> {
         match (&self.point, &later.point) {
             (Point::Host(start), Point::Host(end)) => Ok(end.saturating_duration_since(*start)),

@@ -17,7 +17,7 @@ use crate::module::Call;
 use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 
 /// A configuration of a kernel: values of its `tl.constexpr` parameters, and options.
-/// [`config!`](crate::config) makes a configuration.
+/// [`config!`](crate::config) creates a configuration.
 ///
 /// ```
 /// let config = tilewright::config! { BLOCK = 256, num_warps = 8 };
@@ -35,7 +35,8 @@ use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     values: Vec<(&'static str, Value<'static>)>,
-    /// The values that are integers of at least 0, by name. A grid can be computed from them.
+    /// The values that are integers of at least 0, by name. A function can compute a grid from
+    /// these values.
     sizes: Vec<(&'static str, usize)>,
 }
 
@@ -60,14 +61,14 @@ impl Config {
         self
     }
 
-    /// Returns the name and the text of each value, sorted.
+    /// Returns the name and the text of each value, sorted by name.
     fn texts(&self) -> BTreeMap<String, String> {
         self.values.iter().map(|(name, value)| ((*name).to_owned(), text_of(value))).collect()
     }
 }
 
-/// Returns a value as Python writes it: `50`, `1.5`, `True`, `'tf32'`, `(1, 2)`. For a value that
-/// Python cannot write, returns a description.
+/// Returns a value in Python's notation: `50`, `1.5`, `True`, `'tf32'`, `(1, 2)`. If Python has no
+/// notation for the value, returns a description.
 fn text_of(value: &Value<'_>) -> String {
     match (value, value.to_host_value()) {
         (_, Some(HostValue::Constant(constant))) => constant.to_string(),
@@ -79,7 +80,7 @@ fn text_of(value: &Value<'_>) -> String {
     }
 }
 
-/// The value with this name, which is an integer of at least 0.
+/// Returns the value with this name. The value is an integer of at least 0.
 ///
 /// # Panics
 /// If the configuration has no such value.
@@ -92,7 +93,7 @@ impl Index<&str> for Config {
     }
 }
 
-/// Makes a [`Config`] of values of `tl.constexpr` parameters and of options.
+/// Creates a [`Config`] from values of `tl.constexpr` parameters and options.
 ///
 /// ```
 /// use tilewright::{Dtype, config};
@@ -107,14 +108,15 @@ macro_rules! config {
     };
 }
 
-/// A kernel that chooses the fastest of its configurations, once for each key (see
-/// [`Kernel::tuned`]).
+/// A kernel with several configurations. It chooses the fastest configuration once for each key
+/// (see [`Kernel::tuned`]).
 ///
-/// The first launch with a key compiles and measures all configurations, then launches the fastest;
-/// later launches only launch the choice. Measurements leave the tensors unchanged, because the
-/// tuner restores all memory that the arguments allow the kernel to write. In a process with a
-/// lock, the tuner takes the choice from the lock and measures nothing. If the lock has no choice
-/// for a key, `TILEWRIGHT_LOCK_POLICY` decides whether the launch fails or the tuner measures.
+/// The first launch with a key compiles and measures all configurations, and then launches the
+/// fastest one. Later launches with this key directly launch the chosen configuration. Measurements
+/// leave the tensors unchanged, because the tuner restores all memory that the arguments allow the
+/// kernel to write. In a process with a lock, the tuner takes the choice from the lock and measures
+/// nothing. If the lock has no choice for a key, `TILEWRIGHT_LOCK_POLICY` decides whether the
+/// launch fails or the tuner measures.
 ///
 /// ```
 /// use tilewright::{Module, args, config};
@@ -147,16 +149,17 @@ struct Timing {
 
 /// The maximum number of measured runs of a configuration.
 const RUNS: usize = 25;
-/// A configuration is measured again only while the sum of its measured times is below this time.
+/// The budget of a configuration. The configuration is measured again only while the sum of its
+/// measured times is below the budget.
 const BUDGET: Duration = Duration::from_millis(100);
-/// A configuration is measured only once if its first measured time is more than this many times
-/// the shortest first time.
+/// The maximum ratio of a configuration's first measured time to the shortest first time. A slower
+/// configuration is measured only once.
 const SLOW: u32 = 3;
 
 impl Kernel {
-    /// Returns a tuner, which measures the kernel with each configuration and launches the fastest.
-    /// It chooses once for each device, each value of the parameters in `key`, and the dtypes of the
-    /// tensors.
+    /// Returns a tuner. A tuner measures the kernel with each configuration and launches the
+    /// fastest one. It chooses once for each combination of the device, the values of the
+    /// parameters in `key`, and the dtypes of the tensors.
     ///
     /// ```
     /// use tilewright::{Module, args, config};
@@ -176,7 +179,7 @@ impl Kernel {
 }
 
 impl Tuner {
-    /// Launches the fastest configuration; measures all configurations first if the key is new.
+    /// Launches the fastest configuration. If the key is new, measures all configurations first.
     /// `grid` computes the grid of a configuration.
     ///
     /// ```
@@ -204,7 +207,8 @@ impl Tuner {
         self.start(None, &|config| grid(config).into_grid(), &arguments)
     }
 
-    /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    /// Does the same as [`launch`](Self::launch), but on a stream. The stream must belong to the
+    /// device of the launch.
     ///
     /// ```
     /// use tilewright::{Device, Module, Stream, args, config};
@@ -220,7 +224,7 @@ impl Tuner {
     /// ```
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
+    /// The errors of [`launch`](Self::launch).
     #[expect(clippy::needless_pass_by_value, reason = "callers write `args!` here")]
     pub fn launch_on<G: IntoGrid>(
         &self,
@@ -231,8 +235,9 @@ impl Tuner {
         self.start(Some(stream), &|config| grid(config).into_grid(), &arguments)
     }
 
-    /// Returns the configurations that were chosen so far, each with its key: the device, the values
-    /// of the key as Python writes them (`50`, `True`, `'tf32'`), and the dtypes of the tensors.
+    /// Returns the chosen configurations, each with its key. A key contains the device, the values
+    /// of the parameters in Python's notation (`50`, `True`, `'tf32'`), and the dtypes of the
+    /// tensors.
     ///
     /// ```
     /// use tilewright::{Module, args, config};
@@ -314,8 +319,8 @@ impl Tuner {
         Ok(key)
     }
 
-    /// Returns the index of the configuration to launch for a key: the one in the lock of this
-    /// process, else the fastest.
+    /// Returns the index of the configuration for a key. If the lock of this process has a choice,
+    /// returns this choice. Otherwise, measures the configurations and returns the fastest one.
     fn choose(
         &self,
         stream: Option<&Stream>,
@@ -325,7 +330,7 @@ impl Tuner {
     ) -> Result<usize, Error> {
         let target = device.target()?.to_string();
         let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
-        // A lock's choice holds for every device of a target, so its key omits the device.
+        // A lock's choice is valid for every device of a target, so its key omits the device.
         let locked_key = &key[1..];
         if let Some(choice) = lock::locked_choice(kernel, &source, &target, locked_key)? {
             let found = self.configs.iter().position(|config| config.texts() == choice.config);
@@ -363,7 +368,7 @@ impl Tuner {
         Ok(best)
     }
 
-    /// Measures the configurations in turn, and returns their times, the fastest first. Skips
+    /// Measures all configurations, and returns their times, the fastest configuration first. Skips
     /// configurations that do not compile or run.
     fn measure(
         &self,
@@ -392,14 +397,16 @@ impl Tuner {
     }
 }
 
-/// Measures configurations by their indices, and returns their times, the fastest first.
+/// Measures the configurations `0..configs`. Returns their times, the fastest configuration first.
+/// `run` runs a configuration, given its index. Skips configurations for which `run` returns an
+/// error.
 fn measure_in_turn(
     configs: usize,
     run: impl Fn(usize) -> Result<Duration, Error>,
 ) -> Result<Vec<Timing>, Error> {
     let (mut timings, mut failure) = (Vec::new(), None);
     for index in 0..configs {
-        // The first run is not measured: it compiles the configuration and fills caches.
+        // The first run is not measured, because it compiles the configuration and fills caches.
         match run(index).and_then(|_| run(index)) {
             Ok(time) => timings.push(Timing { index, times: vec![time] }),
             Err(error) => failure = failure.or(Some(error)),
@@ -431,14 +438,14 @@ impl Timing {
         sorted[(sorted.len() - 1) * numerator / denominator]
     }
 
-    /// Returns the median and the 20th and 80th percentile in milliseconds.
+    /// Returns the median, the 20th percentile and the 80th percentile in milliseconds.
     fn milliseconds(&self) -> Vec<Option<f64>> {
         let quantiles = [self.median(), self.quantile(1, 5), self.quantile(4, 5)];
         quantiles.map(|time| Some(time.as_secs_f64() * 1e3)).to_vec()
     }
 }
 
-/// The content of the memory that a launch may write.
+/// A copy of the memory that a launch may write.
 struct Snapshot<'m> {
     host: Vec<(Region<'m>, Vec<u8>)>,
     gpu: Vec<(u64, DeviceBuffer)>,

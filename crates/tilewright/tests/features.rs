@@ -1,5 +1,5 @@
 //! Tests that the use of a device or of the sanitizer is an error if its Cargo feature is off. If
-//! all features are on, the first test checks only that the names of the devices are parsed.
+//! all features are on, the first test only checks that the names of the devices are parsed.
 //! `make test-features` runs the tests with one device at a time, and without `python-syntax`.
 
 use tilewright::{Buffer, Code, Device, Error, Stream};
@@ -91,7 +91,7 @@ fn checks_without_the_sanitizer_are_an_error() {
     }
 }
 
-/// Kernels of the binary need no parser.
+/// Tests that kernels in the binary need no parser.
 #[cfg(feature = "include-kernels")]
 mod in_the_binary {
     tilewright::include_kernels! {

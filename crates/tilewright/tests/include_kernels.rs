@@ -1,5 +1,6 @@
-//! Tests the functions that `include_kernels!` defines for kernels in this binary: launches on the
-//! CPU and in the simulator, and errors for faults and for a target without code.
+//! Tests the functions that `include_kernels!` defines for kernels in this binary. The tests launch
+//! them on the CPU and in the simulator. They also check the errors for faults and for a target
+//! without code.
 
 use tilewright::{Code, Device, Stream, bf16};
 

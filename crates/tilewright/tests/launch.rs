@@ -1,4 +1,4 @@
-//! Tests kernels that Rust launches: arguments, specialization, the cache, threads, and errors.
+//! Tests launches of kernels from Rust: arguments, specialization, the cache, threads, and errors.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ fn code<T>(result: Result<T, Error>) -> Option<Code> {
     result.err().and_then(|error| error.code())
 }
 
-/// Returns the processor, a simulated GPU and, if this machine has one, a GPU.
+/// Returns the CPU, a simulated GPU and, if this machine has one, a GPU.
 fn devices() -> Vec<Device> {
     let gpus = Device::available().into_iter().filter(|device| matches!(device, Device::Cuda(_)));
     [Device::Cpu, Device::Sim(90)].into_iter().chain(gpus.take(1)).collect()

@@ -1,4 +1,4 @@
-//! Tests tuners: their choices, and the memory that they restore.
+//! Tests the choices of tuners, and the memory that tuners restore.
 
 use tilewright::{Code, Device, Error, Kernel, Module, args, config};
 
@@ -46,7 +46,7 @@ fn the_fastest_configuration_is_launched_and_memory_restored() {
     }
 }
 
-/// The key has the values as Python's `repr` writes them.
+/// Tests that the values in a key have the notation of Python's `repr`.
 #[test]
 fn keys_have_values_as_python_writes_them() {
     const SOURCE: &str = "

@@ -1,12 +1,13 @@
 //! Serves a layer of a transformer without Python: RMS norm, QKV projection, rotary embedding,
-//! attention with a paged cache, and a gated MLP. The kernels are in three Python files, which the
-//! build compiles into this binary.
+//! attention with a paged cache, and a gated MLP. Three Python files define the kernels. The build
+//! compiles them into this binary.
 //!
 //! ```text
 //! cargo run --release -p tilewright --features include-kernels --example transformer -- --device cuda
 //! ```
 //! `--output` writes the output of the last token of each sequence as fp32, for a comparison with
-//! other implementations. These can reproduce the inputs, because [`numbers`] makes all inputs.
+//! other implementations. Other implementations can reproduce the inputs, because [`numbers`]
+//! computes all inputs.
 
 use std::time::Instant;
 
@@ -42,7 +43,7 @@ const SEQUENCES: usize = 4;
 const STEPS: usize = 40;
 const PAGES: usize = STEPS.div_ceil(PAGE);
 
-// The signatures of the kernels contain these numbers too.
+// The signatures of the kernels also contain these numbers.
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 const HEAD: usize = 64;
@@ -54,7 +55,7 @@ const INNER: usize = 512;
 const EPSILON: f32 = 1e-5;
 const LOG2_THETA: f32 = 13.287_712;
 
-/// The weights of a layer. Matrices are row-major, with a column for each output.
+/// The weights of a layer. Matrices are row-major and have a column for each output.
 struct Weights {
     attention_norm: Buffer<f16>,
     qkv: Buffer<f16>,
@@ -75,7 +76,7 @@ struct Cache {
     positions: Buffer<i32>,
 }
 
-/// The tensors that the kernels write, apart from the cache.
+/// The tensors that the kernels write, except the cache.
 struct Activations {
     normalized: Buffer<f16>,
     qkv: Buffer<f16>,
