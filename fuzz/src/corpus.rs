@@ -1,9 +1,9 @@
-//! Mutates the texts of a corpus by tokens, lines, numbers and bytes.
+//! Mutates the tokens, lines, numbers and bytes of a corpus of texts.
 
 use crate::random::Random;
 use crate::split;
 
-/// Numbers at which sizes, shifts and counts overflow.
+/// Boundary values of sizes, shifts and counts.
 const NUMBERS: [u64; 20] = [
     0,
     1,
@@ -27,19 +27,19 @@ const NUMBERS: [u64; 20] = [
     u64::MAX,
 ];
 
-/// Returns the mutation bytes of a seed for [`changed_text`] and [`changed_file`]: mostly one to
-/// three mutations, since a heavily mutated text is usually rejected early.
+/// Returns the mutation bytes of a seed for [`changed_text`] and [`changed_file`]. Most seeds have
+/// one to three mutations, because parsers usually reject a heavily mutated text early.
 pub fn changes(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let count = random.pick(&[1, 1, 1, 2, 2, 3, 4, 8]);
     (0..2 + 6 * count).map(|_| random.bits() as u8).collect()
 }
 
-/// Returns a text of the corpus, mutated according to the bytes: the first two choose the text, and
-/// every six bytes after them describe a mutation.
+/// Returns a mutated text of the corpus. The first two bytes select the text. Every following six
+/// bytes describe a mutation.
 ///
-/// Insertions come from the same text or another one of the corpus, so that they are mostly legal
-/// parts of the language.
+/// Insertions come from the same text or from another text of the corpus. They are therefore mostly
+/// legal parts of the language.
 pub fn changed_text(corpus: &[String], bytes: &[u8]) -> String {
     let (head, steps) = bytes.split_at(bytes.len().min(2));
     let index = head.iter().fold(0, |index, &byte| index << 8 | usize::from(byte));
@@ -133,9 +133,10 @@ fn change_bytes(text: &str, kind: u8, first: usize, second: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns all mutations that replace one number by one at which sizes, shifts and counts overflow.
-/// Of the numbers at the same position in lines of the same form, only the first in the corpus is
-/// replaced.
+/// Returns all mutations that replace one number by 0 or by a number at which sizes, shifts and
+/// counts overflow. A mutation consists of the index of the text, the index of the number's token,
+/// and the new number. Lines have the same pattern if they differ only in digits. Of the numbers at
+/// the same position in such lines, only the first in the corpus is replaced.
 pub fn changed_numbers(corpus: &[String]) -> Vec<(usize, usize, u64)> {
     let mut known = std::collections::HashSet::new();
     let mut found = Vec::new();
@@ -157,7 +158,8 @@ pub fn changed_numbers(corpus: &[String]) -> Vec<(usize, usize, u64)> {
                 form.push('#');
                 in_line += 1;
             } else if in_line < 64 {
-                // Names of registers and values differ in their digits.
+                // The digits of names are not part of the pattern, because names of registers and
+                // values differ only in their digits.
                 form.extend(token.chars().filter(|c| !c.is_ascii_digit()));
             }
         }
@@ -165,7 +167,8 @@ pub fn changed_numbers(corpus: &[String]) -> Vec<(usize, usize, u64)> {
     found
 }
 
-/// Returns a text with the number of a site from [`changed_numbers`] replaced.
+/// Returns a text after the replacement of one number. `site` is the index of the number's token,
+/// as [`changed_numbers`] returns it.
 pub fn with_number(text: &str, site: usize, number: u64) -> String {
     let number = number.to_string();
     let mut tokens = split(text);
@@ -173,7 +176,7 @@ pub fn with_number(text: &str, site: usize, number: u64) -> String {
     tokens.concat()
 }
 
-/// Returns the bytes of a file, mutated according to `bytes`, six per mutation.
+/// Returns the bytes of a file after mutations. Every six of `bytes` describe a mutation.
 pub fn changed_file(file: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     for step in bytes.chunks_exact(6).take(8) {

@@ -1,10 +1,14 @@
-//! Fuzz targets, one per file in `tests/`: no user input may cause a panic, abort or hang.
+//! Contains the common parts of the fuzz targets. Each file in `tests/` is a target. No user input
+//! may cause a panic, an abort or a hang.
 //!
-//! They are ordinary tests with a fixed set of inputs, so that every change is tested on the same
-//! ones ([`fuzz!`]); `make fuzz` runs each for a minute on new inputs, and `cargo bolero` under a
-//! coverage-guided fuzzer. This crate contains their common parts: [`mutate`] derives nearly valid
-//! text from random bytes, which gets further than random text, [`kernel`] generates valid kernels,
-//! and [`matmul`] programs that multiply matrices.
+//! The targets are ordinary tests with a fixed set of inputs, so that every change is tested with
+//! the same inputs ([`fuzz!`]). `make fuzz` runs each target for a minute on new inputs.
+//! `cargo bolero` runs a target with a coverage-guided fuzzer.
+//!
+//! - [`mutate`] derives nearly valid text from random bytes. Such text passes more stages than
+//!   random text.
+//! - [`kernel`] generates valid kernels.
+//! - [`matmul`] generates programs that multiply matrices.
 
 pub mod corpus;
 pub mod kernel;
@@ -13,8 +17,9 @@ pub mod random;
 
 use random::Random;
 
-/// Runs a target, a function of `&[u8]`, on `$count` inputs with fixed seeds; on new inputs under
-/// `cargo bolero`, and for the time given by `BOLERO_RANDOM_TEST_TIME_MS`.
+/// Runs a target, which is a function of `&[u8]`, on `$count` inputs with fixed seeds. With
+/// `cargo bolero`, runs the target on new inputs instead. `BOLERO_RANDOM_TEST_TIME_MS` also selects
+/// new inputs, and limits the time.
 #[macro_export]
 macro_rules! fuzz {
     ($count:expr, $target:expr) => {
@@ -26,12 +31,12 @@ macro_rules! fuzz {
     };
 }
 
-/// Returns whether `bolero`'s environment variables select new inputs instead of the fixed ones.
+/// Returns whether environment variables of `bolero` select new inputs instead of the fixed inputs.
 pub fn tries_new_inputs() -> bool {
     std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_"))
 }
 
-/// Returns the input of a seed: up to 256 bytes, mostly few.
+/// Returns the input of a seed. An input has less than 256 bytes, and most inputs are short.
 pub fn fixed_input(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let longest = 4 << random.below(7);
@@ -39,7 +44,8 @@ pub fn fixed_input(seed: u64) -> Vec<u8> {
     (0..length).map(|_| random.bits() as u8).collect()
 }
 
-/// Mutates a text by tokens: every four bytes give an action, two positions and a length.
+/// Mutates the tokens of a text. Every four bytes describe a mutation: an action, a position (two
+/// bytes) and an operand.
 pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {
     let mut tokens: Vec<&str> = split(text);
     for step in bytes.chunks_exact(4).take(64) {

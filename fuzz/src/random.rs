@@ -1,10 +1,10 @@
-//! Random decisions that are reproducible from a seed: tests identify a random program by its seed.
+//! Makes random decisions that depend only on a seed. Tests identify a random program by its seed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Returns the seeds from `TILEWRIGHT_SEEDS=7..9`, which replace those of a test.
+/// Returns the seeds of `TILEWRIGHT_SEEDS=7..9`, which replace the seeds of a test.
 pub fn chosen_seeds() -> Option<Range<u64>> {
     let seeds = std::env::var("TILEWRIGHT_SEEDS").ok()?;
     let (start, end) = seeds.split_once("..").expect("TILEWRIGHT_SEEDS is two numbers, `7..9`");
@@ -41,7 +41,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Checks each seed, on all cores. After a failure, no further seeds are started.
+/// Checks the seeds in parallel on all cores. After a failure, no thread starts another seed.
 pub fn in_parallel(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
     let seeds = Seeds { next: AtomicU64::new(seeds.start), end: seeds.end };
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -59,7 +59,7 @@ pub fn in_parallel(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
 pub struct Random(pub u64);
 
 impl Random {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -68,22 +68,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`, which is not 0.
+    /// Returns a number less than `end`. `end` must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// Returns a number from `low` to `high`, exclusive.
+    /// Returns a number that is at least `low` and less than `high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * ((self.bits() >> 11) as f64 / (1_u64 << f64::MANTISSA_DIGITS) as f64)
     }
 
-    /// Returns one of the items, which must not be empty.
+    /// Returns one of the items. There must be at least one item.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// True once in `one_in` times.
+    /// Returns true with a probability of 1 in `one_in`.
     pub fn chance(&mut self, one_in: usize) -> bool {
         self.below(one_in) == 0
     }

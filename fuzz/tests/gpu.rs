@@ -1,5 +1,6 @@
-//! The passes and the GPU path: random kernels leave the same memory on the CPU, with and without
-//! the passes, and as PTX in the simulator, which detects no fault.
+//! Tests the passes and the GPU path with random kernels. A kernel must leave the same memory on
+//! the CPU with and without the passes, and as PTX in the simulator. The simulator must not detect
+//! a fault.
 
 use tilewright_base::output::take_printed;
 use tilewright_cpu::memory::Region;
@@ -9,7 +10,8 @@ use tilewright_fuzz::tries_new_inputs;
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, ElementwiseFn, Module, OPS, Op, print, verify};
 
-/// The memory of a launch: the allocation of each argument, and the argument's byte range in it.
+/// The memory of a launch: an allocation for each argument, and the byte range of the argument in
+/// its allocation.
 struct Memory {
     allocations: Vec<Vec<u128>>,
     places: Vec<std::ops::Range<usize>>,
@@ -42,7 +44,7 @@ impl Memory {
         parts.map(|(allocation, place)| Region::of(&mut as_bytes(allocation)[place.clone()])).collect()
     }
 
-    /// Returns the content, except for addresses, which differ between launches.
+    /// Returns the content of the arguments. Omits addresses, because they differ between launches.
     fn contents(mut self, arguments: &[Argument]) -> Vec<Vec<u8>> {
         let parts = self.allocations.iter_mut().zip(&self.places).zip(arguments);
         let parts = parts.filter(|(_, argument)| !matches!(argument, Argument::Addresses));
@@ -54,14 +56,14 @@ fn as_bytes(words: &mut [u128]) -> &mut [u8] {
     bytemuck::cast_slice_mut(words)
 }
 
-/// Returns the sorted lines of a text: devices print in different orders.
+/// Returns the sorted lines of a text, because devices print in different orders.
 fn sorted_lines(text: &str) -> Vec<u8> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join("\n").into_bytes()
 }
 
-/// Returns the memory and output that the kernel leaves on the CPU.
+/// Returns the memory and the output after a run of the kernel on the CPU.
 fn on_cpu(kernel: &Kernel, module: &Module) -> Vec<Vec<u8>> {
     let mut memory = Memory::new(&kernel.arguments);
     let regions = memory.regions();
@@ -98,8 +100,8 @@ fn optimized(kernel: &Kernel) -> Module {
     module
 }
 
-/// Returns the memory and output that the kernel leaves in the simulator, or the GPU path's error
-/// if it rejects the kernel.
+/// Returns the memory and the output after a run of the kernel in the simulator. If the GPU path
+/// rejects the kernel, returns its error.
 fn in_simulator(
     kernel: &Kernel,
     module: &Module,
@@ -137,8 +139,9 @@ fn in_simulator(
     Ok(found)
 }
 
-/// Returns the first byte that differs: the index of its argument among those with memory (printed
-/// text comes last), and its offset.
+/// Returns the position of the first different byte: the index of its content and its offset.
+/// Contents are in the order of the arguments, without addresses. The printed text is the last
+/// content.
 fn difference(expected: &[Vec<u8>], found: &[Vec<u8>]) -> Option<(usize, usize)> {
     let mut arguments = expected.iter().zip(found).enumerate();
     arguments.find_map(|(argument, (a, b))| {
@@ -161,7 +164,7 @@ fn check(seed: u64) {
         ("sm_90a", 4, 3),
     ] {
         let Ok(found) = in_simulator(&kernel, &module, target, warps, stages) else { continue };
-        // Results of approximate functions may differ within their accuracy.
+        // Results of approximate functions may differ between devices within their accuracy.
         assert_eq!(
             difference(&expected, &found).filter(|_| kernel.is_exact),
             None,
@@ -171,7 +174,7 @@ fn check(seed: u64) {
     }
 }
 
-/// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
+/// `TILEWRIGHT_SEEDS=7..9` replaces the default seeds.
 #[test]
 fn kernels_agree_on_the_cpu_and_in_the_simulator() {
     match chosen_seeds() {
@@ -204,7 +207,7 @@ fn kernels_cover_every_op_function_and_element_type() {
             dtypes.extend(function.values.values().filter_map(|value| value.ty.dtype()));
         }
     }
-    // Random kernels state no layouts.
+    // Random kernels do not contain these ops.
     ops.extend(["set_layout", "device", "start_workers", "join_workers"]);
     let missing: Vec<_> = OPS.iter().map(|op| op.name).filter(|name| !ops.contains(name)).collect();
     assert!(missing.is_empty(), "no kernel has {missing:?}");

@@ -1,6 +1,6 @@
-//! Programs that multiply matrices leave the same memory on the CPU, with and without the passes,
-//! and in the simulator, with tensor copies, warpgroup multiplications, pipelines and warp
-//! specialization.
+//! Tests programs that multiply matrices. A program must leave the same memory on the CPU, with and
+//! without the passes, and in the simulator. In the simulator, the programs use tensor copies,
+//! warpgroup multiplications, pipelines and warp specialization.
 
 mod support;
 
@@ -10,7 +10,7 @@ use tilewright::{Device, Error, Grid};
 use tilewright_fuzz::matmul::{Argument, Program, program};
 use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 
-/// Returns the memory that a launch leaves, or the error if the device rejects the kernel.
+/// Returns the memory after a launch. If the device rejects the kernel, returns the error.
 fn run(program: &Program, device: Device, is_plain: bool) -> Result<Memory, Error> {
     let kernel = kernel(program).on(device);
     let mut memory = Memory::new(program);
@@ -31,7 +31,7 @@ fn run(program: &Program, device: Device, is_plain: bool) -> Result<Memory, Erro
     Ok(memory)
 }
 
-/// Returns the launch and the program, for failure messages.
+/// Returns the launch and the program as text for failure messages.
 fn text(program: &Program) -> String {
     let Program { source, arguments, grid, num_warps, num_stages } = program;
     let line = |(name, argument): &(String, Argument)| match argument {
@@ -44,7 +44,7 @@ fn text(program: &Program) -> String {
     format!("grid {grid:?}, {num_warps} warps, {num_stages} stages\n{lines}{source}")
 }
 
-/// The devices on which a program is tried.
+/// The simulated GPUs that run each program.
 const DEVICES: [Device; 2] = [Device::Sim(90), Device::Sim(80)];
 
 fn check(seed: u64) {
@@ -67,7 +67,7 @@ fn check(seed: u64) {
     }
 }
 
-/// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
+/// `TILEWRIGHT_SEEDS=7..9` replaces the default seeds.
 #[test]
 fn programs_agree_on_the_cpu_and_in_the_simulator() {
     match chosen_seeds() {
@@ -79,7 +79,8 @@ fn programs_agree_on_the_cpu_and_in_the_simulator() {
     }
 }
 
-/// The generator is only useful if its programs reach these features.
+/// Tests that the programs reach these features. Otherwise, the generator would not test the
+/// features.
 #[test]
 fn programs_reach_the_features_of_the_gpu_path() {
     let mut rejected = Vec::new();

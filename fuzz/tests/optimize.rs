@@ -1,5 +1,5 @@
-//! The passes: they run without a panic on everything that the parser and the verifier accept, and
-//! their output verifies and round-trips through text.
+//! Tests the passes. They must run without a panic on every module that the parser and the verifier
+//! accept. Their output must verify, and must print and parse to the same text.
 
 use tilewright_fuzz::mutate;
 use tilewright_ir::{parse, print, verify};

@@ -1,4 +1,5 @@
-//! The parser of PTX: it never panics, and what it accepts prints and parses to the same text.
+//! Tests the parser of PTX. The parser never panics. Accepted text must print and parse to the same
+//! text.
 
 use tilewright_fuzz::mutate;
 use tilewright_ptx::isa::{parse, print};

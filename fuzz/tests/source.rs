@@ -1,5 +1,5 @@
-//! The frontend: every source is lowered to IR that verifies or to diagnostics, without a panic and
-//! in limited time.
+//! Tests the frontend. It must lower every source to IR that verifies, or report diagnostics. There
+//! must be no panic, and the time must be limited.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use tilewright_frontend::{Argument, Constant, Failure, HostValue, Options, Reque
 use tilewright_fuzz::mutate;
 use tilewright_ir::{Dtype, verify};
 
-/// Far more than any of these texts takes, even in a debug build on a busy machine.
+/// The maximum time for a text. Each of these texts takes far less time, even in a debug build on a
+/// busy machine.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 const SEEDS: [&str; 4] = [MODULE, CONTROL, TILES, COMPILE_TIME];
@@ -235,7 +236,8 @@ fn lowering_never_panics_and_gives_valid_ir_in_time() {
 
 #[test]
 fn seeds_lower() {
-    // Only the kernel lowers; the helpers return a value, which a kernel must not.
+    // Only the kernel can be lowered. The helper functions return a value, but a kernel must not
+    // return one.
     for seed in [CONTROL, TILES] {
         assert_eq!(lower_all(seed, 0), 1, "{seed}");
     }
@@ -243,7 +245,8 @@ fn seeds_lower() {
     assert_eq!(lower_all(&plain, 0), 1, "{plain}");
 }
 
-/// Lowers every kernel of a text and renders the diagnostics; returns how many were lowered.
+/// Lowers every kernel of a text, and renders the diagnostics. Returns the number of lowered
+/// kernels.
 fn lower_all(text: &str, types: u8) -> usize {
     let mut host = match SourceHost::new("k.py", text) {
         Ok(host) => host,

@@ -1,10 +1,12 @@
-//! Runs the checks of the project's own rules (`cargo xtask tidy`), prints the cycles of module
-//! graphs (`cargo xtask cycles`), and compares the code that two commits generate (`cargo xtask
-//! replay`).
+//! Runs the development tools of the project:
 //!
-//! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can enforce; the
-//! others are here. A check is a function from the text of the tree to findings, and has a test in
-//! which it finds something.
+//! - `cargo xtask tidy` checks the project's own rules.
+//! - `cargo xtask cycles` prints the cycles of module graphs.
+//! - `cargo xtask replay` compares the code that two commits generate.
+//!
+//! `Cargo.toml` and `clippy.toml` contain the rules that the compiler and clippy can check. This
+//! crate checks all other rules. A check is a function from the text of the tree to findings. Each
+//! check has a test in which it reports a finding.
 
 mod checks;
 mod metadata;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the source tree. If that fails, prints an error and returns the exit code.
+/// Reads the source tree. On failure, prints an error and returns the exit code.
 fn read_tree(root: &Path) -> Result<Tree, ExitCode> {
     Tree::read(root).map_err(|error| {
         eprintln!("xtask: cannot read {}: {error}", root.display());
@@ -86,8 +88,8 @@ fn tidy() -> ExitCode {
     }
 }
 
-/// Lowers the maxima of the word table to the present numbers. If a number would rise, prints it
-/// and does not change the table.
+/// Lowers the maxima of the word table to the current numbers. If a number would rise, prints this
+/// number and does not change the table.
 fn bless() -> ExitCode {
     let root = project_root();
     let written = Tree::read(&root).map(|tree| match checks::words::lowered(&tree) {
@@ -120,7 +122,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
 }
 
 /// Returns the root of the workspace. At run time, Cargo sets `CARGO_MANIFEST_DIR` to the folder of
-/// this package. The folder is not compiled in, because checkouts may share one target directory.
+/// this package. The binary does not contain this folder, because several checkouts may use one
+/// target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The output of `cargo metadata`.
 #[derive(Deserialize, Debug)]
 pub struct Metadata {
-    /// The packages of every platform, including those of the workspace.
+    /// The packages of every platform, including the packages of the workspace.
     pub packages: Vec<Package>,
 }
 
@@ -17,24 +17,24 @@ pub struct Metadata {
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// The license in its manifest, an SPDX expression.
+    /// The license in the manifest, as an SPDX expression.
     pub license: Option<String>,
-    /// The origin of the package; `None` for a package of this workspace.
+    /// The source of the package, such as the registry. `None` for a package of this workspace.
     pub source: Option<String>,
-    /// The packages that its manifest names.
+    /// The dependencies in the manifest.
     pub dependencies: Vec<Dependency>,
 }
 
-/// A dependency that a manifest states.
+/// A dependency in a manifest.
 #[derive(Deserialize, Default, Debug)]
 pub struct Dependency {
     /// The name of the package, even if the manifest renames it.
     pub name: String,
-    /// `dev` or `build`; `None` for an ordinary dependency.
+    /// The kind, `dev` or `build`. `None` for an ordinary dependency.
     pub kind: Option<String>,
 }
 
-/// Runs `cargo metadata`.
+/// Runs `cargo metadata` and returns its output.
 pub fn read(root: &Path) -> Result<Metadata, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

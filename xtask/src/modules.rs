@@ -1,9 +1,9 @@
-//! Computes the module graph of each crate, by file, and its cycles.
+//! Computes the module graph of each crate, and its cycles. The nodes of the graph are files.
 //!
-//! A file depends on each file that defines a name which it uses. Paths are followed through
-//! re-exports and imports to the definition. A `mod.rs` that only declares and re-exports its
-//! children is therefore in no cycle with them. Code under `#[cfg(test)]` does not count, and
-//! method calls are not followed.
+//! If a file uses a name, it depends on the file that defines the name. The search for the
+//! definition follows re-exports and imports. A `mod.rs` that only declares and re-exports its
+//! children is therefore in no cycle with the children. Code under `#[cfg(test)]` and method calls
+//! do not count.
 
 mod graph;
 mod names;
@@ -18,19 +18,19 @@ use names::Module;
 pub struct CrateModules {
     /// The name of the folder of the crate.
     pub name: String,
-    /// The path of each file, from the root of the workspace.
+    /// The path of each file, relative to the root of the workspace.
     files: Vec<String>,
-    /// For each file, the files that it depends on, each with a path in the first file that leads
-    /// to the second.
+    /// The dependencies of each file. The key is another file. The value is a path in the code of
+    /// the first file that leads to the other file.
     arrows: Vec<BTreeMap<usize, String>>,
 }
 
-/// A strongly connected component: files that each reach all others.
+/// A strongly connected component. Each of its files depends on all others, directly or indirectly.
 pub struct Cycle<'a> {
-    /// Its files, sorted.
+    /// The files of the cycle, sorted.
     pub files: Vec<&'a str>,
-    /// The dependencies between them: the dependent file, the file that it depends on, and a path
-    /// in the first file that leads to the second.
+    /// The dependencies between the files. An element contains the dependent file, the file that it
+    /// depends on, and a path in the code of the dependent file.
     pub arrows: Vec<(&'a str, &'a str, &'a str)>,
 }
 
@@ -84,7 +84,7 @@ impl CrateModules {
     }
 }
 
-/// Formats the cycles of one crate, or of all.
+/// Formats the cycles of one crate or of all crates.
 pub fn print_cycles(tree: &Tree, only: Option<&str>) -> String {
     use std::fmt::Write;
 

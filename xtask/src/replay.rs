@@ -1,4 +1,4 @@
-//! Implements `cargo xtask replay`, which checks whether a change of the compiler changes the
+//! Implements `cargo xtask replay`. The command checks whether a change of the compiler changes the
 //! generated code of kernels.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! cargo xtask replay [COMMIT]      compiles the recording with that commit (HEAD if none is named)
 //!                                  and with the working tree, and compares the code
 //! ```
-//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares.
-//! The commit is built in a worktree of its own. If the commit lacks `replay.rs`, that of the
-//! working tree is used.
+//! All files of the command are in `build/replay`. `crates/testkit/examples/replay.rs` compiles the
+//! recording and compares the code. The command builds the commit in a separate worktree. If the
+//! commit lacks `replay.rs`, the command uses `replay.rs` of the working tree.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -51,8 +51,8 @@ fn record(root: &Path) -> Result<(), String> {
     let dumping = |command: &mut Command, folder: PathBuf| {
         command.current_dir(root).env("TILEWRIGHT_DUMP", "ir").env("TILEWRIGHT_DUMP_DIR", folder).status()
     };
-    // The exit code is ignored: a test that reads its own dumps may fail here, but the kernels that
-    // it compiles are recorded.
+    // The exit code is ignored. A test that reads its own dumps may fail here, but its kernels are
+    // recorded.
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
     tests.env("PYTHONPATH", root.join("tests/python/support")).env("TILEWRIGHT_REPLAY", &recording);
@@ -111,7 +111,7 @@ fn replay(root: &Path, commit: &str) -> Result<bool, String> {
         if out.exists() {
             std::fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         }
-        // Both sides share one target folder, so that their dependencies are built once.
+        // Both builds use the same target folder, so that their dependencies are built only once.
         let build = ["run", "--release", "--quiet", "--package", "tilewright-testkit", "--example", "replay"];
         let mut command = Command::new("cargo");
         command.args(build).args(["--", "compile"]).arg(&corpus).arg(out).current_dir(side);

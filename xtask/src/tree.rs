@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The paths of folders that do not contain the project's source. Hidden folders are excluded too,
-/// except those in `HIDDEN_SOURCE`.
+/// The paths of folders that do not contain source files of the project. Hidden folders are also
+/// excluded, except the folders in `HIDDEN_SOURCE`.
 const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// The folder of users' programs. The rules of style do not apply to these programs, because they
-/// must not be changed.
+/// The folder of users' programs. These programs must not be changed, so the rules of style do not
+/// apply to them.
 const USER_PROGRAMS: &str = "tests/programs/";
 
 /// A text file. `path` is relative to the root, with `/` between folders.
@@ -34,14 +34,14 @@ impl File {
     }
 }
 
-/// The text files of the project that the rules apply to, sorted by path.
+/// The text files to which the rules apply, sorted by path.
 #[derive(Debug, Default)]
 pub struct Tree {
     pub files: Vec<File>,
 }
 
 impl Tree {
-    /// Reads the tree below `root`. Files that are not UTF-8 are skipped.
+    /// Reads the tree below `root`. Skips files that are not UTF-8.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "")?;
@@ -74,12 +74,12 @@ impl Tree {
         self.files.iter().filter(|file| file.has_extension("rs"))
     }
 
-    /// Returns the Python files, except stubs, which are generated.
+    /// Returns the Python files. Stubs are not included, because they are generated.
     pub fn python(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.has_extension("py"))
     }
 
-    /// Makes a tree of the given paths and texts, for the tests of the checks.
+    /// Creates a tree of the given paths and texts, for the tests of the checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|&(path, text)| File { path: path.into(), text: text.into() }).collect();
@@ -95,7 +95,7 @@ fn is_source_folder(path: &str) -> bool {
     name != "__pycache__" && !NOT_SOURCE.contains(&path)
 }
 
-/// A violation: its position, the rule, and a message with advice.
+/// A violation of a rule: its position, the rule, and a message with advice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub path: String,
@@ -105,7 +105,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Makes a finding at a line of a file.
+    /// Creates a finding at a line of a file.
     pub fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, rule, message: message.into() }
     }

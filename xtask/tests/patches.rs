@@ -1,5 +1,5 @@
 //! Tests the patches in `tests/patches/`, which are examples of additions to the compiler. Each
-//! patch must still apply to the tree and touch exactly the files that its test lists.
+//! patch must still apply to the tree, and must change exactly the files that its test lists.
 //! `CONTRIBUTING.md` names the same files.
 
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the files that a patch touches.
+/// Returns the files that a patch changes.
 fn touched(patch: &str) -> BTreeSet<&str> {
     patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect()
 }
 
-/// Fails unless the patch applies and touches exactly the files of this list.
+/// Checks that a patch applies and changes exactly the files of this list.
 fn check(name: &str, files: &[&str]) {
     let file = root().join("tests/patches").join(name);
     let text = std::fs::read_to_string(&file).expect("the patch is there");

@@ -1,7 +1,8 @@
-//! Pointers and accesses: addresses in every form found in programs, and some unusual ones.
+//! Generates pointers and memory accesses. The addresses have all forms that occur in programs, and
+//! some unusual forms.
 //!
-//! A pointer moves at random, even far outside its memory; its known range then gives the constant
-//! that moves it back.
+//! A pointer moves at random, even far outside its memory. The known range of the pointer then
+//! determines the constant that moves it back.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
@@ -29,7 +30,7 @@ const OFFSETS: [Dtype; 12] = [
 ];
 
 impl Generator {
-    /// The slice of each output that belongs to this program.
+    /// Adds the slice of each output that belongs to this program to the bases.
     pub(super) fn own_slices(&mut self, outputs: Vec<Value>) {
         let program = self.sure(Op::ProgramId { axis: 0 }, &[]);
         let count = self.sure(Op::NumPrograms { axis: 0 }, &[]);
@@ -49,7 +50,8 @@ impl Generator {
         }
     }
 
-    /// A pointer to the first input, derived from an address loaded from memory.
+    /// Adds a pointer to the first input to the bases. The pointer is an address that the kernel
+    /// loads from memory.
     pub(super) fn address_of_first(&mut self, table: Value) {
         let address = self.builder.load(table, None, None, Default::default()).expect(VALID);
         let element = self.ty(self.bases[0]).element;
@@ -62,8 +64,8 @@ impl Generator {
         self.ty(pointer).element.pointee().expect("it is a pointer").bytes() as i128
     }
 
-    /// Returns the pointer moved by a number of elements that puts it inside its memory; `None` if
-    /// its range is larger than the memory.
+    /// Moves a pointer by a number of elements, such that it points into its memory. Returns `None`
+    /// if the pointer's range is larger than the memory.
     fn moved_in_bounds(&mut self, pointer: Value) -> Option<Value> {
         let (size, range) = (self.size(pointer), self.range(pointer)?);
         let room = BYTES as i128 - (range.high - range.low + size);
@@ -74,7 +76,7 @@ impl Generator {
         if is_inside && !self.random.chance(4) {
             return Some(pointer);
         }
-        // The smallest offset that is in bounds, plus a random part of the slack.
+        // The offset is the smallest in-bounds offset plus a random part of the slack.
         let first = (-range.low).div_euclid(size) + i128::from((-range.low).rem_euclid(size) != 0);
         let number = first + self.random.below((room / size) as usize + 1) as i128;
         self.moved_by(pointer, number).filter(|&moved| {
@@ -83,7 +85,8 @@ impl Generator {
         })
     }
 
-    /// Returns the pointer moved by a number of elements, in an integer type that can hold it.
+    /// Moves a pointer by a number of elements. The offset has an integer type that can represent
+    /// the number.
     fn moved_by(&mut self, pointer: Value, number: i128) -> Option<Value> {
         let dtype =
             if i32::try_from(number).is_ok() && !self.random.chance(3) { Dtype::I32 } else { Dtype::I64 };
@@ -93,13 +96,13 @@ impl Generator {
         self.pure(Op::PtrAdd {}, &[pointer, offset])
     }
 
-    /// Returns the pointer moved by an offset with a known range; distinct elements stay distinct.
+    /// Moves a pointer by an offset with a known range. Distinct elements stay distinct.
     fn moved(&mut self, pointer: Value) -> Value {
         let ty = self.ty(pointer);
         let shape = ty.shape.clone();
         let dtype = self.random.pick(&OFFSETS);
         match self.random.below(8) {
-            // Through an integer.
+            // Converts the pointer to an integer and back.
             0 => {
                 let as_number = Element::Value(self.random.pick(&[Dtype::I64, Dtype::U64]));
                 let number =
@@ -115,8 +118,8 @@ impl Generator {
                 self.facts[moved] = Some(Fact { range, ..fact });
                 moved
             }
-            // A multiple of a tile of offsets added, then subtracted again, fully or except for one
-            // step.
+            // Adds a multiple of a tile of offsets, and then subtracts it again. The subtraction
+            // may leave one step.
             1 if !ty.is_scalar() => {
                 let Some(way) = self.offsets(&shape, dtype, 64) else { return pointer };
                 let (times, rest) = (self.random.pick(&[2, 3, -5, 1000]), self.random.below(2) as i128);
@@ -128,7 +131,8 @@ impl Generator {
                 self.facts[moved] = Some(self.fact(same));
                 moved
             }
-            // By a number unknown to the compiler.
+            // Adds a scalar whose exact value the generator knows. The compiler often does not know
+            // this value, because it is an argument.
             2 | 3 => {
                 let number = self.find(|this, value| {
                     let ty = this.builder.function.ty(value);
@@ -153,7 +157,7 @@ impl Generator {
         }
     }
 
-    /// Integers multiplied by a factor; `None` if they overflow.
+    /// Multiplies integers by a factor. Returns `None` if the product overflows.
     fn scaled(&mut self, value: Value, times: i128) -> Option<Value> {
         let ty = self.ty(value);
         let dtype = ty.dtype()?;
@@ -171,17 +175,18 @@ impl Generator {
         (fact.range == Some(exact)).then_some(product)
     }
 
-    /// Returns a tile of offsets with a range of at most `most` elements, distinct or arbitrary.
+    /// Returns a tile of offsets. Its range has at most `most` integers. The offsets may be
+    /// distinct or not.
     fn offsets(&mut self, shape: &Shape, dtype: Dtype, most: i128) -> Option<Value> {
         let tile = match self.random.below(6) {
-            // Unknown to the compiler except for its zero bits.
+            // The compiler knows only the zero bits of these offsets.
             0 => {
                 let any = self.value_of(&Type::tile(dtype, shape.clone()));
                 let mask = self.constant(dtype, (1 << most.min(128).ilog2()) - 1);
                 let mask = self.splat(mask, shape);
                 self.elementwise_of(F::And, &[any, mask])
             }
-            // A function of the row-major index.
+            // These offsets are a function of the row-major index.
             1 => {
                 let numbers = self.numbers(shape, dtype)?;
                 let function =
@@ -205,15 +210,15 @@ impl Generator {
         Some(if shape.len() == 1 { tile } else { self.sure(Op::Reshape { shape: shape.clone() }, &[tile]) })
     }
 
-    /// Returns a lossless cast of integers to a type, if possible.
+    /// Casts integers to a type. Returns `None` if the cast may change the integers.
     fn kept_cast(&mut self, value: Value, dtype: Dtype) -> Option<Value> {
         let range = self.range(value);
         let cast = self.cast_to(value, dtype);
         (self.range(cast) == range).then_some(cast)
     }
 
-    /// Returns the sum over the axes of stride times index, with strides that make all elements
-    /// distinct, or random ones.
+    /// Returns the sum over the axes of stride times index. The strides are random, or make all
+    /// elements distinct.
     fn strided(&mut self, shape: &Shape, dtype: Dtype) -> Option<Value> {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         for place in 0..order.len() {
@@ -231,7 +236,7 @@ impl Generator {
             stride *= i128::from(extent) + self.random.pick(&[0, 0, 0, 1, 4]);
             let mut term = if factor == 1 { index } else { self.scaled(index, factor)? };
             if self.random.chance(3) {
-                // An offset that the following terms cancel.
+                // This term is an offset that the next term cancels.
                 let number = self.random.pick(&NUMBERS[..12]);
                 term = self.plus(term, number)?;
                 term = self.plus(term, -number)?;
@@ -254,7 +259,8 @@ impl Generator {
         Some(sum)
     }
 
-    /// Integers plus a number; `None` if they overflow. Unsigned ones may wrap around and back.
+    /// Adds a number to integers. Returns `None` if the sum overflows. Unsigned integers may wrap
+    /// around, because the opposite number wraps them back.
     fn plus(&mut self, value: Value, number: i128) -> Option<Value> {
         let ty = self.ty(value);
         let (range, number) = (self.range(value)?, self.constant(ty.dtype()?, number));
@@ -264,7 +270,7 @@ impl Generator {
         is_kept.then_some(sum)
     }
 
-    /// Returns the sum of two tiles, broadcast along axes with extent 1.
+    /// Returns the sum of two tiles after broadcasting them along axes of extent 1.
     fn broadcast_sum(&mut self, x: Value, y: Value) -> Option<Value> {
         let shape: Shape =
             self.ty(x).shape.iter().zip(self.ty(y).shape.iter()).map(|(&x, &y)| x.max(y)).collect();
@@ -274,14 +280,14 @@ impl Generator {
         (self.range(sum)? == exact).then_some(sum)
     }
 
-    /// Returns a pointer of a type: that of a parameter, splatted.
+    /// Returns a pointer of a type: a base pointer, splatted to the shape of the type.
     pub(super) fn fresh_pointer(&mut self, ty: &Type) -> Value {
         let base = self.bases.iter().copied().find(|&base| self.ty(base).element == ty.element);
         let base = base.expect("there are pointers of no other types");
         self.splat(base, &ty.shape)
     }
 
-    /// Returns an in-bounds pointer or tile of pointers; for a store, one that points to distinct
+    /// Returns an in-bounds pointer or tile of pointers. For a store, it points to distinct
     /// elements of the program's own slice.
     fn place(&mut self, for_store: bool) -> Option<Value> {
         let holds = |this: &Self, value: Value| {
@@ -293,8 +299,8 @@ impl Generator {
         let old = self.find(holds).filter(|_| !self.random.chance(2));
         let mut pointer = old.unwrap_or_else(|| self.random.pick(&bases));
         if self.random.chance(8) && self.ty(pointer).element != Element::Pointer(Dtype::I1) {
-            // A cast to a smaller element type, which keeps the alignment; booleans and bytes are
-            // not interchangeable.
+            // Casts to a smaller element type, because such a cast keeps the alignment. Booleans
+            // and bytes are not interchangeable.
             let size = self.size(pointer) as usize;
             let is_smaller = |dtype: &Dtype| dtype.bytes() <= size && !dtype.is_bool();
             let smaller: Vec<Dtype> = Dtype::ALL.iter().copied().filter(is_smaller).collect();
@@ -342,7 +348,7 @@ impl Generator {
         self.elementwise_of(function, &[numbers, bound])
     }
 
-    /// Indices that are partly out of bounds, and the mask of those in bounds.
+    /// Returns pointers that are partly out of bounds, and the mask of the pointers in bounds.
     fn checked(&mut self) -> Option<(Value, Value)> {
         let base = self.random.below(4);
         let base = self.moved_in_bounds(self.bases[base])?;
@@ -406,8 +412,8 @@ impl Generator {
         self.pool.push(pointer);
     }
 
-    /// An atomic operation on memory that no other program writes. Float additions are excluded:
-    /// targets treat subnormal numbers differently.
+    /// Generates an atomic operation on memory that no other program writes. Float additions are
+    /// excluded, because targets treat subnormal numbers differently.
     pub(super) fn atomic(&mut self) {
         let base = self.random.pick(&self.bases.clone());
         let shape = if self.random.chance(3) { Shape::scalar() } else { self.any_shape() };
@@ -472,7 +478,7 @@ impl Generator {
         self.builder.store(pointer, value, mask, how).expect(VALID);
     }
 
-    /// Returns the value with NaNs replaced, since their bits are unspecified.
+    /// Replaces NaNs by 0, because the bits of a NaN are unspecified.
     pub(super) fn quiet(&mut self, value: Value) -> Value {
         let ty = self.ty(value);
         if !ty.dtype().is_some_and(Dtype::is_float) || self.range(value).is_some() {
@@ -484,7 +490,7 @@ impl Generator {
         self.elementwise_of(F::Select, &[is_number, value, zero])
     }
 
-    /// Stores the last computed values, each at its own location.
+    /// Stores the last computed values. Each value has its own location in memory.
     pub(super) fn results(&mut self) {
         let written: Vec<Value> =
             self.bases.iter().copied().filter(|&base| self.fact(base).memory == Memory::Output).collect();

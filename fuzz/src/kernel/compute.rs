@@ -1,4 +1,5 @@
-//! Ops on tiles: elementwise functions, casts, shapes, reductions, matrix multiplications, hints.
+//! Generates ops on tiles: elementwise functions, casts, shapes, reductions, matrix
+//! multiplications, hints.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
@@ -14,16 +15,17 @@ impl Generator {
         self.sure(Op::Elementwise { function }, operands)
     }
 
-    /// An elementwise function applied to values in scope. If the kernel must be exact, the
-    /// function is exact, too.
+    /// Applies an elementwise function to values in scope. If the kernel must be exact, the
+    /// function is exact too.
     pub(super) fn elementwise(&mut self) {
         let is_exact = self.is_exact || self.random.chance(3);
         let fits = |function: &F| is_exact == (function.info().accuracy == Accuracy::Exact);
         let functions: Vec<F> = F::ALL.iter().copied().filter(fits).collect();
         let function = self.random.pick(&functions);
         let info = function.info();
-        // Pointers are not compared, because addresses differ between devices. Conversion of NaN to
-        // a format without NaN is unspecified.
+        // Pointers are not compared, because addresses differ between devices. Functions that may
+        // return NaN are excluded for a format without NaN, because the conversion of NaN to this
+        // format is unspecified.
         let makes_nan = function.info().accuracy != Accuracy::Exact
             || matches!(function, F::DivRn | F::FloatRem | F::SqrtRn);
         let takes = |element: Element| match info.signature {
@@ -108,7 +110,7 @@ impl Generator {
         }
     }
 
-    /// A slice of a tile, or a gather from it.
+    /// Generates a slice of a tile, or a gather from a tile.
     fn part(&mut self, tile: Value, ty: &Type) {
         let result = if self.random.chance(2) {
             let (mut starts, mut steps) = (IntList::new(), IntList::new());
@@ -132,7 +134,7 @@ impl Generator {
             let room = MAX_ELEMENTS as usize / shape.without(axis).elements();
             shape.0[axis] = self.random.below(room.clamp(1, 40)) as u32 + 1;
             let index = self.value_of(&Type::tile(Dtype::I32, shape.clone()));
-            // An out-of-range index would stop the executor.
+            // The indices are clamped, because an out-of-range index would stop the executor.
             let [first, last] = [0, i128::from(ty.shape[axis]) - 1].map(|bound| {
                 let bound = self.constant(Dtype::I32, bound);
                 self.splat(bound, &shape)
@@ -161,8 +163,8 @@ impl Generator {
         shape
     }
 
-    /// A reduction or a scan of one or two tiles along an axis, with an order-independent combine
-    /// region.
+    /// Generates a reduction or a scan of one or two tiles along an axis. The result of the combine
+    /// region does not depend on the order of the elements.
     pub(super) fn reduce(&mut self) {
         let Some(first) =
             self.find(|this, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some())
@@ -178,7 +180,7 @@ impl Generator {
             tiles.push(self.value_of(&Type::tile(dtype, shape.clone())));
         }
         if tiles.len() == 2 && self.random.chance(2) {
-            // The maximum with its index, like `argmax`.
+            // Computes the maximum and its index, as `argmax` does.
             tiles[1] = self.numbers_along(&shape, axis);
             return self.greatest(&tiles, axis);
         }
@@ -209,9 +211,9 @@ impl Generator {
         }
     }
 
-    /// A map over two integer tiles with several elements per call, with or without control flow.
-    /// Each result depends only on elements at its own position, since the grouping of elements is
-    /// unspecified.
+    /// Generates a map over two integer tiles with several elements per call, with or without
+    /// control flow. A result depends only on the elements at its own position, because the
+    /// grouping of elements is unspecified.
     pub(super) fn map(&mut self) {
         let is_tile = |this: &Self, value| {
             let ty = this.ty(value);
@@ -248,7 +250,7 @@ impl Generator {
         }
     }
 
-    /// A histogram, a butterfly exchange or a bitonic stage.
+    /// Generates a histogram, a butterfly exchange or a bitonic stage.
     pub(super) fn lane_op(&mut self) {
         let is_tile = |this: &Self, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some();
         let choice = self.random.below(3);
@@ -270,12 +272,13 @@ impl Generator {
                 Op::Bitonic { axis: axis as u32, high, low, block, descending: self.random.chance(2) }
             }
         };
-        // The op may not support the element type.
+        // If the op does not support the element type, nothing is added.
         let results = self.pure(op, &[tile]);
         self.pool.extend(results);
     }
 
-    /// Returns a combine function for a reduction of a tile; float addition only if it is exact.
+    /// Returns a combine function for a reduction of a tile. Float addition is only possible if all
+    /// sums are exact.
     fn combining(&mut self, tile: Value, extent: i128) -> F {
         let element = self.ty(tile).element;
         let is_exact = !element.value().is_some_and(Dtype::is_float)
@@ -296,7 +299,7 @@ impl Generator {
         self.random.pick(&functions)
     }
 
-    /// Returns the index along an axis.
+    /// Returns a tile whose elements are their indices along an axis.
     fn numbers_along(&mut self, shape: &Shape, axis: usize) -> Value {
         let mut index = self.sure(Op::Arange { start: 0, end: shape[axis].into() }, &[]);
         for other in 0..shape.len() {
@@ -307,7 +310,7 @@ impl Generator {
         self.sure(Op::Broadcast { shape: shape.clone() }, &[index])
     }
 
-    /// The maximum along an axis and its smallest index.
+    /// Computes the maximum along an axis, and the smallest index of the maximum.
     fn greatest(&mut self, tiles: &SmallVec<[Value; 4]>, axis: usize) {
         let mut tiles = tiles.clone();
         tiles[0] = self.quiet(tiles[0]);
@@ -325,11 +328,12 @@ impl Generator {
             [(x, y), (i, j)].map(|(x, y)| this.elementwise_of(F::Select, &[is_left, x, y])).into()
         });
         let results = self.builder.reduce(tiles, axis as u32, combine).expect(VALID);
-        // If zeros of both signs compare equal, the result is the one at the index.
+        // Zeros of both signs compare equal. The maximum is then the zero at the smallest index.
         self.pool.extend(results);
     }
 
-    /// A multiplication of matrices, or small batches of matrices, of small integers.
+    /// Generates a multiplication of matrices of small integers. The matrices may have a batch
+    /// axis.
     pub(super) fn dot(&mut self) {
         let inputs = [
             Dtype::F16,
@@ -366,7 +370,7 @@ impl Generator {
         self.dot_of([a, b, acc]);
     }
 
-    /// The multiplication, if all its sums are exact.
+    /// Multiplies matrices if all sums are exact. Otherwise, returns `None`.
     pub(super) fn dot_of(&mut self, [a, b, acc]: [Value; 3]) -> Option<Value> {
         let ty = self.ty(acc);
         let k = i128::from(*self.ty(a).shape.last()?);
@@ -387,7 +391,7 @@ impl Generator {
         Some(result)
     }
 
-    /// Returns a tile of small integers, suitable as an operand of a multiplication.
+    /// Returns a tile of small integers, which can be an operand of an exact multiplication.
     pub(super) fn small(&mut self, ty: &Type) -> Value {
         let dtype = ty.dtype().expect("it is a number");
         let found = self.find(|this, value| {
@@ -408,7 +412,7 @@ impl Generator {
         self.cast_to(numbers, dtype)
     }
 
-    /// A true hint about a value.
+    /// Generates a barrier, or a hint, an assumption or an assertion that is true for a value.
     pub(super) fn hint(&mut self) {
         let Some(value) = self.find(|this, value| this.ty(value).dtype().is_some_and(Dtype::is_int)) else {
             return;

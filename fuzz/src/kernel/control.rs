@@ -1,4 +1,4 @@
-//! Loops with carried values, branches, and function calls.
+//! Generates loops with carried values, branches, and function calls.
 
 use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
@@ -17,7 +17,7 @@ const MAX_TRIPS: i128 = 4;
 struct Carried {
     initial: Value,
     ty: Type,
-    /// The fact that holds in all iterations and after the loop.
+    /// The fact that is true in all iterations and after the loop.
     fact: Fact,
     /// The maximum change per iteration.
     budget: i128,
@@ -75,7 +75,7 @@ impl Generator {
         candidate.filter(|&value| fits(self.fact(value))).unwrap_or(parameter)
     }
 
-    /// Returns the value changed by a small amount: a pointer, an offset, a sum.
+    /// Changes a value by a small amount. The value may be a pointer, an offset or a sum.
     fn advanced(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let dtype = match ty.element {
             Element::Pointer(_) => self.random.pick(&[Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8]),
@@ -106,7 +106,7 @@ impl Generator {
         }
     }
 
-    /// Returns the bounds of a loop, and the range of its induction variable.
+    /// Returns the bounds and the step of a loop, and the range of its induction variable.
     fn bounds(&mut self) -> ([Value; 3], Range) {
         let dtype =
             self.random.pick(&[Dtype::I32, Dtype::I32, Dtype::I32, Dtype::I64, Dtype::U32, Dtype::I16]);
@@ -149,7 +149,7 @@ impl Generator {
         self.finish(Op::For { options }, operands, &[body], carried.iter().map(|carried| carried.fact));
     }
 
-    /// A loop that counts down to zero.
+    /// Generates a loop that counts down to zero.
     fn while_loop(&mut self) {
         let mut carried = self.carried();
         let ty = Type::scalar(Dtype::I32);
@@ -193,7 +193,7 @@ impl Generator {
         self.finish(Op::If {}, SmallVec::from_slice(&[condition]), &regions, facts);
     }
 
-    /// A function of values in scope and of memory, with a single call.
+    /// Generates a function and its only call. The arguments are base pointers and values in scope.
     fn call(&mut self) {
         let values: Vec<Value> = (0..2).map(|_| self.any()).collect();
         let arguments: SmallVec<[Value; 4]> = self.bases.iter().chain(&values).copied().collect();
@@ -229,7 +229,7 @@ impl Generator {
         self.finish(Op::Call { callee, results: TypeList(types) }, arguments, &[], facts);
     }
 
-    /// Emits an op with regions, and records the facts of its results.
+    /// Emits an op, and records the facts of its results.
     fn finish(
         &mut self,
         op: Op,

@@ -1,10 +1,10 @@
-//! The generator's facts about values: enough to keep accesses in bounds, floating-point sums
-//! exact, and stores disjoint. They follow from the numbers it chose and are independent of the
-//! compiler's analyses.
+//! Computes the generator's facts about values. The generator needs the facts to keep accesses in
+//! bounds, floating-point sums exact, and stores disjoint. The facts follow from numbers that the
+//! generator chose. They are independent of the compiler's analyses.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn as F, Op, Type};
 
-/// The integers from low to high.
+/// The integers from `low` to `high`, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     pub low: i128,
@@ -47,12 +47,12 @@ impl Range {
         other.low <= self.low && self.high <= other.high
     }
 
-    /// Returns the number, if there is only one.
+    /// Returns the integer if the range has only one.
     pub fn single(self) -> Option<i128> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// Returns the same range modulo 2^64, close to zero.
+    /// Reduces the range modulo 2^64, such that its lower bound is a signed 64-bit number.
     fn as_address(self) -> Self {
         self.minus(Self::exactly((self.low + (1 << 63)) >> 64 << 64))
     }
@@ -63,43 +63,43 @@ impl Range {
     }
 }
 
-/// Larger than any sum of products of 64-bit numbers.
+/// A bound that is larger than any sum of products of 64-bit numbers.
 const HUGE: i128 = 1 << 124;
 
 /// The relation between the elements of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// All are equal.
+    /// All elements are equal.
     Same,
-    /// All are distinct.
+    /// All elements are distinct.
     Distinct,
-    /// Unknown.
+    /// The relation is unknown.
     Any,
 }
 
-/// The fact about a value.
+/// The known properties of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fact {
-    /// For integers: their range. For floating-point numbers: all elements are integers in this
-    /// range. For pointers: byte offsets from the start of their memory.
+    /// The range of the elements. For floating-point numbers, all elements are integers in this
+    /// range. For pointers, the range is that of byte offsets from the start of their memory.
     pub range: Option<Range>,
     pub spread: Spread,
-    /// The memory to which pointers point.
+    /// The memory to which the pointers point.
     pub memory: Memory,
 }
 
 /// The memory to which a pointer points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// An input, accessed by its element type.
+    /// An input. The pointer has the element type of the input.
     Input,
     /// The program's slice of an output.
     Output,
-    /// Any of these, by any type; or the value is not a pointer.
+    /// Any memory, with any element type. Also used for values that are not pointers.
     Any,
 }
 
-/// Returns the largest number up to which a format represents all integers.
+/// Returns the largest number up to which a format represents all integers exactly.
 fn exact_integers(dtype: Dtype) -> i128 {
     match dtype {
         Dtype::F64 => 1 << 53,
@@ -113,7 +113,7 @@ fn exact_integers(dtype: Dtype) -> i128 {
     }
 }
 
-/// Returns the range of integers that a type can hold.
+/// Returns the range of integers that a type can represent.
 pub fn limits(element: Element) -> Range {
     match element {
         Element::Pointer(_) => Range::new(-HUGE, HUGE),
@@ -124,12 +124,12 @@ pub fn limits(element: Element) -> Range {
     }
 }
 
-/// Returns the range of a result with this mathematical range: unsigned numbers wrap around, while
-/// overflowed signed ones become unknown, because addresses must not depend on them.
+/// Returns the range of a result, given its mathematical range. Unsigned numbers wrap around. A
+/// signed number that overflows becomes unknown, because addresses must not depend on it.
 fn fit(element: Element, range: Option<Range>) -> Option<Range> {
     let limits = limits(element);
     let full = element.value().is_some_and(Dtype::is_int).then_some(limits);
-    // The low bits of a saturated product are wrong.
+    // A product that reached the bound `HUGE` was clamped, so its low bits are wrong.
     let Some(range) = range.filter(|range| -HUGE < range.low && range.high < HUGE) else { return full };
     if range.is_within(limits) {
         return Some(range);
@@ -141,19 +141,19 @@ fn fit(element: Element, range: Option<Range>) -> Option<Range> {
 }
 
 impl Fact {
-    /// Returns the fact of an unknown value of a type.
+    /// Returns the fact of an unknown value with this type.
     pub fn unknown(ty: &Type) -> Self {
         let spread = if ty.shape.elements() == 1 { Spread::Same } else { Spread::Any };
         Self { range: fit(ty.element, None), spread, memory: Memory::Any }
     }
 
-    /// Returns the fact of a constant, or of a pointer at this byte offset from the start of its
+    /// Returns the fact of a constant, or of a pointer with this byte offset from the start of its
     /// memory.
     pub fn exactly(number: i128, memory: Memory) -> Self {
         Self { range: Some(Range::exactly(number)), spread: Spread::Same, memory }
     }
 
-    /// Returns the fact of a value that is one of two.
+    /// Returns the fact of a value that is one of two values.
     pub fn or(self, other: Self) -> Self {
         Self {
             range: self.range.zip(other.range).map(|(a, b)| a.hull(b)),
@@ -214,7 +214,7 @@ pub fn of_result(op: &Op, result: &Type, operands: &[(&Type, Fact)]) -> Fact {
                     unknown
                 }
                 (Element::Value(from), Element::Value(to)) => {
-                    // Integer casts keep the low bits; float casts saturate, and boolean casts
+                    // Integer casts keep the low bits. Float casts saturate, and boolean casts
                     // compare with 0.
                     let may_wrap = from.is_int() && !to.is_bool();
                     let range = fact.range.filter(|range| may_wrap || range.is_within(limits(*element)));

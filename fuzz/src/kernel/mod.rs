@@ -1,11 +1,15 @@
-//! Random kernels with the same results on every device: legal, in bounds, race-free, and
-//! independent of the order and contraction of sums.
+//! Generates random kernels with the same results on every device. The kernels are legal, in bounds
+//! and race-free. Their results do not depend on the order and contraction of sums.
 //!
-//! Kernels are built with the IR builder, whose type rules reject invalid ops; rejected ops are
-//! skipped. `fact` tracks enough about each value to continue from there: accesses are in bounds by
-//! the ranges of their offsets, and floating-point sums are exact while their terms are small
-//! integers. `address` generates pointers and accesses, `compute` ops on tiles, `control` loops,
-//! branches and calls, and `outside` inline assembly and ops with external effects.
+//! The IR builder builds the kernels. Its type rules reject invalid ops, and the generator then
+//! skips the op. The modules are:
+//!
+//! - `fact` computes facts about each value. With these facts, later ops keep accesses in bounds
+//!   and floating-point sums exact.
+//! - `address` generates pointers and accesses.
+//! - `compute` generates ops on tiles.
+//! - `control` generates loops, branches and calls.
+//! - `outside` generates inline assembly and ops with external effects.
 
 mod address;
 mod compute;
@@ -36,10 +40,10 @@ pub struct Kernel {
     pub module: Module,
     /// The number of programs.
     pub programs: u32,
-    /// One for each parameter.
+    /// The arguments, one for each parameter.
     pub arguments: Vec<Argument>,
     /// True if devices agree on every bit. One kernel in eight uses approximate functions, for
-    /// which they may differ; the passes must not change its results even so.
+    /// which devices may differ. Even then, the passes must not change the results on the CPU.
     pub is_exact: bool,
 }
 
@@ -50,14 +54,14 @@ pub enum Argument {
     Memory {
         /// The initial content.
         bytes: Vec<u8>,
-        /// The byte offset of the first byte from a multiple of 16.
+        /// The distance in bytes of the first byte from the preceding multiple of 16.
         skew: usize,
-        /// True if the kernel may write to it.
+        /// True if the kernel may write to the memory.
         is_output: bool,
     },
-    /// Copies of the address of parameter 0's memory, 8 bytes each.
+    /// A pointer to copies of the address of parameter 0's memory, 8 bytes each.
     Addresses,
-    /// The bits of a number.
+    /// The bits of a number and its type.
     Number(u64, Dtype),
 }
 
@@ -68,7 +72,7 @@ struct Generator {
     facts: SecondaryMap<Value, Option<Fact>>,
     /// The values in scope.
     pool: Vec<Value>,
-    /// The base pointers of addresses.
+    /// The base pointers from which the generator computes addresses.
     bases: Vec<Value>,
     arguments: Vec<Argument>,
     programs: u32,
@@ -80,7 +84,7 @@ struct Generator {
 
 const VALID: &str = "the generator follows the type rules";
 
-/// The numbers used for integer arguments and constants.
+/// The numbers for integer arguments and constants.
 const NUMBERS: [i128; 18] = [
     0,
     1,
@@ -144,7 +148,7 @@ impl Generator {
         self.fact(value).range
     }
 
-    /// Emits a pure op without regions, if the type rules allow it.
+    /// Emits a pure op without regions. Returns `None` if the type rules reject the op.
     #[expect(clippy::needless_pass_by_value, reason = "ops are made for the call")]
     fn pure(&mut self, op: Op, operands: &[Value]) -> Option<Value> {
         let result = self.builder.emit_one(op.clone(), operands.into()).ok()?;
@@ -173,7 +177,7 @@ impl Generator {
         if shape.is_empty() { scalar } else { self.sure(Op::Splat { shape: shape.clone() }, &[scalar]) }
     }
 
-    /// The parameters: inputs, outputs, numbers.
+    /// Adds the parameters: inputs, outputs and numbers.
     fn parameters(&mut self) {
         let first = self.random.pick(Dtype::ALL);
         self.input(first, 0);
@@ -205,7 +209,8 @@ impl Generator {
         function.add_parameter(function.entry, ty, Some(name))
     }
 
-    /// Input memory: mostly small numbers that every format represents, and integers of all sizes.
+    /// Adds an input. Floats are small integers that every format represents. Integers are mostly
+    /// small, but may have any size.
     fn input(&mut self, dtype: Dtype, skew: usize) {
         let bytes = (0..BYTES / dtype.bytes()).flat_map(|_| {
             let any = self.random.bits() as i64;
@@ -256,7 +261,7 @@ impl Generator {
         }
     }
 
-    /// Returns a value in scope, preferably a recent one.
+    /// Returns a value in scope. Recent values are more likely.
     fn any(&mut self) -> Value {
         let count = self.pool.len();
         let index = self.random.below(count).max(self.random.below(count));
@@ -269,7 +274,8 @@ impl Generator {
         (!found.is_empty()).then(|| self.random.pick(&found))
     }
 
-    /// Returns a value of a type: one in scope, or one derived from it.
+    /// Returns a value of a type. The value is in scope, derived from a value in scope, or a
+    /// constant.
     fn value_of(&mut self, ty: &Type) -> Value {
         let Element::Value(dtype) = ty.element else {
             let same = self.find(|this, value| this.builder.function.ty(value) == ty);
@@ -298,10 +304,10 @@ impl Generator {
         self.cast_to(value, dtype)
     }
 
-    /// Returns a random shape with a number of axes.
+    /// Returns a random shape with `rank` axes.
     fn shape_of_rank(&mut self, rank: usize) -> Shape {
         let mut left = MAX_ELEMENTS >> self.random.below(8);
-        // One shape in three has arbitrary extents.
+        // One shape in three has extents that are not powers of two.
         let is_odd = self.random.chance(3);
         (0..rank)
             .map(|axis| {
@@ -316,7 +322,7 @@ impl Generator {
             .collect()
     }
 
-    /// Returns the shape of an existing tile, or a new one.
+    /// Returns the shape of a tile in scope, or a new shape.
     fn any_shape(&mut self) -> Shape {
         let like = self.find(|this, value| !this.builder.function.ty(value).is_scalar());
         if let Some(value) = like.filter(|_| !self.random.chance(3)) {
@@ -326,8 +332,8 @@ impl Generator {
         self.shape_of_rank(rank)
     }
 
-    /// Returns a region with parameters of these types and facts. Its values are out of scope
-    /// afterwards.
+    /// Generates a region with parameters of these types and facts. Values of the region are not in
+    /// scope after the region.
     fn region(
         &mut self,
         parameters: &[(Type, Fact)],
@@ -350,13 +356,14 @@ impl Generator {
     }
 }
 
-/// Returns the bits of an integer below 8 in a floating-point format.
+/// Returns the bits of an integer in a floating-point format. The magnitude of the integer is less
+/// than 8.
 pub(crate) fn small_float(dtype: Dtype, number: i64) -> u64 {
     Literal::float(dtype, number as f64).map_or_else(|| small_fp8(dtype, number), |literal| literal.bits)
 }
 
-/// Returns the bits of an integer below 8 in an 8-bit format, from its exponent bias and mantissa
-/// width.
+/// Returns the bits of an integer in an 8-bit format. Computes them from the exponent bias and the
+/// mantissa width of the format. The magnitude of the integer is less than 8.
 fn small_fp8(dtype: Dtype, number: i64) -> u64 {
     let (bias, mantissa) = match dtype {
         Dtype::F8E4NV => (7, 3),

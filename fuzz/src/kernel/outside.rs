@@ -1,4 +1,4 @@
-//! Ops with external text or effects: inline assembly, printing, machine queries.
+//! Generates ops with external text or effects: inline assembly, printing, machine queries.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
@@ -7,9 +7,9 @@ use tilewright_ir::{
 
 use super::{Generator, VALID};
 
-/// Assembly text, constraints, bytes per element, numbers of arguments and results, elements per
-/// call. Each result depends only on elements at its own position, since the grouping of elements
-/// is unspecified.
+/// Inline assembly. A row contains the text, the constraints, the bytes per element, the numbers of
+/// arguments and results, and the elements per call. A result depends only on the elements at its
+/// own position, because the grouping of elements is unspecified.
 const FORMS: [(&str, &str, usize, [usize; 2], u32); 11] = [
     ("not.b32 $0, $1;", "=r,r", 1, [1, 1], 4),
     ("xor.b32 $0, $1, $2;", "=r,r,r", 1, [2, 1], 4),
@@ -24,7 +24,7 @@ const FORMS: [(&str, &str, usize, [usize; 2], u32); 11] = [
     ("not.b64 $0, $1;", "=l,l", 8, [1, 1], 1),
 ];
 
-/// Returns the integer types of a size.
+/// Returns the integer types of a size in bytes.
 fn integers(bytes: usize) -> [Dtype; 2] {
     match bytes {
         1 => [Dtype::I8, Dtype::U8],
@@ -58,7 +58,7 @@ impl Generator {
         self.pool.extend(results);
     }
 
-    /// A print, a machine query with a predictable property, or a grid dependency.
+    /// Generates a print, a machine query with a predictable property, or a grid dependency.
     pub(super) fn outside(&mut self) {
         match self.random.below(4) {
             0 => {

@@ -1,5 +1,5 @@
-//! The bodies of programs: tiles of a matrix multiplication, in a loop or one per program, and
-//! attention, which multiplies twice.
+//! Generates the bodies of programs. A body multiplies tiles of matrices, in a loop over tiles or
+//! one tile per program. Attention multiplies twice.
 
 use tilewright_ir::Dtype;
 
@@ -34,7 +34,7 @@ fn name_of(dtype: Dtype) -> &'static str {
 }
 
 impl Generator {
-    /// Generates a multiplication of two matrices, sometimes with a second right-hand side; returns
+    /// Generates a multiplication of two matrices, sometimes with a second right-hand side. Returns
     /// the grid.
     pub(super) fn matmul(&mut self, num_warps: u32) -> [usize; 2] {
         let sizes = self.sizes(num_warps);
@@ -73,14 +73,15 @@ impl Generator {
         [programs, split]
     }
 
-    /// Returns the type in memory of an operand with this type: sometimes bytes, like quantized
-    /// weights.
+    /// Returns the type in memory of an operand with type `dtype`. Sometimes the type is a byte, as
+    /// for quantized weights.
     fn storage_type(&mut self, dtype: Dtype) -> Dtype {
         let is_wide = matches!(dtype, Dtype::F16 | Dtype::BF16);
         if is_wide && !self.is_regular && self.random.chance(5) { Dtype::I8 } else { dtype }
     }
 
-    /// Returns the type of a result. Atomic sums must be exact in it, in any order.
+    /// Returns the type of a result. If the result is an atomic sum, the type must represent the
+    /// sum exactly in any order.
     fn output_type(&mut self, dtype: Dtype, is_summed: bool) -> Dtype {
         match dtype {
             Dtype::I8 => Dtype::I32,
@@ -158,7 +159,7 @@ impl Generator {
         }
     }
 
-    /// The header of a loop over the inner dimension; `k` is the first index of the tile.
+    /// Generates the header of a loop over the inner dimension. `k` is the first index of the tile.
     fn loop_over(&mut self, first: &str, extent: u32, step: u32) {
         let end = self.number("K", extent);
         let options = self.options();
@@ -183,7 +184,7 @@ impl Generator {
         }
     }
 
-    /// Transformations of an operand between its load and the multiplication.
+    /// Transforms an operand between its load and the multiplication.
     fn transform(&mut self, name: &str, stored: Dtype, dtype: Dtype) {
         let to = name_of(dtype);
         if stored != dtype {
@@ -222,7 +223,7 @@ impl Generator {
         }
     }
 
-    /// Operations on the accumulator after the loop.
+    /// Generates operations on the accumulator after the loop.
     fn epilogue(&mut self, sizes: Sizes, sum: &str) {
         match self.random.below(6) {
             0 => self.say("acc = acc * 2"),
@@ -237,7 +238,7 @@ impl Generator {
         }
     }
 
-    /// Adds a vector argument and returns its length.
+    /// Adds a vector argument, and returns its length.
     fn vector(&mut self, name: &str, dtype: Dtype, length: u32) -> u32 {
         let bytes = numbers(&mut self.random, dtype, length.max(1) as usize, [0, 2]);
         let argument = Argument::Memory { dtype, bytes, skew: 0, descriptor: None };
@@ -245,8 +246,8 @@ impl Generator {
         length
     }
 
-    /// Generates attention: weights of rows of keys, clamped instead of exponentiated, times
-    /// values; returns the grid.
+    /// Generates attention, which multiplies queries by keys, and the weights by values. Weights
+    /// are clamped instead of exponentiated, so that sums are exact. Returns the grid.
     pub(super) fn attention(&mut self, num_warps: u32) -> [usize; 2] {
         let rows = if num_warps == 8 { 128 } else { self.random.pick(&[64, 64, 32, 16]) };
         let columns = self.random.pick(&[16, 32, 64]);

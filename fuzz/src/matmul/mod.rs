@@ -1,10 +1,10 @@
-//! Random programs that multiply matrices as in real kernels: loops over tiles with all loop
-//! options, operands accessed through pointers, block pointers and descriptors, and code around the
-//! multiplications.
+//! Generates random programs that multiply matrices, as real kernels do. The programs have loops
+//! over tiles with all loop options. They access operands through pointers, block pointers and
+//! descriptors. There is also code around the multiplications.
 //!
-//! Programs are source text, so that the frontend is tested, too, and their numbers are small
-//! integers with exact sums: all devices must produce the same bits. `operand` reads and writes
-//! matrices, `body` generates the loops.
+//! A program is source text, so that the frontend is tested too. Its numbers are small integers
+//! with exact sums, so that all devices must produce the same bits. `operand` reads and writes
+//! matrices. `body` generates the loops.
 
 mod body;
 mod operand;
@@ -19,13 +19,13 @@ use operand::{Access, Matrix};
 pub struct Program {
     /// The source of a module with the kernel `k`.
     pub source: String,
-    /// By name.
+    /// The arguments with their names.
     pub arguments: Vec<(String, Argument)>,
     /// The numbers of programs along two axes.
     pub grid: [usize; 2],
-    /// The launch option of this name.
+    /// The launch option `num_warps`.
     pub num_warps: u32,
-    /// The launch option of this name.
+    /// The launch option `num_stages`.
     pub num_stages: u32,
 }
 
@@ -40,30 +40,30 @@ pub enum Argument {
         dtype: Dtype,
         /// The initial content.
         bytes: Vec<u8>,
-        /// The byte offset of the first byte from a multiple of 16.
+        /// The distance in bytes of the first byte from the preceding multiple of 16.
         skew: usize,
-        /// For a tensor descriptor from the host: extents, the stride of the first axis, and the
-        /// block shape.
+        /// For a tensor descriptor that the host creates: the extents, the stride of the first
+        /// axis, and the block shape.
         descriptor: Option<([i128; 2], i128, [u32; 2])>,
     },
 }
 
 struct Generator {
     random: Random,
-    /// The statements of the kernel, and the indentation of the next one.
+    /// The statements of the kernel. `depth` is the indentation of the next statement.
     lines: Vec<String>,
     depth: usize,
     arguments: Vec<(String, Argument)>,
-    /// True if every tile can be a tensor-map box, and loops request warp specialization.
+    /// True if every tile can be the box of a tensor map and loops request warp specialization.
     is_regular: bool,
 }
 
-/// The sizes of a program.
+/// The sizes of the multiplication in a program.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    /// Of the tiles: rows, columns, inner dimension.
+    /// The rows, columns and inner dimension of the tiles.
     block: [u32; 3],
-    /// Of the matrices.
+    /// The rows, columns and inner dimension of the matrices.
     whole: [u32; 3],
 }
 
@@ -86,7 +86,7 @@ pub fn program(seed: u64) -> Program {
     Program { source, arguments, grid, num_warps, num_stages }
 }
 
-/// Elements with random integers from low to high.
+/// Returns the bytes of elements that are random integers from `low` to `high`, inclusive.
 fn numbers(random: &mut Random, dtype: Dtype, count: usize, [low, high]: [i64; 2]) -> Vec<u8> {
     let of = |number: i64| {
         if dtype.is_int() { number as u64 } else { crate::kernel::small_float(dtype, number) }
@@ -103,7 +103,7 @@ impl Generator {
         self.lines.push(format!("{}{}", "    ".repeat(self.depth), line.as_ref()));
     }
 
-    /// Returns a number of the launch: an argument, or a literal.
+    /// Returns a number as source text: an argument of the launch, or a literal.
     fn number(&mut self, name: &str, value: u32) -> String {
         if self.random.chance(5) {
             return value.to_string();
@@ -112,7 +112,7 @@ impl Generator {
         name.to_owned()
     }
 
-    /// Returns the options of a loop.
+    /// Returns the options of a loop as source text.
     fn options(&mut self) -> String {
         let mut options = Vec::new();
         let random = &mut self.random;
@@ -133,7 +133,7 @@ impl Generator {
         options.concat()
     }
 
-    /// Returns an extent: a number of tiles, possibly with a partial last one.
+    /// Returns an extent of at most `most` tiles. The last tile may be partial.
     fn extent(&mut self, block: u32, most: usize) -> u32 {
         let whole = block * (1 + self.random.below(most) as u32);
         match self.random.below(4) {
@@ -157,7 +157,7 @@ impl Generator {
         Sizes { block, whole }
     }
 
-    /// A matrix argument with random numbers of bounded size; outputs are not initialized.
+    /// Adds a matrix argument. Inputs are random numbers in `numbers_between`. Outputs are 0.
     fn matrix(
         &mut self,
         name: &'static str,

@@ -1,23 +1,23 @@
-//! Matrices in memory, and all the ways to access a tile of them.
+//! Generates the accesses to the tiles of matrices in memory.
 
 use tilewright_ir::Dtype;
 
 use super::Generator;
 
-/// The access to the tiles of a matrix.
+/// The method of access to the tiles of a matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Pointers that advance from tile to tile.
     Moved,
     /// Pointers that are computed anew for each tile.
     Computed,
-    /// Pointers from indices that wrap around.
+    /// Pointers from indices that wrap around at the end of an axis.
     Wrapped,
     /// A block pointer.
     Block,
-    /// A descriptor created by the kernel.
+    /// A descriptor that the kernel creates.
     Descriptor,
-    /// A descriptor created by the host.
+    /// A descriptor that the host creates.
     HostDescriptor,
 }
 
@@ -32,24 +32,24 @@ pub struct Matrix {
     pub name: &'static str,
     /// The shape of a tile in the program.
     pub block: [u32; 2],
-    /// True if its columns are contiguous in memory.
+    /// True if the columns of the matrix are contiguous in memory.
     pub is_transposed: bool,
     pub access: Access,
     /// The row stride in memory, as source text.
     pub stride: String,
-    /// The tile and matrix shapes in memory order.
+    /// The shape of a tile and the shape of the matrix, in memory order.
     pub memory: [[u32; 2]; 2],
     pub dtype: Dtype,
 }
 
 impl Matrix {
-    /// Returns the matrix shape in the program.
+    /// Returns the shape of the matrix in the program.
     fn extents(&self) -> [u32; 2] {
         let [_, [rows, columns]] = self.memory;
         if self.is_transposed { [columns, rows] } else { [rows, columns] }
     }
 
-    /// The offsets of the tile with this first row and column.
+    /// Returns the offsets of the tile with these rows and columns, as source text.
     fn offsets(&self, [rows, columns]: [&str; 2]) -> String {
         let stride = &self.stride;
         if self.is_transposed {
@@ -59,12 +59,12 @@ impl Matrix {
         }
     }
 
-    /// A row and column in memory order.
+    /// Returns a row and a column in memory order.
     fn in_memory(&self, [row, column]: [&str; 2]) -> String {
         if self.is_transposed { format!("{column}, {row}") } else { format!("{row}, {column}") }
     }
 
-    /// The indices of a tile along its axes.
+    /// Generates the indices of a tile along its axes.
     fn indices(&self, generator: &mut Generator, firsts: [&str; 2], wraps: [bool; 2]) {
         for axis in 0..2 {
             let (name, first, block) = (self.name, firsts[axis], self.block[axis]);
@@ -76,7 +76,8 @@ impl Matrix {
         }
     }
 
-    /// The mask that keeps accesses in bounds; empty if all tiles are complete.
+    /// Returns the mask that keeps accesses in bounds. The mask may be empty if all tiles are
+    /// complete.
     fn mask(&self, generator: &mut Generator, wraps: [bool; 2]) -> String {
         let name = self.name;
         let extents = self.extents();
@@ -91,8 +92,8 @@ impl Matrix {
         masked.join(" & ")
     }
 
-    /// The statements before a loop in which the tile moves along an axis, from this first row and
-    /// column.
+    /// Generates the statements before a loop in which the tile moves along an axis. The first tile
+    /// is at this row and column.
     pub fn prepare(&self, generator: &mut Generator, firsts: [&str; 2]) {
         let Self { name, stride, memory: [block, extents], .. } = self;
         match self.access {
@@ -116,8 +117,8 @@ impl Matrix {
         }
     }
 
-    /// Loads the tile with this first row and column into the variable named like the matrix.
-    /// `moves` is the axis of the loop.
+    /// Loads the tile with this first row and column. The name of the matrix is also the variable
+    /// for the tile. `moves` is the axis of the loop.
     pub fn load(&self, generator: &mut Generator, firsts: [&str; 2], moves: Option<usize>) {
         let name = self.name;
         let turned = if self.is_transposed {
@@ -165,7 +166,8 @@ impl Matrix {
         }
     }
 
-    /// Stores a value at this first row and column, or adds it.
+    /// Stores a value at this first row and column. If `adds` is true, atomically adds the value
+    /// instead.
     pub fn store(&self, generator: &mut Generator, firsts: [&str; 2], value: &str, adds: bool) {
         let name = self.name;
         self.prepare(generator, firsts);

@@ -1,4 +1,5 @@
-//! The corpus that is mutated: the texts in test directories, and the stages of random kernels.
+//! Builds the corpus that the tests mutate: texts in test directories, and the stages of random
+//! kernels.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use tilewright_ir::print;
 
 use crate::support::{self, Memory};
 
-/// Texts that the parsers accept, by format.
+/// Texts that the parsers accept, one list for each format.
 #[derive(Default)]
 pub struct Corpus {
     pub ptx: Vec<String>,
@@ -21,7 +22,7 @@ pub struct Corpus {
     pub gpu: Vec<String>,
 }
 
-/// The directories with texts.
+/// The directories that contain the texts.
 const FOLDERS: [&str; 11] = [
     "crates/cpu/tests/kernels",
     "crates/gpu/tests/language/kernels",
@@ -36,19 +37,19 @@ const FOLDERS: [&str; 11] = [
     "tests/ptx",
 ];
 
-/// The header that encloses a case of `tests/ptx`.
+/// The text before a case of `tests/ptx`. A case is only a part of a kernel.
 const PTX_HEADER: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n\
     .visible .entry k(.param .u64 x, .param .u32 n)\n{\n.reg .pred %p<40>;\n.reg .b16 %rs<40>;\n.reg .b32 %r<40>;\n\
     .reg .b64 %rd<40>, %others<40>;\n";
 
-/// Returns the root of the project: cargo sets the package directory; without cargo, tests run in
-/// the root.
+/// Returns the root of the project. Cargo sets the folder of the package. Without Cargo, tests run
+/// in the root.
 fn project_root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| ".".into(), |package| PathBuf::from(package).join(".."))
 }
 
-/// Returns the corpus, read on first use.
+/// Returns the corpus. The first call reads it.
 pub fn get() -> &'static Corpus {
     static CORPUS: OnceLock<Corpus> = OnceLock::new();
     CORPUS.get_or_init(|| {
@@ -82,7 +83,7 @@ impl Corpus {
         if !text.contains("// RUN:") {
             return self.add_text(&extension, &text);
         }
-        // A case is prose, its steps, an input, a line of dashes, and an output.
+        // A case consists of prose, its steps, an input, a line of dashes, and an output.
         for case in text.split("// RUN:").skip(1) {
             let (_, case) = case.split_once('\n').unwrap_or_default();
             let (input, output) = case.split_once("// ----\n").unwrap_or((case, ""));
@@ -98,8 +99,8 @@ impl Corpus {
         }
     }
 
-    /// Adds a text to the format that its first words indicate: the output of a case may be a
-    /// diagnostic.
+    /// Adds a text to a format. The first words of the text determine the format. A text without
+    /// these words is omitted, because the output of a case may be a diagnostic.
     fn add_text(&mut self, extension: &str, text: &str) {
         if extension == "ptx" {
             self.ptx.push(text.to_owned());
@@ -110,7 +111,7 @@ impl Corpus {
         }
     }
 
-    /// Adds the stages of a random kernel, which contains ops of all kinds.
+    /// Adds the stages of a random kernel. Random kernels contain ops of all kinds.
     fn add_kernel(&mut self, seed: u64) {
         let module = kernel(seed).module;
         self.tile_ir.push(print(&module, seed.is_multiple_of(2)));

@@ -1,4 +1,4 @@
-//! Runs a target on many inputs, and reports which fail and where.
+//! Runs a target on many inputs. Reports the inputs that fail, and the locations of the failures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use tilewright_fuzz::corpus::changes;
 use tilewright_fuzz::random::chosen_seeds;
 use tilewright_fuzz::tries_new_inputs;
 
-/// A target: takes an input and panics on a bug.
+/// A target, which takes an input and panics if it finds a bug.
 pub type Target = fn(&[u8]);
 
-/// Generates the bytes of an input from a seed.
+/// A function that generates the bytes of an input from a seed.
 pub type Input = fn(u64) -> Vec<u8>;
 
-/// The stack size of a thread that tries inputs: that of a Python thread.
+/// The stack size of a thread that tries inputs. A Python thread has this stack size.
 const STACK: usize = 8 << 20;
 
-/// Tries the default number of inputs, or those selected by environment variables.
+/// Tries the default number of inputs, or the inputs that environment variables select.
 #[track_caller]
 pub fn hunt(count: u64, target: Target) {
     hunt_with(count, target, changes);
 }
 
-/// The same, with a function that generates the inputs from seeds.
+/// Does the same as [`hunt`], but `input` generates the inputs from seeds.
 #[track_caller]
 pub fn hunt_with(count: u64, target: Target, input: Input) {
     if let Some(seeds) = chosen_seeds() {
@@ -49,7 +49,8 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Tries the inputs of all seeds, even after failures, and lists the locations of the failures.
+/// Tries the inputs of all seeds, and continues after failures. Lists the locations of the
+/// failures.
 fn hunt_all(seeds: std::ops::Range<u64>, target: Target, input: Input) {
     std::panic::set_hook(Box::new(|info| {
         let message = info.payload_as_str().unwrap_or("").lines().next().unwrap_or("").to_owned();
@@ -57,7 +58,8 @@ fn hunt_all(seeds: std::ops::Range<u64>, target: Target, input: Input) {
             info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
         PANIC.set(format!("{place}: {message}"));
     }));
-    // A thread that does not terminate can only be abandoned; others continue with the next seed.
+    // A thread that does not terminate cannot be stopped. Another thread then continues with the
+    // next seed.
     let patience =
         std::env::var("TILEWRIGHT_PATIENCE").map_or(60, |seconds| seconds.parse().expect("seconds"));
     let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();

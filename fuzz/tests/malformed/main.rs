@@ -1,9 +1,9 @@
-//! Malformed inputs in every format that tilewright reads: PTX, tile IR, the GPU language, and
-//! traces. Every text or file is rejected with a message or processed to the end, without a panic
-//! and in limited time.
+//! Tests malformed inputs in every format that tilewright reads: PTX, tile IR, the GPU language,
+//! and traces. Every input is either rejected with a message or processed completely. There must be
+//! no panic, and the time must be limited.
 //!
-//! Inputs are texts written for tests and the stages of random kernels, with a few mutations.
-//! `TILEWRIGHT_SEEDS=0..50000` tries these seeds instead of the first few, and lists the number of
+//! Inputs are texts of tests and stages of random kernels, with a few mutations.
+//! `TILEWRIGHT_SEEDS=0..50000` replaces the default seeds. The test then lists the number of
 //! failures by location.
 
 mod corpus;
@@ -45,8 +45,8 @@ fn numbers_of_gpu_text() {
     hunt_with(100, targets::gpu_numbers, number_bytes);
 }
 
-/// Consecutive seeds enumerate all changed numbers in a scattered order, so that the first hundred
-/// are spread over all of them.
+/// Returns bytes that select a changed number. Consecutive seeds enumerate all changed numbers in a
+/// scattered order. The first hundred seeds are therefore spread over all changed numbers.
 fn number_bytes(seed: u64) -> Vec<u8> {
     (seed.wrapping_mul(7919) as u32).to_be_bytes().to_vec()
 }

@@ -1,5 +1,5 @@
-//! A function of bytes for each format, which builds an input and passes it through all stages that
-//! read it.
+//! Defines a target for each format. A target builds an input from bytes, and passes the input
+//! through all stages that read it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,14 @@ use tilewright_trace::Trace;
 
 use crate::{corpus, traced};
 
-/// Prints the input if `TILEWRIGHT_SHOW` is set: a killed process cannot report it.
+/// Prints the input if `TILEWRIGHT_SHOW` is set, because a killed process cannot report its input.
 fn show(text: &str) {
     if std::env::var_os("TILEWRIGHT_SHOW").is_some() {
         eprintln!("{text}");
     }
 }
 
-/// PTX is parsed, printed, checked, loaded, decoded and launched.
+/// Parses, prints, checks, loads, decodes and launches PTX.
 pub fn ptx(bytes: &[u8]) {
     try_ptx(&changed_text(&corpus::get().ptx, bytes));
 }
@@ -44,7 +44,7 @@ fn try_ptx(text: &str) {
     }
 }
 
-/// Runs one block of a kernel for a moment, on memory of 4 KiB for each pointer.
+/// Runs one block of a kernel for at most 100 ms. All pointers point to the same 4 KiB of memory.
 fn launch(
     text: &str,
     loaded: &tilewright_sim::LoadedModule,
@@ -79,7 +79,7 @@ fn launch(
             }
             interrupt.store(true, Ordering::Relaxed);
         });
-        // The timer also ends if the launch panics.
+        // The panic is caught, so that the timer also ends if the launch panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loaded.launch(&launch)));
         is_done.store(true, Ordering::Relaxed);
         timer.thread().unpark();
@@ -91,7 +91,7 @@ fn launch(
     });
 }
 
-/// Tile IR is parsed, optimized, and compiled for the CPU and for GPUs.
+/// Parses and optimizes tile IR, and compiles it for the CPU and for GPUs.
 pub fn tile_ir(bytes: &[u8]) {
     try_tile_ir(&changed_text(&corpus::get().tile_ir, bytes));
 }
@@ -145,7 +145,7 @@ fn render(failure: &Failure) {
     }
 }
 
-/// The GPU language is parsed and compiled to PTX.
+/// Parses the GPU language, and compiles it to PTX.
 pub fn gpu_text(bytes: &[u8]) {
     try_gpu_text(&changed_text(&corpus::get().gpu, bytes));
 }
@@ -164,7 +164,7 @@ fn try_gpu_text(text: &str) {
     }
 }
 
-/// Runs the target on the changed number that the bytes select.
+/// Runs the target on the text with the changed number that the bytes select.
 fn numbered(texts: &[String], sites: &OnceLock<Vec<(usize, usize, u64)>>, bytes: &[u8], target: fn(&str)) {
     let sites = sites.get_or_init(|| changed_numbers(texts));
     let chosen = bytes.iter().fold(0, |chosen, &byte| chosen << 8 | usize::from(byte));
@@ -173,25 +173,25 @@ fn numbered(texts: &[String], sites: &OnceLock<Vec<(usize, usize, u64)>>, bytes:
     }
 }
 
-/// PTX with one number changed.
+/// Tests PTX in which one number is changed.
 pub fn ptx_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().ptx, &SITES, bytes, try_ptx);
 }
 
-/// Tile IR with one number changed.
+/// Tests tile IR in which one number is changed.
 pub fn tile_ir_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().tile_ir, &SITES, bytes, try_tile_ir);
 }
 
-/// The GPU language with one number changed.
+/// Tests the GPU language in which one number is changed.
 pub fn gpu_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().gpu, &SITES, bytes, try_gpu_text);
 }
 
-/// A trace is read, and all its queries are run.
+/// Reads a trace, and runs all queries of the trace.
 pub fn trace(bytes: &[u8]) {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     let file = FILE.get_or_init(traced::file);

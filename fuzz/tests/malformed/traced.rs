@@ -1,4 +1,5 @@
-//! The trace that is mutated: a launch whose values have every form.
+//! Builds the trace that the tests mutate. It is the trace of a launch whose values have every form
+//! of the trace format.
 
 use tilewright_trace::{
     Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Recorder, Recording, Role,
@@ -14,7 +15,7 @@ fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
-/// Returns a kernel that loads four elements and stores them, under a mask.
+/// Returns a kernel that loads four elements and stores them under a mask.
 fn launch() -> Launch {
     let access = |role| {
         vec![
@@ -53,8 +54,8 @@ fn launch() -> Launch {
     }
 }
 
-/// Program `p` loads the four elements of x from 2p on and stores them to y from 2p on, so that
-/// neighbors overlap.
+/// Records program `p`, which loads four elements of `x` from index `2 * p` on. The program stores
+/// them to `y` from index `2 * p` on. The stores of neighboring programs therefore overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -85,7 +86,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
-/// Returns a race of programs 0 and 1 for an element of the tensor y.
+/// Returns a race between programs 0 and 1 for an element of the tensor `y`.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),
@@ -97,7 +98,7 @@ fn finding() -> Finding {
     }
 }
 
-/// Returns the bytes of a trace of four programs, two of them with values.
+/// Returns the bytes of a trace of four programs. Two of the programs have values.
 pub fn file() -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("tilewright-malformed-{}", std::process::id()));
     let recorder = Recorder::create(&path).expect("the folder is there");

@@ -1,4 +1,4 @@
-//! Random programs that multiply matrices, and the memory for their launches.
+//! Builds the kernels of random programs that multiply matrices, and the memory for their launches.
 
 use tilewright::frontend::{Constant, DescriptorForm, DescriptorKind, Padding, Tuple};
 use tilewright::runtime::{Pointer, Region, Value};

@@ -1,16 +1,16 @@
-//! Checks that every diagnostic code has a page in docs/diagnostics, and that the code of every
-//! page exists.
+//! Checks that every diagnostic code has a page in `docs/diagnostics`, and that every page belongs
+//! to an existing code.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{Finding, Tree};
 
-/// The table of codes: `codes.rs`, or the files of a folder `codes`.
+/// The table of codes: the file `codes.rs`, or the files of a folder `codes`.
 const TABLE: &str = "crates/base/src/codes";
 const PAGES: &str = "docs/diagnostics/";
 const RULE: &str = "diagnostic-page";
 
-/// Checks that the table of codes and the pages are the same set.
+/// Checks that every code of the table has a page, and that every page has a code.
 pub fn pages(tree: &Tree) -> Vec<Finding> {
     let mut codes = BTreeMap::new();
     let table = tree.files.iter().filter(|file| file.path.starts_with(TABLE) && file.has_extension("rs"));
@@ -44,7 +44,7 @@ pub fn pages(tree: &Tree) -> Vec<Finding> {
     without_page.chain(without_code).collect()
 }
 
-/// Returns every `TW` followed by exactly four digits, as a separate word.
+/// Returns every separate word that consists of `TW` and four digits.
 fn codes_in(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("TW").filter_map(|(start, _)| {
         let code = text.get(start..start + 6)?;

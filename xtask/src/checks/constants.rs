@@ -1,6 +1,6 @@
-//! Checks the numeric constants of the compiler. A threshold is an entry of the tuning table of its
-//! target, with its evidence. Every other constant has a row in `xtask/constants.txt` with the
-//! reason why it is not a threshold.
+//! Checks the numeric constants of the compiler. A threshold must be an entry of the tuning table
+//! of its target, with its evidence. Every other constant must have a row in `xtask/constants.txt`.
+//! The row states why the constant is not a threshold.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::tree::{File, Finding, Tree};
 const TABLE: &str = "xtask/constants.txt";
 /// The paths of the tuning tables of GPUs and of CPUs.
 const TABLES: [&str; 2] = ["crates/gpu-ir/src/tuning.rs", "crates/cpu/src/tuning.rs"];
-/// The folders whose constants are checked: their code decides how a kernel is compiled.
+/// The folders whose constants are checked. Their code decides how a kernel is compiled.
 const FOLDERS: [&str; 9] = [
     "crates/compiler/src/",
     "crates/cpu/src/",
@@ -25,16 +25,16 @@ const FOLDERS: [&str; 9] = [
     "crates/ptx/src/passes/",
     "crates/runtime/src/",
 ];
-/// The reasons that a row may have.
+/// The allowed reasons in a row.
 const REASONS: [&str; 3] = ["hardware", "format", "bound"];
 const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";
-/// The words that a measurement names: a processor, or the assembler that counts registers.
+/// The words that identify a measurement: a processor, or the assembler that counts registers.
 const PROCESSORS: [&str; 5] = ["H100", "H200", "Xeon", "EPYC", "ptxas"];
 
-/// Checks that each numeric constant with a literal value has a row, and that the constant of each
-/// row exists.
+/// Checks that each numeric constant with a literal value has a row. Also checks that the constant
+/// of each row exists.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut rows: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -74,8 +74,8 @@ pub fn listed(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that each entry of a tuning table states its evidence: a processor and a date,
-/// `Derived:`, or `Not measured`.
+/// Checks that each entry of a tuning table states its evidence. Evidence is a processor and a
+/// date, `Derived:`, or `Not measured`.
 pub fn evidence(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust().filter(|file| TABLES.contains(&&*file.path)) {
@@ -102,7 +102,7 @@ pub fn evidence(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the text of a doc comment as one line.
+/// Returns the text of a doc comment as a single line.
 fn text(attributes: &[Attribute]) -> String {
     let docs = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
@@ -127,7 +127,7 @@ fn has_evidence(text: &str) -> bool {
     is_measured || text.contains("Not measured") || text.contains("Derived:")
 }
 
-/// Returns the numeric constants of a file whose values are literals, with their lines. Skips
+/// Returns the names and lines of a file's numeric constants whose values are literals. Skips
 /// modules with the name `tests`.
 fn constants(file: &File) -> Vec<(usize, String)> {
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };

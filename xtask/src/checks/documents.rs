@@ -1,5 +1,8 @@
-//! Checks the documents that explain the code: the files and headings that they name exist,
-//! decisions have their four parts, and pages and lines do not exceed their maximum length.
+//! Checks the documents that explain the code:
+//!
+//! - The files and headings that they name exist.
+//! - Decisions have their four parts.
+//! - Pages and lines do not exceed their maximum length.
 
 use std::path::Path;
 
@@ -22,8 +25,8 @@ fn is_design(file: &File) -> bool {
     file.path.starts_with("docs/design/") && file.has_extension("md")
 }
 
-/// Checks that each file or folder exists whose path is in a code span of `ARCHITECTURE.md` or
-/// `docs/design`.
+/// Checks the paths in code spans of `ARCHITECTURE.md` and `docs/design`. Each file or folder with
+/// such a path must exist.
 pub fn named_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path == ARCHITECTURE || is_design(file)) {
@@ -44,8 +47,8 @@ pub fn named_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether a text is a relative path with a `/` to a source file, or to a folder if it ends
-/// in `/`.
+/// Returns whether a text is a relative path with a `/`. The path must end in the extension of a
+/// source file, or in `/` for a folder.
 fn is_path(code: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let extension = Path::new(code).extension().and_then(|extension| extension.to_str());
@@ -64,8 +67,8 @@ fn outside_fences(file: &File) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Checks that the target of each link from a page to a text file or a heading of this project
-/// exists.
+/// Checks the links from pages to text files or headings of this project. The target of each link
+/// must exist.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension("md")) {
@@ -86,7 +89,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Resolves a path relative to a folder; the result has no `..`.
+/// Resolves a path relative to a folder. The result does not contain `..`.
 fn resolve(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -101,7 +104,7 @@ fn resolve(folder: &str, path: &str) -> String {
 
 fn has_target(tree: &Tree, path: &str, anchor: &str) -> bool {
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    // Pictures are not text, so the tree does not have them.
+    // Pictures are not text, so the tree does not contain them.
     if extension.is_some_and(|extension| !SOURCES.contains(&extension)) {
         return true;
     }
@@ -113,15 +116,15 @@ fn has_target(tree: &Tree, path: &str, anchor: &str) -> bool {
     anchor.is_empty() && (path == "LICENSE" || tree.files.iter().any(|file| file.path.starts_with(&folder)))
 }
 
-/// Returns the anchor that GitHub gives to a heading.
+/// Returns the anchor that GitHub generates for a heading.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Checks that a decision of `docs/design` has its four parts, in order, and is short. A section
-/// with none of the parts is not a decision.
+/// Checks that each decision of `docs/design` has its four parts in order, and that it is short. A
+/// section without any of these parts is not a decision.
 pub fn decisions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_design(file)) {
@@ -149,7 +152,7 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the length of the pages that a newcomer reads completely.
+/// Checks the length of the pages that a new contributor reads completely.
 pub fn sizes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &tree.files {
@@ -169,8 +172,8 @@ pub fn sizes(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that lines of pages fit into 100 columns, except tables, code blocks and lines without a
-/// space, such as a link.
+/// Checks that lines of pages have at most 100 columns. Tables, code blocks and lines without a
+/// space, such as a link, may be longer.
 pub fn widths(tree: &Tree) -> Vec<Finding> {
     let pages = ["README.md", ARCHITECTURE, "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let is_page = |file: &&File| {

@@ -1,11 +1,13 @@
 //! Checks that the documentation of each public item of the crate `tilewright` has an example that
 //! the tests run.
 //!
-//! A type, a trait, a macro and a function each need an example of their own. So does a function of
-//! a type that has no `self`. A method with `self` needs none if an example of its type calls the
-//! method. A name that `lib.rs` exports from another crate of the project needs an example at the
-//! export, and some example at an export calls each function of an exported type. The comments of
-//! the C header have examples that call each of its functions.
+//! - Each type, trait, macro and function needs its own example. This rule includes functions of a
+//!   type without `self`.
+//! - A method with `self` needs no example if an example of its type calls the method.
+//! - If `lib.rs` exports a name from another crate of the project, the export needs an example.
+//! - An example must call each function of a type that `lib.rs` exports from another crate. The
+//!   example may be at the function or at any export.
+//! - The comments of the C header need examples that call each of its functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +19,7 @@ use crate::tree::{File, Finding, Tree};
 const FOLDER: &str = "crates/tilewright/src/";
 const ROOT: &str = "crates/tilewright/src/lib.rs";
 const RULE: &str = "example";
-/// The header of the C interface. A line of a comment with this indentation is code.
+/// The header of the C interface. In a comment, a line with the indentation `HEADER_CODE` is code.
 const HEADER: &str = "crates/c/include/tilewright.h";
 const HEADER_CODE: &str = "       ";
 
@@ -62,14 +64,14 @@ pub fn of_c_functions(tree: &Tree) -> Vec<Finding> {
     missing.map(finding).collect()
 }
 
-/// The public items of the crate, collected file by file.
+/// The public items of the crate, which the check collects file by file.
 #[derive(Default)]
 struct Api {
     /// The names that `lib.rs` exports from modules of the crate.
     exports: BTreeSet<String>,
-    /// For each type, the text of the examples of the type and of its functions.
+    /// The text of the examples of each type and of its functions.
     calls: BTreeMap<String, String>,
-    /// The names that `lib.rs` exports from other crates, each with its crate.
+    /// The names that `lib.rs` exports from other crates, and their crates.
     foreign: BTreeSet<(String, String)>,
     /// The text of the examples at the exports of these names.
     foreign_calls: String,
@@ -77,7 +79,7 @@ struct Api {
     findings: Vec<Finding>,
 }
 
-/// A public function with `self` that has no example of its own.
+/// A public method with `self` that does not have its own example.
 struct Method {
     path: String,
     line: usize,
@@ -86,7 +88,7 @@ struct Method {
 }
 
 impl Method {
-    /// Returns a finding unless an example of the type calls the method.
+    /// Returns a finding if no example of the type calls the method.
     fn check(&self, calls: &BTreeMap<String, String>) -> Option<Finding> {
         let Self { path, line, ty, name } = self;
         let is_called = calls.get(ty).is_some_and(|text| text.contains(&format!(".{name}(")));
@@ -99,8 +101,8 @@ impl Method {
 }
 
 impl Api {
-    /// Reads the `pub use` items of `lib.rs`, and requires an example for each item that exports
-    /// names of a crate `tilewright_*`.
+    /// Reads the `pub use` items of `lib.rs`. An item that exports names of a crate `tilewright_*`
+    /// must have an example.
     fn read_exports(&mut self, root: &File, syntax: &syn::File) {
         let modules: BTreeSet<String> = syntax
             .items
@@ -128,7 +130,8 @@ impl Api {
         }
     }
 
-    /// Requires that an example at an export calls each public function of the exported types.
+    /// Checks the public functions of the exported types. An example at an export or at the
+    /// function must call the function.
     fn read_foreign_functions(&mut self, tree: &Tree) {
         for (crate_name, name) in std::mem::take(&mut self.foreign) {
             let folder = defining_folder(tree, &crate_name, &name);
@@ -187,7 +190,7 @@ impl Api {
         }
     }
 
-    /// Reads the functions of a type.
+    /// Reads the public functions of an exported type.
     fn read_functions(&mut self, file: &File, item: &Item) {
         let Item::Impl(item) = item else { return };
         if item.trait_.is_some() {
@@ -221,8 +224,8 @@ impl Api {
     }
 }
 
-/// Returns the folder of the crate that defines a name which a crate exports: the crate itself, or
-/// the crate that its `lib.rs` exports the name from.
+/// Returns the folder of the crate that defines a name. `crate_name` exports this name: it defines
+/// the name itself, or its `lib.rs` exports the name from another crate.
 fn defining_folder(tree: &Tree, crate_name: &str, name: &str) -> String {
     let folder = format!("crates/{}/src/", crate_name.trim_start_matches("tilewright_").replace('_', "-"));
     let root = tree.files.iter().find(|file| file.path == format!("{folder}lib.rs"));
@@ -251,8 +254,8 @@ fn is_hidden(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Adds the names that an import ends in. Skips renames, because `lib.rs` renames only whole
-/// crates.
+/// Adds the last names of the paths in an import. Skips renames, because `lib.rs` renames only
+/// whole crates.
 fn add_names(tree: &UseTree, names: &mut Vec<String>) {
     match tree {
         UseTree::Name(name) => names.push(name.ident.to_string()),
@@ -262,7 +265,8 @@ fn add_names(tree: &UseTree, names: &mut Vec<String>) {
     }
 }
 
-/// Returns the code of the examples in a doc comment: the code blocks that rustdoc compiles.
+/// Returns the code of the examples in a doc comment, which are the code blocks that rustdoc
+/// compiles.
 fn examples(attributes: &[Attribute]) -> String {
     let (mut code, mut block) = (String::new(), None);
     for attribute in attributes {

@@ -1,24 +1,24 @@
-//! Checks the direction of dependencies between the crates: a crate depends only on the crates in
-//! its row of `ALLOWED`, which have earlier rows.
+//! Checks the direction of dependencies between the crates. A crate may depend only on the crates
+//! in its row of `ALLOWED`. These crates have earlier rows.
 
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;
 
-/// The project's crates that each crate may depend on: the tree in ARCHITECTURE.md as data. For its
-/// tests, a crate may depend on every crate except `cli`, `python` and `xtask`.
+/// The crates of the project on which each crate may depend. This is the tree of `ARCHITECTURE.md`
+/// as data. For its tests, a crate may depend on every crate except `cli`, `python` and `xtask`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("layout", &["base"]),
     ("ir", &["base", "layout"]),
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
-    // The file format of a recorded launch, which does not need the IR.
+    // The file format of a recorded launch. It does not need the IR.
     ("trace", &[]),
-    // The file format of locks, which does not need the compiler.
+    // The file format of locks. It does not need the compiler.
     ("lock", &["base"]),
-    // The shadow memory of sanitized launches, which the executor and the simulator share.
+    // The shadow memory of sanitized launches. Both the executor and the simulator use it.
     ("sanitize", &[]),
-    // Vector SSA and its machine code, which does not need the IR.
+    // Vector SSA and its machine code. It does not need the IR.
     ("native", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize", "native"]),
     ("gpu-ir", &["base", "ir", "layout"]),
@@ -26,9 +26,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ptx", &["base", "ir", "layout", "gpu-ir"]),
     ("sim", &["base", "sanitize", "ptx"]),
     ("cuda", &["base"]),
-    // Development only: the stand-in for the driver library.
+    // A replacement for the driver library, only for development.
     ("cuda-stub", &[]),
-    // `sim` runs inline assembly for the executor.
+    // The executor uses `sim` to run inline assembly.
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu-ir", "gpu", "ptx", "sim"]),
     (
         "runtime",
@@ -37,17 +37,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "compiler",
         ],
     ),
-    // `include_kernels!`, which Cargo runs when it builds a user's program.
+    // The macro `include_kernels!`. Cargo runs the macro when it builds a user's program.
     ("macros", &["base", "ir", "frontend", "runtime"]),
     (
         "tilewright",
         &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime", "macros"],
     ),
-    // The C interface, whose header is its documentation.
+    // The C interface. Its header is its documentation.
     ("c", &["base", "runtime"]),
     ("command-line", &["base", "tilewright"]),
     ("cli", &["command-line"]),
-    // `cuda` loads device code by its handle, for Triton's driver module.
+    // Triton's driver module uses `cuda` to load device code by its handle.
     (
         "python",
         &[
@@ -82,14 +82,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tilewright",
         ],
     ),
-    // Random numbers and programs, for the tests of the other crates.
+    // Random numbers and programs for the tests of the other crates.
     ("fuzz", &["base", "ir"]),
     ("xtask", &[]),
 ];
 
 const RULE: &str = "layering";
 
-/// Finds dependencies between the crates that the table does not allow. Only tests may depend on
+/// Returns the dependencies between crates that the table does not allow. Only tests may depend on
 /// `testkit`.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let ours = packages.iter().filter(|package| package.source.is_none());
@@ -127,7 +127,8 @@ fn own_crate(package: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Returns the messages about a package with these dependencies, each with its kind.
+    /// Returns the messages about a package with these dependencies. A dependency consists of a
+    /// name and a kind.
     fn found(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
         let dependencies = dependencies
             .iter()
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_table_itself_has_no_cycle() {
-        // A row may only name crates of earlier rows.
+        // A row may name only crates of earlier rows.
         for (index, (name, allowed)) in ALLOWED.iter().enumerate() {
             for lower in *allowed {
                 assert!(ALLOWED[..index].iter().any(|(earlier, _)| earlier == lower), "{name} -> {lower}");

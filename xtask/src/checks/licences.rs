@@ -1,18 +1,19 @@
-//! Checks that every dependency has a license that a permissively licensed project may ship, and
-//! comes from the registry.
+//! Checks the license and the source of every dependency. A project with a permissive license must
+//! be able to ship the dependency. The dependency must come from the registry.
 
 use crate::metadata::Package;
 use crate::tree::Finding;
 
-/// Returns the licenses that `deny.toml` allows, for cargo-deny and for this check.
+/// Returns the licenses that `deny.toml` allows. cargo-deny and this check use the same list.
 pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
     let list = config.split_once("\nallow = [").and_then(|(_, rest)| rest.split_once(']'));
     let (list, _) = list.ok_or("deny.toml has no list `allow = [...]`")?;
     Ok(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Finds packages whose license expression is not satisfied by accepted licenses, and packages that
-/// do not come from the registry, because they may change or disappear.
+/// Returns a finding for each package whose license expression the accepted licenses do not
+/// satisfy. Also returns a finding for each package that does not come from the registry, because
+/// such a package may change or disappear.
 pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     let name = |package: &Package| format!("{} {}", package.name, package.version);
     let licence = |package: &Package| {
@@ -31,7 +32,7 @@ pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     packages.iter().flat_map(|package| [licence(package), source(package)]).flatten().collect()
 }
 
-/// Evaluates an SPDX expression; the old form `MIT/Apache-2.0` means `OR`. An invalid expression is
+/// Evaluates an SPDX expression. The old form `MIT/Apache-2.0` means `OR`. An invalid expression is
 /// not accepted.
 fn is_accepted(expression: &str, accepted: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");

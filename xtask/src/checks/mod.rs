@@ -19,7 +19,7 @@ use crate::tree::{Finding, Tree};
 /// A check: a function from the whole tree to its findings.
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
-/// Every check of the source text, in the order in which they run.
+/// All checks of the source text, in the order in which they run.
 pub const ALL: &[Check] = &[
     cycles::largest,
     tokens::confined_words,
@@ -45,7 +45,7 @@ pub const ALL: &[Check] = &[
     examples::of_c_functions,
 ];
 
-/// Runs a check on a small tree and returns `path:line: rule` of each finding.
+/// Runs a check on a small tree. Returns each finding as `path:line: rule`.
 #[cfg(test)]
 fn found(run: Check, files: &[(&str, &str)]) -> Vec<String> {
     run(&Tree::of(files)).iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.rule)).collect()

@@ -1,14 +1,14 @@
-//! Checks the rules for Python files that ruff does not have.
+//! Checks rules for Python files that ruff does not check.
 
 use crate::tree::{File, Finding, Tree};
 
 const MAX_FUNCTION_LINES: usize = 100;
 
-/// Optional dependencies of the package: imported only inside functions, so that `import
-/// tilewright` works, and is fast, without them.
+/// The optional dependencies of the package. Files may import them only inside functions.
+/// `import tilewright` therefore works without them, and is fast.
 const OPTIONAL: [&str; 5] = ["torch", "triton", "numpy", "matplotlib", "pandas"];
 
-/// Checks that a suppression names the codes that it suppresses.
+/// Checks that each suppression names the codes that it suppresses.
 pub fn suppressions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.python() {
@@ -28,13 +28,13 @@ pub fn suppressions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the length of functions. (For Rust, clippy checks it.)
+/// Checks the length of functions. For Rust, clippy checks the length.
 pub fn function_lengths(tree: &Tree) -> Vec<Finding> {
     tree.python().flat_map(long_functions).collect()
 }
 
-/// Checks that no import statement without indentation imports from an optional package. Of a
-/// statement with several modules, the check reads only the first.
+/// Checks that no import statement without indentation imports an optional package. If a statement
+/// imports several modules, the check reads only the first module.
 pub fn optional_packages(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.python().filter(|file| file.path.starts_with("python/")) {
@@ -68,17 +68,17 @@ fn long_functions(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// A logical line of Python, which may extend over several lines of text.
+/// A logical line of Python. It may extend over several lines of text.
 struct Statement<'a> {
     line: usize,
     last_line: usize,
     indent: usize,
-    /// The first line of text, without the indentation.
+    /// The first line of text without its indentation.
     text: &'a str,
 }
 
-/// Splits a file into logical lines. Brackets, triple quotes and a backslash at the end of a line
-/// continue a logical line. Comments and blank lines are skipped.
+/// Splits a file into logical lines. Open brackets, open triple quotes and a backslash at the end
+/// of a line continue a logical line. Comments and blank lines are skipped.
 fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut statements: Vec<Statement<'_>> = Vec::new();
     let mut scanner = Scanner::default();
@@ -97,7 +97,7 @@ fn statements(text: &str) -> Vec<Statement<'_>> {
     statements
 }
 
-/// The state of the scan of Python text between two lines.
+/// The state of a scan of Python text after a line.
 #[derive(Default)]
 struct Scanner {
     depth: usize,
@@ -131,7 +131,7 @@ impl Scanner {
         }
     }
 
-    /// Scans one piece of code; `None` ends the line.
+    /// Scans one piece of code. Returns `None` at the end of the line.
     fn scan_code<'a>(&mut self, rest: &'a str, first: char) -> Option<&'a str> {
         match first {
             '#' => return None,
@@ -154,7 +154,7 @@ impl Scanner {
     }
 }
 
-/// Returns the position of the first `quotes` that no backslash escapes.
+/// Returns the position of the first unescaped occurrence of `quotes`.
 fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
     let mut escaped = false;
     for (index, c) in text.char_indices() {

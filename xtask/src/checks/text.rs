@@ -1,15 +1,15 @@
-//! Checks text of any language: headers, lengths, marks of unfinished work, absolute paths of a
+//! Checks text of any language: headers, lengths, marks of unfinished work, and absolute paths on a
 //! developer's machine.
 
 use crate::tree::{File, Finding, Tree};
 
 const MAX_FILE_LINES: usize = 800;
 
-/// The extensions of the files that are searched for marks of unfinished work and for paths of a
-/// developer's machine.
+/// The extensions of the files in which the checks search for marks of unfinished work and for
+/// paths on a developer's machine.
 const TEXT: [&str; 8] = ["rs", "py", "md", "toml", "txt", "yml", "sh", "ir"];
 
-/// Checks that every source file begins with a description of its job.
+/// Checks that every source file begins with a description of its purpose.
 pub fn headers(tree: &Tree) -> Vec<Finding> {
     let rust = tree.rust().filter(|file| !has_rust_header(&file.text)).map(|file| {
         Finding::new(&file.path, 1, "header", "begin the file with `//!` and a line that says its job")
@@ -44,7 +44,7 @@ pub fn lengths(tree: &Tree) -> Vec<Finding> {
 
 /// Checks that there is no mark of unfinished work.
 pub fn markers(tree: &Tree) -> Vec<Finding> {
-    // Concatenated, so that this file does not contain them.
+    // The words are concatenated, so that this file does not contain them.
     let markers = [concat!("FIX", "ME"), concat!("X", "XX"), concat!("TO", "DO")];
     let message = |marker: &str| format!("`{marker}`: do it now, or make it an issue");
     find_in_lines(tree, "unfinished", |line| {
@@ -59,12 +59,12 @@ fn contains_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Checks that there is no absolute path of a developer's machine.
+/// Checks that there is no absolute path on a developer's machine.
 pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let roots = [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
     let windows = concat!("C:\\Us", "ers");
     find_in_lines(tree, "machine-path", |line| {
-        // Directly after a name, the text is part of a relative path or of a URL.
+        // After a name, the text is part of a relative path or of a URL.
         let is_absolute = |start: usize| {
             !line[..start]
                 .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | ')' | '}'))

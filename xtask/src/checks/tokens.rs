@@ -1,14 +1,16 @@
 //! Checks identifiers and keywords that only some files may use, such as `unsafe`. The check
-//! searches tokens. So comments and strings do not count, but the bodies of macros do.
+//! searches the tokens of a file. The search therefore ignores comments and strings, but includes
+//! the bodies of macros.
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// A word, the prefixes of the paths of files that may use it, and the message for other files.
+/// A word with its rule: the prefixes of the paths of files that may use the word, and the message
+/// for other files.
 struct Confined {
     word: &'static str,
-    /// True if the word counts only as the name of a macro, before `!`.
+    /// True if the word counts only as the name of a macro before `!`.
     is_macro: bool,
     places: &'static [&'static str],
     rule: &'static str,
@@ -60,8 +62,8 @@ const CONFINED: &[Confined] = &[
     },
 ];
 
-/// Checks that each confined word is used only in its files. A manifest that names PyO3 also counts
-/// as a use.
+/// Checks that files use a confined word only if the word's rule allows it. A manifest that names
+/// PyO3 also counts as a use.
 pub fn confined_words(tree: &Tree) -> Vec<Finding> {
     let manifests =
         tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")).flat_map(pyo3_in_manifest);

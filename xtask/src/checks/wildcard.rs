@@ -1,12 +1,12 @@
-//! Finds catch-all arms in a `match` on the enums of the op tables. Without catch-all arms, rustc
-//! shows the author of a new op every `match` that has to handle it. If a catch-all is correct, a
-//! comment above the arm, or after it on the same line, gives the reason: `// tidy: wildcard
-//! because ...`.
+//! Finds catch-all arms in a `match` on the enums of the op tables. Without such arms, rustc shows
+//! the author of a new op every `match` that must handle the op. If a catch-all arm is correct, a
+//! comment states the reason: `// tidy: wildcard because ...`. The comment is above the arm, or
+//! after it on the same line.
 //!
-//! The check knows the enums by name, also if a file renames them (`use
-//! tilewright_ir::ElementwiseFn as F`), and the variants that a file imports. An arm such as
-//! `Family::Math(_)` is a catch-all too if another arm of the `match` names a function of that
-//! family, as `Family::Math(MathFn::Exp)` does.
+//! The check recognizes the enums by name, even if a file renames them
+//! (`use tilewright_ir::ElementwiseFn as F`). It also recognizes the variants that a file imports.
+//! An arm such as `Family::Math(_)` is also a catch-all if another arm names a function of the same
+//! family, as in `Family::Math(MathFn::Exp)`.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +15,20 @@ use syn::{ExprMatch, ItemImpl, Pat, Path, Type, UseTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The enums that the op tables define. Each enum whose name ends in `Fn`, such as `MathFn`, counts
-/// too: it is a family of functions.
+/// The enums that the op tables define. An enum whose name ends in `Fn`, such as `MathFn`, is a
+/// family of functions, and also counts.
 const OP_ENUMS: &[&str] = &["Op", "OpFamily", "ElementwiseFamily", "ShapeOp"];
 
 const EXCUSE: &str = "// tidy: wildcard because ";
 
-/// Checks that every `match` whose patterns name variants of an op enum lists all of them.
+/// Checks every `match` whose patterns name variants of an op enum. The `match` must list all
+/// variants.
 pub fn on_op_enums(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    // The check of tokens, or the compiler, reports a file that does not parse.
+    // Another check, or the compiler, reports a file that does not parse.
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut names = Names::default();
     names.visit_file(&syntax);
@@ -39,11 +40,11 @@ fn check_file(file: &File) -> Vec<Finding> {
 /// The names of the op enums and their variants in a file.
 #[derive(Default)]
 struct Names {
-    /// The names under which the file imports an op enum.
+    /// The names under which the file imports op enums.
     aliases: BTreeSet<String>,
-    /// The variants that are imported.
+    /// The imported variants of op enums.
     variants: BTreeSet<String>,
-    /// True inside the `impl` of an op enum: there `Self::Dot` is a variant.
+    /// True inside the `impl` of an op enum, where `Self::Dot` is a variant.
     self_is_op: bool,
 }
 
@@ -107,8 +108,8 @@ impl Names {
         }
     }
 
-    /// Adds to `found` the path of each variant whose pattern contains another variant:
-    /// `Family::Math` of `Family::Math(MathFn::Exp)`.
+    /// Adds the path of each variant whose pattern contains another variant to `found`. For
+    /// example, adds `Family::Math` for the pattern `Family::Math(MathFn::Exp)`.
     fn nests(&self, pattern: &Pat, found: &mut BTreeSet<String>) {
         each_nested(pattern, &mut |path, inner| {
             if self.is_variant(path) && self.in_pattern(inner) {
@@ -118,8 +119,8 @@ impl Names {
     }
 }
 
-/// Calls `each` with the path and the content of each variant with one field at the top of a
-/// pattern.
+/// Calls `each` for each variant with one field at the top level of a pattern. The arguments are
+/// the path and the content of the variant.
 fn each_nested<'a>(pattern: &'a Pat, each: &mut dyn FnMut(&'a Path, &'a Pat)) {
     match pattern {
         Pat::TupleStruct(pattern) if pattern.elems.len() == 1 => each(&pattern.path, &pattern.elems[0]),
@@ -135,7 +136,7 @@ fn text_of(path: &Path) -> String {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
 }
 
-/// Returns whether a name is that of an op enum.
+/// Returns whether a name is the name of an op enum.
 fn is_op_enum(ident: &syn::Ident) -> bool {
     let name = ident.to_string();
     OP_ENUMS.contains(&name.as_str()) || name.strip_suffix("Fn").is_some_and(|family| !family.is_empty())
@@ -182,7 +183,8 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 }
 
 impl Visitor<'_> {
-    /// Returns whether the line, or the comment directly above it, excuses the catch-all.
+    /// Returns whether a comment excuses the catch-all. The comment is on the line itself or
+    /// directly above it.
     fn is_excused(&self, line: usize) -> bool {
         let text = |line: usize| self.lines.get(line.wrapping_sub(1)).copied().unwrap_or_default();
         let comment_above = (1..line).rev().map(text).take_while(|text| text.trim_start().starts_with("//"));
@@ -190,8 +192,8 @@ impl Visitor<'_> {
     }
 }
 
-/// Returns the line of a pattern that matches everything: `_`, a variable, or a tuple of such
-/// patterns.
+/// Returns the line of a pattern that matches everything. Such a pattern is `_`, a variable, or a
+/// tuple of such patterns. Returns `None` for another pattern.
 fn catch_all_line(pattern: &Pat) -> Option<usize> {
     match pattern {
         Pat::Wild(pattern) => Some(pattern.underscore_token.span.start().line),

@@ -1,6 +1,6 @@
-//! Limits the uses of words (the ratchet). `STYLE.md` lists words that hide an actor or a term, and
-//! `xtask/words.txt` has the maximum number of their uses in each area of the project. The numbers
-//! may only fall; `cargo xtask tidy --bless` lowers them.
+//! Limits the uses of words (the ratchet). `STYLE.md` lists words that hide an actor or a term.
+//! `xtask/words.txt` has the maximum number of their uses in each area of the project. These
+//! numbers may only fall; `cargo xtask tidy --bless` lowers them.
 //!
 //! Code in Markdown does not count, so that a page may quote a word. The maximum of an area without
 //! a row is 0.
@@ -12,10 +12,10 @@ use crate::tree::{File, Finding, Tree};
 
 /// The path of the table, relative to the root.
 pub const TABLE: &str = "xtask/words.txt";
-/// This file, which contains the words themselves.
+/// The path of this file, which contains the words themselves.
 const SELF: &str = "xtask/src/checks/words.rs";
 
-/// A column: its phrases in lower case, and the text to write instead.
+/// A column of the table: its phrases in lower case, and the text to write instead.
 struct Listed {
     name: &'static str,
     phrases: &'static [&'static [&'static str]],
@@ -35,20 +35,20 @@ const LISTED: [Listed; 7] = [
     Listed { name: "alone", phrases: &[&["alone"]], instead: "only" },
     Listed { name: "of_which", phrases: &[&["of", "which"]], instead: "a second sentence" },
 ];
-/// The name of the last column: sentences that begin with a clause in place of a noun.
+/// The name of the last column. It counts sentences that begin with a clause instead of a noun.
 const CLAUSE: &str = "clause";
 const CLAUSE_WORDS: [&str; 4] = ["What", "Who", "Where", "Whether"];
 const COLUMNS: usize = LISTED.len() + 1;
 
-/// The number of uses that each column counts.
+/// The number of uses in each column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Row([usize; COLUMNS]);
 
-/// An area (a crate, a folder, a page) and a language.
+/// An area and a language. An area is a crate, a folder or a page.
 type Place = (String, String);
 type Counts = BTreeMap<Place, Row>;
 
-/// Checks that no area has a listed word more often than the table allows.
+/// Checks that no area uses a listed word more often than the table allows.
 pub fn ratchet(tree: &Tree) -> Vec<Finding> {
     let maxima = match maxima(tree) {
         Ok(maxima) => maxima,
@@ -73,10 +73,10 @@ pub fn ratchet(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the table with every maximum lowered to the present number.
+/// Returns the table after lowering every maximum to the current number.
 ///
-/// A new area of code, such as a crate that was split off, gets a row if the totals of its language
-/// do not rise. Any other number that rises is returned as a finding.
+/// A new area of code gets a row if the totals of its language do not rise. For example, a crate
+/// that was split off is a new area. If any other number rises, returns findings instead.
 pub fn lowered(tree: &Tree) -> Result<String, Vec<Finding>> {
     let counts = counts(tree);
     if tree.files.iter().any(|file| file.path == TABLE) {
@@ -115,7 +115,8 @@ fn advice(column: usize) -> String {
     }
 }
 
-/// Returns the area and the language of a file; `None` if its words are not counted.
+/// Returns the area and the language of a file. Returns `None` if the words of the file do not
+/// count.
 fn place_of_path(path: &str) -> Option<Place> {
     let (name, kind) = path.rsplit_once('.')?;
     if !matches!(kind, "rs" | "py" | "md") || path == SELF {
@@ -124,7 +125,7 @@ fn place_of_path(path: &str) -> Option<Place> {
     let parts: Vec<&str> = name.split('/').collect();
     let area = match parts[..] {
         ["crates", krate, ..] => format!("crates/{krate}"),
-        // A page is an area of its own.
+        // Each page is a separate area.
         [_] | ["docs", _] if kind == "md" => path.to_owned(),
         ["docs", folder, ..] => format!("docs/{folder}"),
         [folder, _, ..] => folder.to_owned(),
@@ -154,14 +155,14 @@ fn last_use(tree: &Tree, area: &str, kind: &str, column: usize) -> (String, usiz
     found.next_back().unwrap_or_else(|| (TABLE.to_owned(), 1))
 }
 
-/// A word with its line and the text between it and the next word.
+/// A word, its line, and the text between this word and the next word.
 struct Word<'a> {
     text: &'a str,
     line: usize,
     gap: &'a str,
 }
 
-/// Returns the column and the line of every listed word of a file.
+/// Returns the column and the line of each use in a file.
 fn uses(file: &File) -> Vec<(usize, usize)> {
     let prose = if file.has_extension("md") { without_code(&file.text) } else { file.text.clone() };
     let words = words(&prose);
@@ -186,8 +187,8 @@ fn uses(file: &File) -> Vec<(usize, usize)> {
     uses
 }
 
-/// Returns whether a sentence that begins with these words has a lower-case second word and is not
-/// a question.
+/// Returns whether a sentence with these words begins with a clause. The second word of such a
+/// sentence is in lower case, and the sentence is not a question.
 fn begins_clause(words: &[Word<'_>]) -> bool {
     let Some(next) = words.get(1) else { return false };
     if !is_within_sentence(words[0].gap) || !next.text.starts_with(char::is_lowercase) {
@@ -197,7 +198,8 @@ fn begins_clause(words: &[Word<'_>]) -> bool {
     !end.is_some_and(|gap| gap.trim_start_matches(['`', ')', '*', '\'']).starts_with('?'))
 }
 
-/// Returns whether the text between two words is only a space or the line break of a comment.
+/// Returns whether the text between two words consists only of spaces, line breaks and comment
+/// marks.
 fn is_within_sentence(gap: &str) -> bool {
     !gap.is_empty() && gap.chars().all(|c| c.is_whitespace() || matches!(c, '/' | '!' | '#' | '>' | '\\'))
 }
@@ -222,7 +224,7 @@ fn words(text: &str) -> Vec<Word<'_>> {
     }
 }
 
-/// Returns Markdown with its fences and code spans blanked out; the lines keep their numbers.
+/// Removes fences and code spans from Markdown. The remaining text keeps its line numbers.
 fn without_code(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let (mut in_fence, mut in_span) = (false, false);
@@ -329,7 +331,7 @@ mod tests {
         assert!(
             fewer.lines().any(|line| line.split_whitespace().eq("crates/ir rs 1 0 0 0 0 0 0 0".split(' ')))
         );
-        // Code that moves to a new crate brings its words with it.
+        // If code moves to a new crate, its words move with the code.
         let moved =
             bless(&[("crates/new/src/a.rs", "// behind behind\n"), (TABLE, table)]).expect("it moves");
         assert!(moved.contains("crates/new") && !moved.contains("crates/ir"), "{moved}");

@@ -1,7 +1,7 @@
 //! Finds the strongly connected components of a graph.
 
-/// Returns the strongly connected components of a graph, by Tarjan's algorithm. `targets` has the
-/// successors of each node.
+/// Returns the strongly connected components of a graph. Uses Tarjan's algorithm. `targets`
+/// contains the successors of each node.
 pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = TarjanState {
         targets,
@@ -22,12 +22,13 @@ pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct TarjanState<'a> {
     targets: &'a [Vec<usize>],
-    /// The number of nodes that were visited before each node; `None` if it was not visited yet.
+    /// The number of nodes that were visited before each node. `None` for a node that was not
+    /// visited yet.
     index: Vec<Option<usize>>,
-    /// The smallest index of an open node that each node reaches.
+    /// The smallest index of an open node that is reachable from each node.
     low: Vec<usize>,
     is_open: Vec<bool>,
-    /// The nodes that belong to no component yet.
+    /// The nodes that do not belong to a component yet.
     open: Vec<usize>,
     next: usize,
     found: Vec<Vec<usize>>,
@@ -69,8 +70,8 @@ mod tests {
 
     #[test]
     fn cycles_that_touch_are_one_component() {
-        // 0, 1, 2 and 3 are one component, because of 0 -> 1 -> 2 -> 0 and 2 <-> 3. 4 reaches the
-        // component, and the component reaches 5.
+        // The nodes 0 to 3 are one component because of the cycles 0 -> 1 -> 2 -> 0 and 2 <-> 3.
+        // Node 4 reaches the component, and the component reaches node 5.
         let targets = [vec![1], vec![2, 5], vec![0, 3], vec![2], vec![0], vec![]];
         let mut found = components(&targets);
         found.sort();

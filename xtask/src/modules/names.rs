@@ -1,5 +1,5 @@
-//! Reads the definitions, the imports and the used names of each file, and resolves paths to the
-//! file that defines their target.
+//! Reads the definitions, imports and used names of each file. Resolves a path to the file that
+//! defines the target of the path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 use crate::tree::File;
 
 /// The maximum number of imports and re-exports that the resolution of a path follows. The limit
-/// ends a resolution that has entered a cycle of re-exports.
+/// ends the resolution in a cycle of re-exports.
 const MAX_STEPS: usize = 16;
 
 /// One file of a crate.
@@ -28,14 +28,14 @@ pub struct Module {
     globs: Vec<Vec<String>>,
     /// The paths that the file's code uses, including imports but not re-exports.
     named: BTreeSet<Vec<String>>,
-    /// The names of the module's children that are compiled only for tests.
+    /// The names of the child modules that are compiled only for tests.
     test_children: Vec<String>,
 }
 
 impl Module {
-    /// Reads a file; `inner` is its path below the folder of sources.
+    /// Parses a file. `inner` is its path relative to the folder of sources.
     pub fn parse(file: &File, inner: &str) -> Option<Self> {
-        // The check of tokens, or the compiler, reports a file that does not parse.
+        // Another check, or the compiler, reports a file that does not parse.
         let syntax = syn::parse_file(&file.text).ok()?;
         let mut path: Vec<_> = inner.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
         if path.len() == 1 && (path[0] == "lib" || path[0] == "main")
@@ -49,14 +49,14 @@ impl Module {
         Some(reader.module)
     }
 
-    /// Returns the paths of the module's children that are compiled only for tests.
+    /// Returns the paths of the child modules that are compiled only for tests.
     pub fn test_children(&self) -> impl Iterator<Item = Vec<String>> {
         self.test_children.iter().map(|child| [&self.path[..], std::slice::from_ref(child)].concat())
     }
 }
 
-/// Returns, for each module, the modules that define the names it uses. Each comes with one path in
-/// the first module that leads to it.
+/// Returns, for each module, the modules on which it depends. Each dependency has one path in the
+/// code of the first module that leads to the second.
 pub fn arrows(modules: &[&Module]) -> Vec<BTreeMap<usize, String>> {
     let by_path: BTreeMap<_, _> =
         modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
@@ -101,8 +101,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the module that defines the target of a path, which begins with a name in the module
-    /// `at`.
+    /// Returns the module that defines the target of a path. The path begins with a name in the
+    /// module `at`.
     fn descend(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         match path.split_first() {
             Some((first, rest)) => self.member(at, first, rest, steps),
@@ -113,7 +113,7 @@ impl Resolver<'_> {
     fn member(&self, at: usize, name: &String, rest: &[String], steps: usize) -> Option<usize> {
         let module = self.modules[at];
         let child = [&module.path[..], std::slice::from_ref(name)].concat();
-        // One name may be both a child module and an imported function of that module.
+        // The same name may be a child module and an imported function.
         if let Some(&child) = self.by_path.get(&child[..])
             && (!rest.is_empty() || !module.imported.contains_key(name))
         {
@@ -134,18 +134,18 @@ impl Resolver<'_> {
     }
 }
 
-/// Visits the syntax of a file.
+/// Visits the syntax of a file, and adds its names to `module`.
 struct Reader {
     module: Module,
-    /// The number of inline modules around the code.
+    /// The number of inline modules that enclose the current code.
     depth: usize,
 }
 
 impl Reader {
-    /// Records a used path. Rewrites a path in an inline module so that it begins at the file's
-    /// module.
+    /// Records a used path. A path in an inline module is rewritten, so that it begins at the
+    /// file's module.
     fn name(&mut self, mut path: Vec<String>) {
-        // In the tokens of a macro, `super` without a path is the visibility `pub(super)`.
+        // In the tokens of a macro, `super` without a path is part of the visibility `pub(super)`.
         if let [only] = &path[..]
             && ["crate", "self", "super"].contains(&only.as_str())
         {
@@ -163,8 +163,8 @@ impl Reader {
         self.module.named.insert(path);
     }
 
-    /// Records an import. A re-export does not count as a use, so that a file may re-export the
-    /// names of its children.
+    /// Records an import. A re-export is not a use, so that a file may re-export the names of its
+    /// children.
     fn import(&mut self, tree: &UseTree, prefix: &[String], is_export: bool) {
         let with = |ident: &syn::Ident| [prefix, &[ident.to_string()]].concat();
         match tree {
@@ -184,7 +184,7 @@ impl Reader {
     }
 
     fn import_as(&mut self, name: String, path: Vec<String>, is_export: bool) {
-        // A path of one name, as in `use a;`, imports a crate.
+        // A path with only one name, as in `use a;`, imports a crate.
         if self.depth == 0 && path.len() > 1 {
             self.module.imported.insert(name, path.clone());
         }
@@ -265,7 +265,7 @@ impl<'ast> Visit<'ast> for Reader {
         self.import(&item.tree, &[], !matches!(item.vis, Visibility::Inherited));
     }
 
-    /// Ignores `pub(super)` and `pub(in path)`: they are not dependencies.
+    /// Ignores `pub(super)` and `pub(in path)`, because they are not dependencies.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -290,7 +290,8 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks the dependencies of a crate with the given files, each written as `from -> to`.
+    /// Checks the dependencies between files, given as path and text. A dependency has the form
+    /// `from -> to`.
     fn check(files: &[(&str, &str)], expect: &[&str]) {
         let parse = |&(path, text): &(&str, &str)| {
             let file = File { path: path.to_owned(), text: text.to_owned() };
