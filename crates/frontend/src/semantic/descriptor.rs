@@ -104,10 +104,9 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes. Tensor
-/// copies of a GPU require this. GPU code relies on the hints if a kernel loads the base or a
-/// stride from memory, because the launcher does not know their alignment. A sanitizer checks the
-/// hints.
+/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes, as tensor
+/// copies of a GPU require. If a kernel loads the base or a stride from memory, the launcher does
+/// not know its alignment, and GPU code relies on the hints. A sanitizer checks the hints.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -444,7 +443,7 @@ fn elements<C: Caller + ?Sized>(
 
 /// Returns a mask with one element for each of `places`, the indices of a block along one axis. An
 /// element is true if `offset` plus the index is within the tensor, whose extent is `size`. The
-/// bounds are computed once for the block in 64 bits. So the elements only need 32-bit comparisons.
+/// bounds are computed once for the block in 64 bits. The elements need only 32-bit comparisons.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -539,8 +538,7 @@ pub(super) fn padding_option<C: Caller + ?Sized>(
     Ok(padding)
 }
 
-/// Evaluates `value.name` of a block pointer or descriptor. Returns `None` for a method or an
-/// unknown name.
+/// Returns the attribute `name` of a block pointer or descriptor, or `None` for any other name.
 pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -725,9 +723,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns the pointers and the mask of rows of a matrix, each beginning at one column. The
-/// argument `index` contains the indices of the rows, and the next argument the index of the
-/// column.
+/// Returns the pointers and the mask of rows of a matrix, each from one column on. The argument
+/// `index` contains the indices of the rows, and the next argument is the index of the column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -16,10 +16,10 @@ use crate::value::{Constant, Operand};
 
 /// Computes `lhs op rhs`.
 ///
-/// Both operands are converted to their common type. If one operand is a compile-time number of the
-/// same or a lower kind (bool < integer < float), the common type is the type of the other operand.
-/// Otherwise, the common type of a float and an integer is the type of the float. The common type
-/// of two floats or of two integers is the wider type. The exceptions are:
+/// Both operands are converted to their common type. A compile-time number of the same or a lower
+/// kind (bool < integer < float) takes the type of the other operand. Otherwise, the common type of
+/// a float and an integer is the type of the float. The common type of two floats or of two
+/// integers is the wider type. The exceptions are:
 ///
 /// | operands | common type |
 /// |---|---|

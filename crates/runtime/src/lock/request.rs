@@ -133,8 +133,8 @@ pub(crate) fn constant(text: &str) -> Option<Constant> {
     })
 }
 
-/// Returns the description of an argument, such as `*fp32:16`, `i32` or `1024`. Where possible, it
-/// is in the language of `tilewright compile --signature`.
+/// Returns the description of an argument, such as `*fp32:16`, `i32` or `1024`. If possible, the
+/// description is in the language of `tilewright compile --signature`.
 fn text(argument: &Argument) -> String {
     let with = |divisibility: u32| match divisibility {
         1 => String::new(),

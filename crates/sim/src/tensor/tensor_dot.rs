@@ -9,8 +9,8 @@
 //!
 //! D has a row in each lane and an element in each column. With 128 rows, row r is in lane r. With
 //! 64 rows, row r is in lane 32 ⌊r / 16⌋ + r mod 16. Each block of a pair has half of the rows of
-//! D. A block with 64 rows of a pair has the first half of the columns in lanes 0 to 63, and the
-//! second half in lanes 64 to 127.
+//! D. If a block of a pair has 64 rows, the first half of the columns is in lanes 0 to 63. The
+//! second half is in lanes 64 to 127.
 //!
 //! In shared memory, each block of a pair has its rows of A and half of the columns of B. A in
 //! tensor memory has its rows in the lanes of D, and as many elements in a cell as fit. A block
