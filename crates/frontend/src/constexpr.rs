@@ -190,8 +190,8 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
 /// As in Python, the operands are not rounded first.
 fn divide_exactly(left: i128, right: i128) -> f64 {
     const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
-    /// The number of bits of the quotient. It exceeds that of a float, so that the last bit may
-    /// represent the remainder.
+    /// The number of bits of the quotient. A float has fewer bits, so that the last bit of the
+    /// quotient may represent the remainder.
     const BITS: i32 = f64::MANTISSA_DIGITS as i32 + 2;
     let (dividend, divisor) = (left.unsigned_abs(), right.unsigned_abs());
     if dividend <= EXACT && divisor <= EXACT {

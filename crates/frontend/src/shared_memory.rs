@@ -23,8 +23,8 @@ pub struct SharedForm {
     pub count: Option<u32>,
     /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
-    /// The selected part of the tile; `None` for the whole tile. The axes are those of the tile,
-    /// not of its transpose.
+    /// The selected part of the tile. `None` selects the whole tile. The axes are the axes of the
+    /// tile, not of its transpose.
     pub window: Option<Window>,
 }
 

@@ -12,7 +12,7 @@ use crate::reference::ObjectRef;
 pub type Fields = Arc<[Arc<str>]>;
 
 /// A tuple or list, which derefs to a slice of its items. A tuple that is collected from an
-/// iterator has no field names, even if the items are those of a `NamedTuple`.
+/// iterator has no field names, even if the iterator yields the items of a `NamedTuple`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple<T> {
     items: Vec<T>,

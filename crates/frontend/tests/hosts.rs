@@ -1,4 +1,4 @@
-//! Tests lowering with a host whose answers differ from those of [`SourceHost`].
+//! Tests lowering with a host that returns other results than [`SourceHost`].
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -29,7 +29,7 @@ fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     found.map_err(PyValueError::new_err)
 }
 
-/// Returns whether the text form is that of a layout of shared memory.
+/// Returns whether a text is the text form of a layout of shared memory.
 fn is_buffer(text: &str) -> bool {
     text.split_once('(').is_some_and(|(class, _)| class.contains("Shared"))
 }

@@ -1,5 +1,5 @@
-//! Exports the algebra of `tilewright-layout` to Python as `LinearLayout`. The names are those of
-//! the official package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
+//! Exports the algebra of `tilewright-layout` to Python as `LinearLayout`. The names are the names
+//! of the official package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
 
 use std::fmt::Write;
 

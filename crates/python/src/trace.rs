@@ -54,9 +54,8 @@ impl TraceRecorder {
         self.failure()
     }
 
-    /// Launches a kernel on the CPU, and records the launch with this number. `checks` names the
-    /// checks of the sanitizer for this launch, in addition to those of every launch. `none` adds
-    /// no checks.
+    /// Launches a kernel on the CPU, and records the launch with this number. `checks` names
+    /// additional checks of the sanitizer for this launch. `none` adds no checks.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
     fn launch(

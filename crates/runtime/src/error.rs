@@ -58,7 +58,7 @@ impl Error {
         }
     }
 
-    /// Returns the code of the first finding, if there is one.
+    /// Returns the code of the first finding. Returns `None` without a finding.
     pub fn code(&self) -> Option<Code> {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }

@@ -140,8 +140,8 @@ fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// Describes an access out of bounds. The text equals that of the CPU's executor if the fault has
-/// the same information.
+/// Describes an access out of bounds. If the fault has the same information, the text equals the
+/// text of the CPU's executor.
 fn out_of_bounds(
     found: &FaultCandidates,
     target: MemoryAccess,

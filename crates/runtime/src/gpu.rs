@@ -89,8 +89,8 @@ pub(crate) fn start(
 }
 
 /// Runs a kernel in the simulator, in the variant of the code that the arguments require. Passes
-/// the simulator's counters to `observer`, if there is one. Also passes them to `reports`, which
-/// keeps them if the program has requested reports.
+/// the simulator's counters to `observer` and to `reports`. `reports` stores the counters if the
+/// program has requested reports.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,

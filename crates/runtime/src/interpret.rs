@@ -3,8 +3,8 @@
 //!
 //! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, on the same path as
 //! kernels. It is compiled once for each combination of types and compile-time values. The program
-//! is then evaluated on the run-time values. So the meaning of an operation, its errors, and its
-//! result to the last bit are those of a compiled kernel.
+//! is then evaluated on the run-time values. In interpret mode, an operation therefore has the same
+//! meaning, errors and bits of the result as in a compiled kernel.
 
 mod form;
 

@@ -372,8 +372,9 @@ impl Kernel {
         self.compile_with(device, arguments, options, tensor_maps, path)
     }
 
-    /// Adds a compiled kernel to the recording of this process, if there is one. Also adds its
-    /// variants for tensors that tensor maps cannot describe.
+    /// Adds a compiled kernel to the recording of this process. Also adds the variants of the
+    /// kernel for tensors that tensor maps cannot describe. Does nothing if this process makes no
+    /// recording.
     ///
     /// # Errors
     /// If the recording cannot be written.

@@ -106,8 +106,9 @@ impl Knobs {
         crate::checks::forget();
     }
 
-    /// Reads the environment. Reports invalid values on stderr, each once in a process, except
-    /// those of `TILEWRIGHT_DEVICE`, `TILEWRIGHT_NUM_THREADS` and `TILEWRIGHT_SANITIZE`.
+    /// Reads the environment. Reports each invalid value on stderr once in a process. Does not
+    /// report invalid values of `TILEWRIGHT_DEVICE`, `TILEWRIGHT_NUM_THREADS` and
+    /// `TILEWRIGHT_SANITIZE`.
     pub fn from_environment() -> Self {
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let variable = |name: &str| std::env::var_os(name);

@@ -150,8 +150,8 @@ impl Loaded {
     }
 
     /// Returns the resources that the kernel uses. `known` has the resources that the compiler
-    /// determined. On a GPU, the driver's counts of registers and spills replace those of the
-    /// compiler.
+    /// determined. On a GPU, the driver's counts of registers and spills replace the compiler's
+    /// counts.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,

@@ -2,9 +2,9 @@
 //! written for a GPU may need this.
 //!
 //! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes. The added
-//! bytes are *padding*. A kernel on a GPU reads them without harm, and some programs do so. After
-//! [`allow_padded_reads`], loads from padding on the processor or in the simulator return 0. Each
-//! line with such a load is reported once.
+//! bytes are *padding*. On a GPU, a kernel can read these bytes without harm, and some programs
+//! read them. After [`allow_padded_reads`], loads from padding on the processor or in the simulator
+//! return 0. Each line with such a load is reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -20,8 +20,8 @@ pub struct Parameter {
     pub annotation: Annotation,
     /// The way in which callers pass the argument.
     pub kind: ParameterKind,
-    /// The default, if there is one. A caller that stores the default elsewhere sets `Value::None`
-    /// here.
+    /// The default of the parameter. `None` if the parameter has no default. A caller that stores
+    /// the default elsewhere sets `Value::None` here.
     pub default: Option<Value<'static>>,
     /// True if code may depend on whether the argument is 1 or a multiple of 16. False for a
     /// parameter in `do_not_specialize`.

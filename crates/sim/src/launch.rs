@@ -158,9 +158,10 @@ fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
 }
 
 impl LoadedModule {
-    /// Runs a kernel for every block of the grid. Returns the report, or the fault of the first
-    /// cluster, in grid order, that has one. If clusters may wait for each other, a fault stops all
-    /// clusters. The returned fault may then be that of a later cluster.
+    /// Runs a kernel for every block of the grid. Returns the report. If clusters have faults,
+    /// returns the fault of the first such cluster in grid order. If clusters may wait for each
+    /// other, a fault stops all clusters. The returned fault may then be the fault of a later
+    /// cluster.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;
         let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };

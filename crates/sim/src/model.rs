@@ -75,7 +75,7 @@ pub enum Bound {
     Sectors,
     /// Moving the tensors' bytes between the caches and memory.
     Memory,
-    /// Shared-memory wavefronts, without those of bank conflicts.
+    /// Shared-memory wavefronts, without the additional wavefronts of bank conflicts.
     Shared,
     /// Bank conflicts: the wavefronts in excess of those without conflicts.
     Conflicts,

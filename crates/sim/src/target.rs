@@ -9,7 +9,7 @@ pub struct SimTarget {
 }
 
 /// Maximum bytes of shared memory that a launch may request for a block. The first row whose
-/// capability is at most that of the device applies.
+/// capability does not exceed the device's capability applies.
 const SHARED_LIMITS: [(u32, usize); 7] = [
     (120, 99 << 10),
     (90, 227 << 10),
@@ -42,8 +42,8 @@ const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) 
 
 /// The multiprocessors of one GPU for each range of capabilities. From the last row to the first,
 /// the GPUs are T4, A100, A10, Orin, L40S, H100, B200 and RTX 5090. The first row whose capability
-/// is at most that of the device applies. Threads, blocks and shared memory are from the table of
-/// compute capabilities in the CUDA programming guide.
+/// does not exceed the device's capability applies. Threads, blocks and shared memory are from the
+/// table of compute capabilities in the CUDA programming guide.
 const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
     (120, multiprocessor(170, 1536, 24, 100)),
     (100, multiprocessor(148, 2048, 32, 228)),
@@ -80,9 +80,9 @@ impl SimTarget {
         limit.expect("the last row holds for all").1
     }
 
-    /// Returns whether the device runs modules of a target. The capability of the target must be at
-    /// most that of the device. With the suffix `f`, it must also be of the same family; with the
-    /// suffix `a`, it must be equal.
+    /// Returns whether the device runs modules of a target. The target's capability must not exceed
+    /// the device's capability. With the suffix `f`, both capabilities must be of the same family.
+    /// With the suffix `a`, they must be equal.
     pub fn runs(&self, module: &str) -> bool {
         match parse(module) {
             Some((capability, None)) => capability <= self.capability,

@@ -1,7 +1,7 @@
-//! Runs kernels on the simulator that the official Triton (see `corpus/kernels.py`), NVRTC
-//! (`corpus/cuda.py`) and tilewright compiled. The results equal those of a loop over the matrices,
-//! and the simulator finds only planted mistakes. The elements of matmuls are small integers, so
-//! sums are exact in every format. The results of attention have a tolerance.
+//! Runs compiled kernels on the simulator. The compilers are the official Triton (see
+//! `corpus/kernels.py`), NVRTC (`corpus/cuda.py`) and tilewright. The results equal the results of
+//! a loop over the matrices. The simulator finds only planted mistakes. The elements of matmuls are
+//! small integers, so sums are exact in every format. The results of attention have a tolerance.
 
 mod support;
 

@@ -329,7 +329,8 @@ fn nan_becomes_an_integer() {
     assert_eq!(evaluate("cvt.rzi.s64.f64 %d, %a;", "s64", &["f64"], &rows), [1 << 63]);
 }
 
-/// Atomic additions in global memory flush subnormal numbers; those in shared memory do not.
+/// Tests that atomic additions in global memory flush subnormal numbers, and that atomic additions
+/// in shared memory do not.
 #[test]
 fn atomic_sums_of_subnormal_numbers() {
     let body = "

@@ -7,7 +7,7 @@ use tilewright_base::Span;
 
 use super::template::IrOperand;
 
-/// An argument, with its expression in the source, if there is one.
+/// An argument and its expression in the source. The expression may be unknown.
 pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
 
 /// The arguments of a call.

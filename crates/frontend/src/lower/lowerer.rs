@@ -130,8 +130,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     /// The number of open regions.
     pub(super) region_depth: usize,
     /// The extent of the calls lowered so far, as if they were inlined. `instructions` is the
-    /// number that inlining would add. `nesting` is the depth of the most deeply nested region,
-    /// including those of callees.
+    /// number of instructions that inlining would add. `nesting` is the depth of the most deeply
+    /// nested region, including the regions of callees.
     pub(super) inlined: Extent,
     /// The exit of the current path.
     pub(super) exit: Exit,

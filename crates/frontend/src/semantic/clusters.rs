@@ -18,7 +18,7 @@ pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     wait(c, a)
 }
 
-/// `cluster.arrive(relaxed)`. The memory order is always that of the barrier without `relaxed`.
+/// `cluster.arrive(relaxed)`. The memory order is always the order of a barrier without `relaxed`.
 pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if c.num_ctas() > 1 {
         device(c, DeviceFn::ClusterArrive {}, smallvec![])?;

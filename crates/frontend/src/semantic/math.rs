@@ -234,7 +234,7 @@ pub(super) fn logical<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let (left, right) = (a.at(0)?, a.at(1)?);
     if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
-        // For two compile-time values, the result is that of Python's `and` or `or`.
+        // For two compile-time values, the result equals the result of Python's `and` or `or`.
         let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
         return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
     }

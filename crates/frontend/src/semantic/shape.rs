@@ -86,7 +86,7 @@ pub(super) fn item<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(scalar(c, value, &ty, 0)?))
 }
 
-/// `expand_dims(input, axis)`. The axes are those of the result.
+/// `expand_dims(input, axis)`. The axes are axes of the result.
 pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (mut value, ty) = a.typed(c, 0)?;
     let given = a.ints(c, 1)?;

@@ -92,7 +92,7 @@ pub(super) fn language_name(path: &str) -> Option<String> {
     if let Some(own) = own.filter(|own| semantic::language(own).is_some()) {
         return Some(own);
     }
-    // The other names are those of `triton.language`.
+    // The other names are names of `triton.language`.
     (module.is_empty() && semantic::language(name).is_some()).then(|| name.to_owned())
 }
 

@@ -118,14 +118,15 @@ pub(crate) fn interpret_passed<'py>(
 
 /// Returns the result of a function as its caller receives it.
 ///
-/// The rules are those of [`interpret_passed`]. The parts of a block pointer or descriptor also
-/// become run-time values.
+/// The rules of [`interpret_passed`] apply. The parts of a block pointer or descriptor also become
+/// run-time values.
 #[pyfunction]
 pub(crate) fn interpret_returned<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     apply(value, Transition { decays: value.is_exact_instance_of::<Structure>(), makes_dynamic: true })
 }
 
-/// Returns the value of `name: tl.constexpr = value`: the compile-time value, if there is one.
+/// Returns the value of `name` after `name: tl.constexpr = value`. The value is the compile-time
+/// value of `value` if it is known, else `value` itself.
 #[pyfunction]
 pub(crate) fn interpret_known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(known(value)?.unwrap_or_else(|| value.clone()))

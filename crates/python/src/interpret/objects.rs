@@ -62,8 +62,8 @@ impl Tensor {
         Self::compile_time(tile, None)
     }
 
-    /// Creates a tensor. A compiled kernel would use `constant`, if there is one, in place of the
-    /// tensor.
+    /// Creates a tensor. If there is a `constant`, a compiled kernel would use the constant instead
+    /// of the tensor.
     pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }

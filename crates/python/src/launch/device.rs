@@ -195,9 +195,9 @@ pub(crate) fn reload_knobs() {
 /// Returns the properties of a device by which programs choose a grid.
 ///
 /// For the CPU and simulated GPUs, `multiprocessor_count` is the number of threads that run
-/// kernels. The other properties are fixed values of a typical GPU. So formulas for the occupancy
-/// yield at least one program for each thread. Only `max_shared_mem` of a simulated GPU is that of
-/// its target.
+/// kernels. The other properties are fixed values of a typical GPU. With these values, formulas for
+/// the occupancy yield at least one program for each thread. Only `max_shared_mem` of a simulated
+/// GPU is the actual value of its target.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult<Bound<'_, PyDict>> {

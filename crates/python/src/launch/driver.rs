@@ -240,7 +240,7 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 
 // --- Launches ---
 
-/// The arguments of a launch, except those of the kernel.
+/// The arguments of a launch, except the arguments of the kernel.
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
@@ -339,9 +339,9 @@ impl CudaLauncher {
         Ok(launch)
     }
 
-    /// Launches the kernel. `head` has the arguments before those of the kernel: the three extents
-    /// of the grid, the stream, the driver handle of the kernel, its packed metadata, the launch
-    /// metadata for hooks, and the two hooks.
+    /// Launches the kernel. `head` has the arguments before the kernel's arguments: the three
+    /// extents of the grid, the stream, the driver handle of the kernel, its packed metadata, the
+    /// launch metadata for hooks, and the two hooks.
     fn launch<'py>(
         &self,
         py: Python<'py>,
@@ -400,7 +400,7 @@ impl Builtin for Run {
     }
 }
 
-/// The number of arguments of a launch before those of the kernel.
+/// The number of arguments of a launch before the kernel's arguments.
 const HEAD: usize = 9;
 
 #[pymethods]

@@ -154,9 +154,9 @@ fn launch_autotuner<'py>(
     }
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
-    // The key contains the dtypes of all tensors, and the launch reads these anyway. So launch with
-    // the configuration of the likely key. The launch stops if the dtypes differ from those of the
-    // key.
+    // The key contains the dtypes of all tensors, which the launch reads anyway. The launch
+    // therefore uses the configuration of the likely key. It stops if the dtypes differ from the
+    // dtypes of the key.
     if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()

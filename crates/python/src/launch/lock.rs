@@ -107,8 +107,9 @@ pub(crate) fn lock_assemble(py: Python<'_>, path: PathBuf, ptxas: PathBuf) -> Py
     raised(py, py.detach(|| lock::assemble_missing(&path, &ptxas)))
 }
 
-/// Returns the three expressions of a grid in C. `names` has the name of each parameter, its
-/// compile-time value if there is one, and its description if the parameter is no integer.
+/// Returns the three expressions of a grid in C. `names` contains the name of each parameter. It
+/// also contains the compile-time value, if any, and a description if the parameter is not an
+/// integer.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
 pub(crate) fn grid_in_c(

@@ -1,4 +1,4 @@
-//! Creates tensor maps for kernels with descriptors as parameters. The interface is that of
+//! Creates tensor maps for kernels with descriptors as parameters. The interface is the same as in
 //! Triton's driver module.
 
 use pyo3::exceptions::PyValueError;

@@ -212,8 +212,8 @@ impl Exchange {
         let pointer = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
         let table = pointer.cast::<ExchangeTable>().as_ptr();
         // SAFETY: by DLPack's specification, a capsule of this name contains a `DLPackExchangeAPI`
-        // that lives as long as the process. In every version, it begins with the version. The
-        // other fields are those of version 1.
+        // that lives as long as the process. In every version, the table begins with the version.
+        // If the version is 1, the table has the other fields of this type.
         let describe = unsafe { if (*table).major == 1 { (*table).describe } else { None } };
         describe.map(Self)
     }

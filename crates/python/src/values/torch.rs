@@ -157,7 +157,8 @@ impl Torch {
     #[inline]
     pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
-        // SAFETY: the object is a plain tensor, and the function is that of its class.
+        // SAFETY: the object is a plain tensor, and the function belongs to the class of the
+        // tensor.
         unsafe { exchange.describe(tensor) }
     }
 

@@ -193,8 +193,8 @@ fn cubin(name: &str, code: &GpuCode, device: Device, options: &Options) -> Resul
     Ok(loaded.cubin().map(<[u8]>::to_vec))
 }
 
-/// Adds the choice of a tuner to the recording of this process, if there is one, for each target of
-/// the recording.
+/// Adds the choice of a tuner to the recording of this process, for each target of the recording.
+/// Does nothing if this process makes no recording.
 ///
 /// # Errors
 /// If the folder cannot be written.

@@ -1,8 +1,8 @@
 //! Cancels clusters that have not begun (`clusterlaunchcontrol`).
 //!
-//! A running cluster takes over the work of a cluster that has not begun. Its request removes the
-//! next cluster of the grid from the scheduler, if one is left. The ISA leaves the layout of the
-//! response open.
+//! A running cluster takes over the work of a cluster that has not begun. The request of the
+//! running cluster removes the next waiting cluster of the grid from the scheduler. The ISA does
+//! not define the layout of the response.
 
 use super::{Channel, Pointer, barriers, bulk};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};

@@ -105,8 +105,9 @@ impl TensorBox {
                 map.rank()
             ));
         }
-        // The ISA does not say so, but Hopper reports an illegal access if the base of a map is not
-        // mapped memory. It does so even if no element of the box lies before the tensor.
+        // If the base of a map is not mapped memory, Hopper reports an illegal access, although the
+        // ISA does not state this. Hopper reports the access even if no element of the box lies
+        // before the tensor.
         context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();

@@ -21,7 +21,7 @@ use crate::padding::{PaddedReads, Reader};
 #[derive(Debug)]
 struct Lent<'a> {
     region: Region<'a>,
-    /// The index of the region among those of the caller.
+    /// The index of the region in the caller's list.
     number: usize,
     /// The device address of a byte minus its host address, wrapping.
     to_device: u64,
@@ -99,9 +99,9 @@ impl<'a> Global<'a> {
         }
     }
 
-    /// Returns the device address of an accessed byte. On the device, allocations begin at
-    /// multiples of 256, as those of a driver do. So the sectors of an access do not depend on the
-    /// host's allocator.
+    /// Returns the device address of an accessed byte. Allocations begin at multiples of 256 on the
+    /// device, as allocations of a driver do. The sectors of an access therefore do not depend on
+    /// the host's allocator.
     pub fn device_address(&self, hint: &mut usize, address: u64) -> u64 {
         let is_hit = self.regions.get(*hint).is_some_and(|lent| lent.region.contains(address, 1));
         if !is_hit && self.find(hint, address, 1, false).is_err() {

@@ -2,8 +2,8 @@
 //! access is ordered after them.
 //!
 //! Each byte has the record of its last write and a set of the later reads that are unordered with
-//! each other. Records and sets are interned, because the bytes of an access share them. So the
-//! check of most bytes only compares an index with that of the previous byte.
+//! each other. Records and sets are interned, because the bytes of an access have the same record.
+//! For most bytes, the check therefore only compares the index with the index of the previous byte.
 //!
 //! Two accesses race if at least one is a write, at most one is atomic, and they are unordered.
 //! They are unordered if the agent of the second does not know the step of the first (see
@@ -69,7 +69,7 @@ pub struct Shadow {
     unwritten: Option<(u32, Record)>,
 }
 
-/// Maximum records; at this number, [`Shadow::compact`] drops those of reads.
+/// Maximum records. At this number, [`Shadow::compact`] drops the records of reads.
 const MAX_RECORDS: usize = 1 << 20;
 
 impl Shadow {
@@ -117,8 +117,8 @@ impl Shadow {
         self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
     }
 
-    /// Drops all reads, and all records except those of last writes. Races with the dropped reads
-    /// go unnoticed.
+    /// Drops all reads, and all records except the records of last writes. Races with the dropped
+    /// reads are not detected.
     fn compact(&mut self) {
         let old = std::mem::replace(&mut self.records, vec![None]);
         let mut renumbered = FxHashMap::default();

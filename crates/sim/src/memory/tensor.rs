@@ -98,7 +98,7 @@ impl TensorMemory {
     /// Checks that the block has freed its allocations before it ends.
     ///
     /// # Errors
-    /// If an allocation is left.
+    /// If an allocation was not freed.
     pub fn end(&self) -> Result<(), FaultKind> {
         let columns: usize = self.allocations.values().sum();
         if columns == 0 {

@@ -1,8 +1,8 @@
 //! Implements the functions that the hardware approximates: `ex2`, `lg2`, `sin`, `cos`, `tanh`,
 //! `rcp`, `rsqrt`, `sqrt` and `div` with `.approx`, and `div` with `.full`.
 //!
-//! The results here are those of binary64, rounded once. They are within every error bound of the
-//! PTX ISA, but may differ from the results of the hardware.
+//! The functions here compute in binary64 and round the result once. Their results are within every
+//! error bound of the PTX ISA, but may differ from the results of the hardware.
 
 use super::exact::{Number, Rounding};
 use super::float::{Kind, Mode};

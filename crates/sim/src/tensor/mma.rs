@@ -53,7 +53,7 @@ impl Mma {
         formats && accumulators
     }
 
-    /// Returns the fragment of an operand; `Accumulator` is that of C.
+    /// Returns the fragment of an operand. For `Accumulator`, returns the fragment of C.
     pub fn fragment(&self, operand: MatrixRole) -> Fragment {
         let (rows, columns, element) = match operand {
             MatrixRole::A => (self.m, self.k, self.a),

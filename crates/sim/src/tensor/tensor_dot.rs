@@ -431,7 +431,8 @@ impl Issued<'_> {
     }
 }
 
-/// Decodes the descriptor of a matrix in shared memory. It is that of `wgmma` with a version field.
+/// Decodes the descriptor of a matrix in shared memory. It is a descriptor of `wgmma` with an
+/// additional version field.
 pub(super) fn shared_descriptor(bits: u64) -> Outcome<Descriptor> {
     let illegal = |text: String| Err(FaultKind::Illegal(text).into());
     if bits >> 46 & 7 != 1 {
