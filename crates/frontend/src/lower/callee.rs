@@ -1,4 +1,4 @@
-//! Keeps the functions that a compilation calls: their sources and specializations.
+//! Stores the functions that a compilation calls: their sources and specializations.
 
 use std::sync::Arc;
 
