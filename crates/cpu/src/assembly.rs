@@ -1,5 +1,4 @@
-//! Inline assembly on a CPU. The embedder of the executor passes an assembler, because the executor
-//! itself does not know PTX.
+//! Inline assembly on a CPU. The executor does not know PTX: its caller passes an [`Assembler`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,9 +40,10 @@ pub enum AssemblyError {
 
 /// Executable inline assembly.
 pub trait Assembly: fmt::Debug + Send + Sync {
-    /// Runs the assembly `runs` times. `words` has `runs` words for each operand, outputs first.
-    /// The words of an input hold the bits of its register in each run; this function writes the
-    /// words of the outputs.
+    /// Runs the assembly `runs` times.
+    ///
+    /// `words` has `runs` words for each operand, outputs first. The words of an input hold the
+    /// bits of its register in each run. This function writes the words of the outputs.
     fn run(
         &self,
         runs: usize,

@@ -1,29 +1,29 @@
-//! The CPU executor of the tile IR. It defines the semantics of every op.
+//! The CPU executor of the tile IR. The executor defines the semantics of every op.
 //!
 //! ```text
 //! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
-//! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`):
-//!   lists of steps over slots. A *step* is one operation, and a *slot* holds one value. `compile/`
-//!   lowers the module and fuses steps. A program is compiled once and launched often, from any
-//!   thread.
+//! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`).
+//!   A program consists of lists of steps over slots: a *step* is one operation, and a *slot* holds
+//!   one value. `compile/` lowers the module and fuses steps. A program is compiled once and
+//!   launched often, from any thread.
 //! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
 //!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
-//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it
+//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`). Any other tile
 //!   is a dense buffer, which is recycled (`run/tile.rs`).
-//! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]):
-//!   interpret mode evaluates a program of one op at a time (`run/evaluate.rs`).
+//! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]).
+//!   Interpret mode evaluates programs of one op (`run/evaluate.rs`).
 //! - `run/ops/` has one file for each family of ops. An op decides between symbolic and dense
-//!   execution; the loops over elements are in [`kernels`], and only [`memory`] accesses user
-//!   memory.
+//!   execution. The loops over elements are in [`kernels`]. Only [`memory`] accesses user memory.
 //! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
 //! Invariants:
 //! - No file has `unsafe` outside of [`memory`], `kernels/instructions` and tests.
 //! - After the first programs that a thread runs in a launch, it allocates no memory per program.
 //! - A store that faults has written nothing.
-//! - The result of a launch does not depend on the number of threads, unless the kernel has a race,
-//!   or atomics whose order changes the result, such as the addition of floats.
+//! - The number of threads does not change the result of a launch. There are two exceptions:
+//!   kernels with a race, and atomics whose order changes the result, such as the addition of
+//!   floats.
 
 mod assembly;
 mod compile;

@@ -2,8 +2,8 @@
 //!
 //! Each SSA value of the kernel has a slot. Each use of a slot records whether it is the last use.
 //! At the last use, the step moves the value out of the slot, so that the op may overwrite it in
-//! place. The `kills` of a step are the slots that are dead after the step but that no operand
-//! moves out; the machine clears them after the step.
+//! place. Some slots are dead after a step although no operand moves their values out. These slots
+//! are the `kills` of the step; the machine clears them after the step.
 
 #![allow(clippy::inline_always, reason = "each execution of a step reads its result slot")]
 
@@ -37,9 +37,10 @@ pub(crate) type BlockId = u32;
 /// The index of a type, in [`Program::types`].
 pub(crate) type TypeId = u32;
 
-/// A compiled kernel. It is compiled once and launched often, from any thread. A launch runs the
-/// kernel once for each point of a grid; each of these runs is a *program of the grid*, or a
-/// program for short.
+/// A compiled kernel. It is compiled once and launched often, from any thread.
+///
+/// A launch runs the kernel once for each point of a grid. Each of these runs is a *program of the
+/// grid*, or a program for short.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,
@@ -52,10 +53,10 @@ pub struct Program {
     pub(crate) blocks: Vec<Block>,
     /// For each slot: true if the slot is the result of a load that may leave its elements in
     /// memory. Only a dot reads the elements of such a load, and no step between the load and the
-    /// dot changes memory. Empty in programs that are compiled without this analysis.
+    /// dot changes memory. The list is empty if the program is compiled without this analysis.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change. `None` if they are
-    /// unknown, or if the kernel has atomic or volatile accesses.
+    /// The indices of the parameters whose memory the kernel may change. `None` if they
+    /// are unknown, or if the kernel has atomic or volatile accesses.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,
@@ -67,8 +68,8 @@ pub struct Program {
     pub(crate) sources: Arc<SourceMap>,
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
-    /// The mean time of one program of the grid, in nanoseconds, from the last launch that measured
-    /// this time; 0 before the first such launch.
+    /// The mean time of one program of the grid, in nanoseconds, in the last launch that measured
+    /// it; 0 before the first measurement.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
@@ -129,11 +130,11 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// A `dot`. If `transposed[0]` is true, the step first swaps the last two axes of operand A; if
-    /// `transposed[1]` is true, it swaps the last two axes of operand B.
+    /// A `dot`. If `transposed[0]` is true, the step first swaps the last two axes of operand A.
+    /// `transposed[1]` is the same flag of operand B.
     Dot {
         transposed: [bool; 2],
-        /// For each operand, the wider float type to which the kernel casts its elements. The dot
+        /// For each operand: the wider float type to which the kernel casts the elements. The dot
         /// performs this cast.
         casts: [Option<Dtype>; 2],
     },
@@ -143,8 +144,8 @@ pub(crate) enum Action {
         /// The machine code of a [`Strategy::Tree`].
         code: Option<Arc<TreeCode>>,
     },
-    /// A `map`, which applies its block to tiles. An execution of the block takes `pack` elements
-    /// of each tile, or whole tiles with [`Strategy::Tree`].
+    /// A `map`, which applies its block to tiles. One execution of the block takes `pack` elements
+    /// of each tile; with [`Strategy::Tree`], it takes whole tiles.
     Map {
         pack: usize,
         strategy: Strategy,
@@ -194,13 +195,12 @@ pub(crate) enum Strategy {
     /// Blocks that compute on whole tiles. A reduction has one block for each level, and each level
     /// halves the axis. A scan also has one block for each level. A map has a single block.
     Tree,
-    /// A single block that computes one element at a time (of a map, `pack` elements), for example
-    /// because the region has control flow.
+    /// A single block that computes one element at a time (in a map, `pack` elements). A region
+    /// with control flow needs this strategy, for example.
     Sequential,
 }
 
 impl Block {
-    /// Returns whether machine code executes some of the steps.
     pub(crate) fn has_nests(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.action, Action::Nest(_)))
     }
@@ -243,8 +243,8 @@ impl Program {
         &self.name
     }
 
-    /// Makes the machine code of the program, which otherwise a launch makes when it first needs
-    /// it.
+    /// Compiles all machine code of the program. Otherwise, a launch compiles each function when it
+    /// first needs the function.
     pub fn make_machine_code(&self) {
         for step in self.blocks.iter().flat_map(|block| &block.steps) {
             if let Some(code) = step.machine_code() {
@@ -325,8 +325,8 @@ impl Step {
         }
     }
 
-    /// Returns the operand that points to the same memory as the result of a step on pointers;
-    /// `None` if the step does more than move pointers.
+    /// Returns the operand that points to the same memory as the result of a step on pointers.
+    /// Returns `None` if the step does more than move pointers.
     pub(crate) fn moved_pointer(&self) -> Option<Slot> {
         let moves = matches!(
             self.op(),
@@ -362,13 +362,14 @@ impl Step {
         }
     }
 
-    /// Returns whether the step may move to the preamble if its operands are grid-invariant: its
-    /// result is then the same in each program of the grid, and is worth keeping for a launch.
+    /// Returns whether the step may move to the preamble if its operands are grid-invariant. The
+    /// result of such a step is the same in each program of the grid, and worth keeping for a
+    /// launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
-            // tidy: wildcard because the other ops access memory, have regions, or (such as a
-            // histogram) rarely have grid-invariant operands
+            // tidy: wildcard because the other ops access memory or have regions, or their operands
+            // (of a histogram, for example) are rarely grid-invariant
             family => matches!(
                 family,
                 OpFamily::Source | OpFamily::Shape | OpFamily::Movement | OpFamily::Pointwise
@@ -376,8 +377,8 @@ impl Step {
         })
     }
 
-    /// Returns whether one execution of the step, which has blocks, may run a block more than once,
-    /// or several blocks.
+    /// Returns whether one execution of the step runs several blocks, or a block more than once.
+    /// The step has blocks.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

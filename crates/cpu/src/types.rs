@@ -61,19 +61,16 @@ impl Number {
         self.dtype.is_int() && self.unused < 63
     }
 
-    /// Returns the width in bits.
     #[inline]
     pub(crate) fn bits(self) -> u32 {
         64 - self.unused
     }
 
-    /// Returns whether the type is signed.
     #[inline]
     pub(crate) fn is_signed(self) -> bool {
         self.signed
     }
 
-    /// Returns whether the type is a boolean.
     #[inline]
     pub(crate) fn is_bool(self) -> bool {
         self.unused == 63
@@ -101,8 +98,8 @@ impl Number {
     #[inline]
     pub(crate) fn contains(self, low: i64, high: i64) -> bool {
         let is_itself = |value: i64| self.extend(value as u64) == value;
-        // In an `i64`, large `uint64` numbers are negative: reject negative bounds of unsigned
-        // types.
+        // In an `i64`, large `uint64` numbers are negative, so negative bounds of unsigned types
+        // are rejected.
         is_itself(low) && is_itself(high) && (self.signed || low >= 0)
     }
 }
@@ -149,13 +146,12 @@ impl TileType {
         }
     }
 
-    /// Returns the element type and the extents.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View { number: self.number, extents: &self.extents }
     }
 
-    /// Returns the type in which elements are computed: see [`Number`].
+    /// Returns the type in which elements are computed (see [`Number`]).
     #[inline]
     pub(crate) fn dtype(&self) -> Dtype {
         self.number.dtype
@@ -173,7 +169,6 @@ impl TileType {
         self.extents.elements
     }
 
-    /// Returns whether the type is that of a scalar.
     #[inline]
     pub(crate) fn is_scalar(&self) -> bool {
         self.extents.shape.is_empty()

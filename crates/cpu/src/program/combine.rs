@@ -28,8 +28,8 @@ pub enum Combine {
 
 impl Combine {
     /// Returns whether the loop in `run/kernels/scan.rs` scans elements of this type with this
-    /// function. Narrow floats use the combine region, which rounds after each step. Booleans, and
-    /// floats with a bitwise function, also use the region.
+    /// function. For other types, a scan runs the combine region: narrow floats need the rounding
+    /// after each step.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {
@@ -41,8 +41,8 @@ impl Combine {
 }
 
 /// Returns the number of elements that a level of a tree scan updates along an axis of `n`
-/// elements. The level divides the axis into pairs of blocks of `1 << level` elements, and updates
-/// the later block of each pair.
+/// elements. The level divides the axis into pairs of blocks of `1 << level` elements. It updates
+/// the second block of each pair.
 pub(crate) fn later_elements(n: usize, level: usize) -> usize {
     (0..n).filter(|index| index >> level & 1 == 1).count()
 }

@@ -5,13 +5,13 @@ use tilewright_ir::Op;
 
 use super::{Action, Program, Step};
 
-/// Returns the name of an op. For an elementwise op, returns the name of its function.
+/// Returns the name of an op; for an elementwise op, the name of its function.
 pub(crate) fn op_name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),
         Op::AtomicRmw { kind, .. } => format!("atomic_{}", kind.name()),
         Op::ProgramId { axis } => format!("program_id({axis})"),
-        // tidy: wildcard because the table has the name of any other op
+        // tidy: wildcard because the op table has the names of the other ops
         op => op.name().into(),
     }
 }

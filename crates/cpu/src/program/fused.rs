@@ -1,4 +1,4 @@
-//! Fused loops: a fused loop executes several steps on binary32 tiles, element by element.
+//! Fused loops. A fused loop executes several steps on binary32 tiles, element by element.
 
 use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
@@ -8,8 +8,8 @@ use super::{Slot, Use};
 pub(crate) const BLOCK: usize = 64;
 
 /// A group of steps on binary32 tiles that one loop executes: see
-/// [`fusion`](crate::compile::fusion). The steps after the group are its members. The group refers
-/// to a member by its index among the members.
+/// [`fusion`](crate::compile::fusion). The members of the group are the steps that follow it in the
+/// block. The group refers to a member by its index among the members.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
     /// The number of members.
@@ -31,8 +31,8 @@ pub(crate) struct FusedGroup {
     pub frees: Vec<Slot>,
 }
 
-/// An op of a fused loop. The variant determines both the kind of the op and the kind of its
-/// operand, so that the executor branches once for each op.
+/// An op of a fused loop. The variant determines the op and the kind of its operand, so that the
+/// executor branches once for each op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FusedOp {
     /// Combines the element with the element of a slot.
@@ -42,15 +42,15 @@ pub(crate) enum FusedOp {
     /// Combines the element with an element of a slot that has one element for each row. The last
     /// field is `shift`: a row has `BLOCK << shift` elements.
     Rows(Binary, Use, usize),
-    /// Combines the element with the element of an output that an earlier [`FusedOp::Write`] has
+    /// Combines the element with the element of an output, which an earlier [`FusedOp::Write`] has
     /// written.
     Output(Binary, usize),
     /// Combines the element with itself.
     Itself(Binary),
     /// Applies a function to the element.
     Unary(Unary),
-    /// Keeps the element where the first operand is true, and replaces it by the element of the
-    /// second operand elsewhere.
+    /// Keeps the element where the first operand is true. Elsewhere, takes the element of the
+    /// second operand.
     Select(Use, Use),
     /// Writes the element to the output of this index.
     Write(usize),
@@ -58,12 +58,12 @@ pub(crate) enum FusedOp {
     Reduce(Reduction),
 }
 
-/// The implementation of an elementwise function by a fused loop.
+/// The ops of a fused loop that implement an elementwise function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// First the variant for an element that is the left operand of the function, then the variant
-    /// for one that is the right operand.
+    /// The first field is the op if the element is the left operand of the function. The second
+    /// field is the op if the element is the right operand.
     Binary(Binary, Binary),
 }
 
@@ -71,15 +71,15 @@ pub(crate) enum Function {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduction {
     Sum,
-    /// The maximum, found by comparisons. They order neither NaN nor zeros of different signs, so
-    /// the loop also reports whether the result is certain.
+    /// The maximum, found by comparisons. Comparisons order neither NaN nor zeros of different
+    /// signs, so the loop also reports whether the result is certain.
     Max,
 }
 
 /// Functions of the element and an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binary {
-    /// The operand itself, at the beginning of a group.
+    /// The operand itself; the first op of a group.
     Take,
     Add,
     Sub,
@@ -106,8 +106,8 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// Returns the implementation of a function by a [`Unary`] or [`Binary`]; `None` if there is no
-    /// such implementation. (A selection is a [`FusedOp::Select`].)
+    /// Returns the [`Unary`] or [`Binary`] ops of a function; `None` if there are none. (A
+    /// selection is a [`FusedOp::Select`].)
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),

@@ -1,4 +1,4 @@
-//! Nests: consecutive steps that one function of machine code executes.
+//! Nests. A nest consists of consecutive steps that one function of machine code executes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,19 +10,21 @@ use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 use super::{Action, BlockId, Program, Slot, Step};
 
 /// A nest of loops. It executes its *members*, the consecutive steps that follow it: see
-/// [`nests`](crate::compile::nests). The function may decline: it then returns without an effect,
-/// and the machine executes the members one by one.
+/// [`nests`](crate::compile::nests).
+///
+/// The function may decline an execution. It then returns without an effect, and the machine
+/// executes the members one by one.
 #[derive(Clone, Debug)]
 pub(crate) struct Nest {
     /// The index of the nest in its program.
     pub index: usize,
-    /// The steps, programs or iterations that one call of the function executes.
+    /// The unit that one call of the function repeats.
     pub repeated: Repeated,
     /// The number of members.
     pub members: usize,
     /// The words of the argument of the function.
     pub words: Vec<Word>,
-    /// The indices of the words that differ from program to program of a launch.
+    /// The indices of the words that differ between the programs of a launch.
     pub varying: Vec<usize>,
     /// The size of the scratch memory in bytes.
     pub scratch: usize,
@@ -34,7 +36,7 @@ pub(crate) struct Nest {
     pub code: Arc<NestCode>,
 }
 
-/// The steps, programs or iterations that one call of a nest's function executes.
+/// The unit that one call of a nest's function repeats.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Repeated {
     /// The members, once.
@@ -43,10 +45,10 @@ pub(crate) enum Repeated {
     Programs,
     /// Consecutive iterations of a loop: the members are all steps of its body.
     Iterations {
-        /// The tiles that the loop carries: the parameter of the body, and the slot that the body
-        /// yields. The iterations write to the tiles of these two slots in turns.
+        /// The slots of each tile that the loop carries: the parameter of the body, and the slot
+        /// that the body yields. Successive iterations write to these two tiles in turns.
         tiles: Vec<[Slot; 2]>,
-        /// The maximum number of iterations of a call.
+        /// The maximum number of iterations in one call.
         most: u32,
     },
 }
@@ -58,14 +60,14 @@ pub(crate) enum Word {
     Bits(Slot),
     /// The address of the elements of a dense tile.
     Tile(Slot),
-    /// The address of the memory that a pointer may access.
+    /// The address of the memory region that a pointer may access.
     RegionStart(Slot),
-    /// The number of bytes of this memory.
+    /// The number of bytes of this region.
     RegionLength(Slot),
-    /// The number of bytes of this memory; 0 if it is read-only.
+    /// The number of bytes of this region; 0 if the region is read-only.
     WritableLength(Slot),
-    /// 1 if stores to the memory of a pointer should bypass the caches, otherwise 0. The second
-    /// field is the number of bytes that each program stores to this memory.
+    /// 1 if stores to the region of a pointer should bypass the caches, otherwise 0. The second
+    /// field is the number of bytes that each program stores to the region.
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),
@@ -77,13 +79,13 @@ pub(crate) enum Word {
     Scratch,
     /// The address of the elements of a tile that the nest writes.
     Output(Slot),
-    /// The bits of a scalar that the nest writes; zero before the call.
+    /// The bits of a scalar that the nest writes. The word is zero before the call.
     Result(Slot),
 }
 
 impl Word {
     /// Returns whether the word is the same for all programs of a launch. `is_invariant` returns
-    /// whether a slot has the same value in all of them.
+    /// whether a slot has the same value in all programs.
     pub(crate) fn is_invariant(self, is_invariant: impl Fn(Slot) -> bool) -> bool {
         match self {
             Word::Bits(slot)
@@ -104,7 +106,7 @@ pub(crate) struct NestCode {
     function: Function,
     target: Target,
     executable: OnceLock<Option<Executable>>,
-    /// True if the machine code has declined an execution, or was missing at an execution.
+    /// True if the machine code has declined an execution, or if there was none at an execution.
     has_declined: AtomicBool,
 }
 
@@ -113,8 +115,8 @@ impl NestCode {
         Self { function, target, executable: OnceLock::new(), has_declined: AtomicBool::new(false) }
     }
 
-    /// Returns the machine code; `None` if it cannot be compiled, or if the system allows no
-    /// executable memory.
+    /// Returns the machine code. Returns `None` if the compiler does not support the function, or
+    /// if the system allows no executable memory.
     pub(crate) fn executable(&self) -> Option<&Executable> {
         let compiled = || {
             let code = tilewright_native::compile(&self.function, &self.target).ok()?;
@@ -130,26 +132,27 @@ impl NestCode {
         Ok(tilewright_native::listing(&code, &self.target))
     }
 
-    /// Returns the target of the machine code.
     pub(crate) fn target(&self) -> Target {
         self.target
     }
 
-    /// Notes that the machine code has declined an execution, or that there is no machine code.
+    /// Records that the machine code has declined an execution, or that there is no machine code.
     pub(crate) fn note_decline(&self) {
         self.has_declined.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns the origin of the instructions that compute a step: the index of its source position in
-/// [`Program::sites`], counted from 1.
+/// Returns the origin of the instructions that compute a step: the index in [`Program::sites`] of
+/// the step's source position, plus 1.
 pub(crate) fn origin_of(step: &Step) -> u32 {
     step.site + 1
 }
 
-/// Machine code of a reduction that runs as a tree. The words of its argument are the addresses of
-/// the tiles, then the bits of the captured scalars. The code overwrites the tiles: when it
-/// returns, they begin with the elements of the results.
+/// Machine code of a reduction that runs as a tree.
+///
+/// The words of the argument are the addresses of the tiles, then the bits of the captured scalars.
+/// The code overwrites the tiles. When it returns, each tile begins with the elements of its
+/// result.
 #[derive(Debug)]
 pub(crate) struct TreeCode {
     pub code: NestCode,
@@ -157,7 +160,7 @@ pub(crate) struct TreeCode {
     pub captured: SmallVec<[Slot; 4]>,
 }
 
-/// The numbers of nests of a program in each state.
+/// Counts of the nests of a program.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NestCounts {
@@ -177,26 +180,25 @@ impl Program {
     pub(crate) fn whole_nest(&self) -> Option<&Nest> {
         match &self.blocks[self.body as usize].steps.first()?.action {
             Action::Nest(nest) if nest.repeated == Repeated::Programs => Some(nest),
-            // tidy: wildcard because the other actions execute one step or a part
+            // tidy: wildcard because only a nest can execute all steps of a program
             _ => None,
         }
     }
 
-    /// Returns the nest that executes iterations of the loop with this body, if there is one, and
-    /// the maximum number of iterations of a call.
+    /// Returns the nest that executes iterations of the loop with this body, and the maximum number
+    /// of iterations in one call. Returns `None` if the loop has no such nest.
     pub(crate) fn iterated_nest(&self, body: BlockId) -> Option<(&Nest, u32)> {
         match &self.blocks[body as usize].steps.first()?.action {
             Action::Nest(nest) => match nest.repeated {
                 Repeated::Iterations { most, .. } => Some((nest, most)),
                 Repeated::Once | Repeated::Programs => None,
             },
-            // tidy: wildcard because the other actions execute one step or a part
+            // tidy: wildcard because only a nest can execute all steps of a body
             _ => None,
         }
     }
 
-    /// Counts the nests, those that launches have compiled, and those that have declined. For
-    /// tests.
+    /// Counts the nests of the program, for tests.
     #[doc(hidden)]
     pub fn nest_counts(&self) -> NestCounts {
         let mut counts = NestCounts::default();

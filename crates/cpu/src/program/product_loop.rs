@@ -1,11 +1,13 @@
-//! Loops over k whose iterations together are one dot of larger matrices.
+//! Loops over k whose iterations together compute one dot of larger matrices.
 
 use super::Use;
 
-/// The body of a loop over k whose iterations together are one dot: see
-/// [`products`](crate::compile::products). Each iteration adds the dot of two tiles in memory to an
-/// accumulator, and moves the addresses of the tiles by constant distances. The fields refer to a
-/// step by its index in the body, and to a carried value by its index among the carried values.
+/// The body of a loop over k whose iterations together compute one dot: see
+/// [`products`](crate::compile::products).
+///
+/// Each iteration adds the dot of two tiles in memory to an accumulator, and moves the addresses of
+/// the tiles by constant distances. The fields refer to steps by their indices in the body. They
+/// refer to carried values by their indices among the carried values.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductLoop {
     /// The step of the dot.
@@ -14,8 +16,8 @@ pub(crate) struct ProductLoop {
     pub accumulator: usize,
     /// Operands A and B.
     pub tiles: [MovedTile; 2],
-    /// The steps that compute the masks of the loads: all steps of the body except the dot, the
-    /// loads, and the additions that move the pointers.
+    /// The steps that compute the masks of the loads. They are all steps of the body except the
+    /// dot, the loads, and the additions that move the pointers.
     pub masks: Vec<MaskStep>,
 }
 
@@ -26,8 +28,8 @@ pub(crate) struct MovedTile {
     pub load: usize,
     /// The carried value with the pointers.
     pub pointers: usize,
-    /// The number of elements by which an iteration moves the pointers; it is the same in each
-    /// iteration.
+    /// The number of elements by which each iteration moves the pointers. It is the same in all
+    /// iterations.
     pub offset: Use,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct MovedTile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaskStep {
     pub step: usize,
-    /// True if the result is a linear function of the counter; false if it is a condition that
-    /// holds in consecutive iterations.
+    /// True if the result is a linear function of the counter. Otherwise, the result is a condition
+    /// that is true in consecutive iterations.
     pub is_linear: bool,
 }
