@@ -5,7 +5,7 @@ use crate::run::memory::Region;
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// A pointer, and the memory that the kernel may access through it.
+    /// A pointer and the memory that the kernel may access through the pointer.
     Pointer {
         /// The address that the kernel receives.
         address: u64,

@@ -1,6 +1,6 @@
 //! Evaluation: runs a program once, on values that the caller holds.
 //!
-//! Interpret mode keeps the values of a kernel between its ops, and evaluates one op at a time as a
+//! Interpret mode keeps the values of a kernel between its ops. It evaluates one op at a time, as a
 //! separate program.
 
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use crate::types::TileType;
 pub struct Held(Value);
 
 impl Held {
-    /// Returns the value of a launch's argument for a parameter of this type.
+    /// Returns the value of a launch argument for a parameter of type `ty`.
     pub fn argument(index: usize, argument: &Argument<'_>, ty: &Type) -> Self {
         Self(Value::of_argument(index, argument, &TileType::new(ty)))
     }
 
-    /// Returns a scalar with these bits; the bits above the width of its type must be zero.
+    /// Returns a scalar with these bits. The bits above the width of its type must be zero.
     pub fn scalar(bits: u64) -> Self {
         Self(Value::uniform(bits))
     }
 
-    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if a value of the type has another
-    /// number of bytes.
+    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if the number of bytes does not
+    /// match the type.
     pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
         let ty = TileType::new(ty);
         if bytes.len() != ty.bytes() {
@@ -55,8 +55,8 @@ impl Held {
         Some(Self(Value::dense(tile)))
     }
 
-    /// Returns the bits that all elements share, or `None` if the elements are not known to be
-    /// equal. For a scalar, always returns its bits.
+    /// Returns the bits that all elements share. Returns `None` if the elements are not known to be
+    /// equal. A scalar always has bits.
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),
@@ -69,8 +69,8 @@ impl Held {
         materialize(&TileType::new(ty), self.0.clone()).bytes().to_vec()
     }
 
-    /// Returns the index of the argument from which the pointers of this value are derived; `None`
-    /// if the value is not a pointer, or if the argument is unknown.
+    /// Returns the index of the argument from which these pointers are derived. Returns `None` if
+    /// the value is not a pointer, or if the argument is unknown.
     pub fn argument_index(&self) -> Option<usize> {
         self.0.provenance.index()
     }
@@ -89,9 +89,9 @@ pub struct Surroundings<'a> {
     pub grid: [u32; 3],
     /// The coordinates of this program.
     pub id: [u32; 3],
-    /// Stops the evaluation early: each iteration of a loop checks it.
+    /// Stops the evaluation early. Each iteration of a loop checks the interrupt.
     pub interrupt: Interrupt<'a>,
-    /// Records loads that end in the padding of a region (see [`PaddedReads`]), where they read 0.
+    /// Records loads that end in the padding of a region (see [`PaddedReads`]); they read 0.
     /// Without a recorder, such loads are errors.
     pub padded: Option<&'a PaddedReads>,
 }
@@ -137,8 +137,7 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// Returns, for each recorded load from padding, the diagnostic that it causes without a
-    /// recorder.
+    /// Returns the diagnostic of each recorded load, as a launch without a recorder reports it.
     pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
         let Surroundings { arguments, names, grid, .. } = *surroundings;
         self.diagnostics_of(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)

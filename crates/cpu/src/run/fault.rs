@@ -18,12 +18,11 @@ pub(crate) struct Fault {
     /// The index of the step's source position in [`Program::sites`]; `u32::MAX` until
     /// [`Fault::in_step`] sets it.
     pub site: u32,
-    /// The coordinates of the element in the tile; empty for a scalar, or if the fault concerns no
+    /// The coordinates of the element in the tile. Empty for a scalar, or if the fault concerns no
     /// element.
     pub lane: SmallVec<[u32; 4]>,
 }
 
-/// The kinds of faults.
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
     OutOfBounds {
@@ -49,8 +48,7 @@ pub(crate) enum FaultKind {
     Assembly(AssemblyFault),
     OutOfMemory,
     Interrupted,
-    /// The program stops because a program with a lower index faulted. The launch fails with the
-    /// fault of that other program.
+    /// The program stops because a program with a lower index has faulted.
     Superseded,
 }
 
@@ -63,14 +61,13 @@ impl Fault {
         Box::new(Self { kind, site: u32::MAX, lane: SmallVec::new() })
     }
 
-    /// Sets the coordinates of the element in the tile.
     #[must_use]
     pub(crate) fn at(mut self: Box<Self>, lane: SmallVec<[u32; 4]>) -> Box<Self> {
         self.lane = lane;
         self
     }
 
-    /// Sets the step of the fault, unless an inner step has set it.
+    /// Sets the step of the fault, unless an inner step has set it already.
     #[must_use]
     pub(crate) fn in_step(mut self: Box<Self>, step: &Step) -> Box<Self> {
         if self.site == u32::MAX {
@@ -79,8 +76,8 @@ impl Fault {
         self
     }
 
-    /// Returns the diagnostic of a fault in the program at these coordinates. `name` returns the
-    /// name of the argument with a given index.
+    /// Returns the diagnostic of a fault in the program with the coordinates `id`. `name` returns
+    /// the name of the argument with a given index.
     pub(crate) fn diagnostic(
         &self,
         program: &Program,
@@ -143,7 +140,7 @@ impl Fault {
         diagnostic
     }
 
-    /// Returns a diagnostic at the step, with its call sites.
+    /// Returns a diagnostic at the span of the step, with labels at its call sites.
     fn located(&self, program: &Program, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
         let mut diagnostic = Diagnostic::new(code, message);
         let chain: &[Span] = program.sites.get(self.site as usize).map_or(&[], |site| site);
@@ -208,8 +205,8 @@ impl Fault {
     }
 }
 
-/// Returns advice on the mask of an access, `load` or `store`, that leaves a tensor at its end or
-/// before its start.
+/// Returns advice on the mask of an out-of-bounds access, `load` or `store`. `is_before` is true if
+/// the access is before the start of the tensor.
 pub fn mask_advice(access: &str, is_before: bool) -> String {
     let place = if is_before {
         "the offset is less than that of the first element"
@@ -219,9 +216,9 @@ pub fn mask_advice(access: &str, is_before: bool) -> String {
     format!("mask the access, `tl.{access}(…, mask=…)`, where {place}")
 }
 
-/// Returns a note and a hint if 32-bit arithmetic may have wrapped. This is the case if an offset
-/// is far below 0, or far above `last`. Both offsets are in elements; `last` is the offset at which
-/// the memory ends.
+/// Returns a note and a hint if 32-bit arithmetic may have wrapped. It may have wrapped if an
+/// offset is far below 0, or far above `last`. Both offsets are in elements. `last` is the offset
+/// at which the memory ends.
 pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
     const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
     if offset < -(1 << 20) {

@@ -33,7 +33,7 @@ pub(crate) struct Control<'a> {
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
-    /// Lets other programs run. Present in a launch of programs that wait for each other.
+    /// Lets other programs run. Present in launches whose programs wait for each other.
     park: Option<&'a dyn Fn()>,
     /// The number of calls of [`Control::wait`] so far.
     polls: u32,
@@ -44,8 +44,8 @@ pub(crate) struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Creates the control of a thread. `stop` ends all threads of the launch, and only the calling
-    /// thread polls the interrupt.
+    /// Creates the control of a thread. `stop` ends all threads of the launch. Only the calling
+    /// thread (`is_caller`) polls an interrupt function.
     pub(crate) fn new(stop: &'a AtomicBool, interrupt: Interrupt<'a>, is_caller: bool) -> Self {
         let flag = match interrupt {
             Interrupt::Flag(flag) => Some(flag),
@@ -70,13 +70,13 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Makes the machine stop programs whose index is above `faulted`. The launch records there the
-    /// lowest index of a program that faulted.
+    /// Makes the machine stop programs whose index is above `faulted`. The launch stores the lowest
+    /// index of a program that faulted in `faulted`.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }
 
-    /// Begins a program. Fails if the launch or this program has to stop.
+    /// Begins the program with the index `number`. Fails if the launch or this program has to stop.
     pub(crate) fn begin(&mut self, number: u64) -> Outcome {
         self.number = number;
         self.check()
@@ -87,24 +87,22 @@ impl<'a> Control<'a> {
         Self { park: Some(park), ..self }
     }
 
-    /// Sets whether machine code may execute the steps of nests.
     pub(crate) fn with_machine_code(self, machine_code: bool) -> Self {
         Self { machine_code, ..self }
     }
 
-    /// Sets the collector of loads from padding.
+    /// Sets the recorder of loads from padding.
     pub(crate) fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
         Self { padded, ..self }
     }
 
-    /// Returns a flag that stops code which cannot call [`Control::check`]: the flag of the
-    /// interrupt if it has one, otherwise the flag that ends all threads of the launch.
+    /// Returns a flag that stops code which cannot call [`Control::check`]. This is the flag of the
+    /// interrupt, or, without such a flag, the flag that ends all threads of the launch.
     pub(crate) fn stop(&self) -> &'a AtomicBool {
         self.flag.unwrap_or(self.stop)
     }
 
-    /// Fails if the launch has to stop, or if a program with a lower index than the running program
-    /// has faulted.
+    /// Fails if the launch has to stop, or if a program with a lower index has faulted.
     #[inline]
     pub(crate) fn check(&mut self) -> Outcome {
         let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
@@ -117,8 +115,8 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because the running program may
-    /// wait for other programs. Fails if the launch has to stop.
+    /// Lets other programs run, at every [`POLLS_PER_TURN`]-th call. The running program may be
+    /// waiting for them. Fails if the launch has to stop.
     pub(crate) fn wait(&mut self) -> Outcome {
         self.polls += 1;
         if self.polls.is_multiple_of(POLLS_PER_TURN)
@@ -138,7 +136,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // The steps take long, so checks are rare: read the clock at the next check already.
+            // Steps that take long make checks rare, so the next check already reads the clock.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

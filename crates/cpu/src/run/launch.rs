@@ -3,9 +3,11 @@
 //!
 //! Unless a launch is estimated to be long, only the calling thread works at first. It wakes other
 //! threads only if enough work remains to repay the time of waking them. A small launch therefore
-//! runs only on the calling thread. Scheduling is guided: a thread takes a chunk of programs at a
-//! time, and chunks shrink towards the end of the grid. The overhead of many tiny programs is
-//! therefore small, and a few large programs are distributed evenly.
+//! runs only on the calling thread.
+//!
+//! Scheduling is guided: a thread takes a chunk of programs at a time, and chunks shrink towards
+//! the end of the grid. The overhead of many tiny programs is therefore small, and a few large
+//! programs are distributed evenly.
 //!
 //! Programs that are likely to wait for each other use [`scheduler`](crate::run::scheduler)
 //! instead.
@@ -36,22 +38,22 @@ use crate::tuning::{MAX_CHUNK_PROGRAMS, MAX_NANOSECONDS_BETWEEN_CHECKS, MIN_PARA
 
 /// A launch of a program.
 pub struct Launch<'a> {
-    /// The number of programs along x, y and z. The index along x varies fastest. If one of the
-    /// numbers is 0, nothing runs.
+    /// The number of programs along x, y and z. The linear index of a program increases fastest
+    /// along x. If a number is 0, no program runs.
     pub grid: [u32; 3],
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
-    /// Memory that pointers of unknown provenance (cast from integers, for example) may access, in
-    /// addition to the memory of the arguments.
+    /// Memory that pointers of unknown provenance may access, in addition to the memory of the
+    /// arguments. A pointer that is cast from an integer has unknown provenance, for example.
     pub foreign: &'a [Region<'a>],
-    /// Maximum threads, including the calling one; 0 counts as 1.
+    /// The maximum number of threads, including the calling thread; 0 counts as 1.
     pub threads: usize,
     /// Stops the launch early.
     pub interrupt: Interrupt<'a>,
-    /// Records the loads that end in the padding of a region (see [`PaddedReads`]), where they read
-    /// 0. Without a recorder, such loads are faults.
+    /// Records the loads that end in the padding of a region (see [`PaddedReads`]); they read 0.
+    /// Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
-    /// True if machine code may execute steps. Otherwise, the machine executes these steps one by
+    /// True if machine code may execute steps. Otherwise, the machine executes all steps one by
     /// one, with the same result.
     pub machine_code: bool,
 }
@@ -70,7 +72,7 @@ struct Shared<'a> {
     /// The lowest index of a program that faulted; `u64::MAX` if none has. Programs with lower
     /// indices still run, so that every run of the launch reports the same fault.
     faulted: AtomicU64,
-    /// The index of the program that faulted, and the fault that the launch reports. The index is
+    /// The fault that the launch reports, and the index of the program that faulted. The index is
     /// `u64::MAX` for an interrupt.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// The number of helper threads that still work.
@@ -82,13 +84,13 @@ struct Shared<'a> {
 struct Probe {
     start: Instant,
     done: u64,
-    /// Programs to run before the next read of the clock.
+    /// The number of programs to run before the next read of the clock.
     chunk: u64,
 }
 
 impl Probe {
-    /// Counts programs that have run, and measures their time. Returns whether the remaining work
-    /// repays waking other threads.
+    /// Counts programs that have run, and updates the mean time of a program. Returns whether the
+    /// remaining work repays waking other threads.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
         self.chunk = self.done.min(MAX_CHUNK_PROGRAMS);
@@ -104,7 +106,8 @@ struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 impl Drop for HelperGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // This thread will not complete the programs that it has taken: end the launch.
+            // This thread will not complete the programs that it has taken, so the launch has to
+            // end.
             self.0.stop.store(true, Ordering::Relaxed);
         }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -115,24 +118,24 @@ impl Drop for HelperGuard<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// If programs fault, fails with the diagnostic of the program with the lowest index (indices
-    /// increase fastest along x); all programs with lower indices have then run. If programs are
-    /// likely to wait for each other, the first fault in time ends the launch instead, and programs
-    /// with lower indices may not have run. Also fails if the interrupt stops the launch.
+    /// If programs fault, fails with the diagnostic of the program with the lowest linear index.
+    /// All programs with lower indices have then run. If programs are likely to wait for each
+    /// other, the first fault in time ends the launch instead: programs with lower indices may not
+    /// have run. Also fails if the interrupt stops the launch.
     ///
-    /// Panics if the numbers of arguments and parameters differ, or if one of an argument and its
-    /// parameter is a scalar and the other is a pointer.
+    /// Panics if the numbers of arguments and parameters differ. Also panics if an argument is a
+    /// scalar and its parameter a pointer, or the reverse.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[])
     }
 
-    /// Runs the program as [`Self::launch`], and measures each step.
+    /// Runs the program like [`Self::launch`], and measures each step.
     pub fn launch_profiled(&self, launch: &Launch<'_>, profile: &Profile) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[profile])
     }
 
-    /// Runs the program as [`Self::launch`], and records it. The program must be compiled by
-    /// [`Program::for_traces`].
+    /// Runs the program like [`Self::launch`], and records it. The program must have been compiled
+    /// by [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[&tracing])
     }
@@ -179,8 +182,8 @@ impl Program {
         }
     }
 
-    /// Returns the time of one program in nanoseconds: the measured time if a launch has measured
-    /// it, otherwise the estimated time.
+    /// Returns the measured time of one program in nanoseconds. Returns the estimated time if no
+    /// launch has measured the program.
     fn nanoseconds(&self) -> u64 {
         let measured = self.measured.load(Ordering::Relaxed);
         if measured == 0 { self.estimate } else { measured }
@@ -197,8 +200,7 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// Returns, for each recorded load from padding, the diagnostic that it causes without a
-    /// recorder.
+    /// Returns the diagnostic of each recorded load, as a launch without a recorder reports it.
     pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
         let name = |index: usize| Arc::clone(&program.parameters[index].name);
         self.diagnostics_of(program, launch.arguments, &name, launch.grid)
@@ -219,8 +221,9 @@ impl<'a> Shared<'a> {
         if self.program.nanoseconds().saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
             let start = Instant::now();
             self.spread(threads);
-            // The time of the launch is an upper bound of the time of its programs. The measured time
-            // may be much longer: that of the first launch includes the compilation to machine code.
+            // The time of the launch is an upper bound of the time of its programs. The stored
+            // measurement may be much longer: in the first launch, it includes the compilation to
+            // machine code.
             let each = start.elapsed().as_nanos() as u64 * threads as u64 / self.total;
             let measured = self.program.measured.load(Ordering::Relaxed);
             if measured == 0 || each < measured {
@@ -228,15 +231,14 @@ impl<'a> Shared<'a> {
             }
             return;
         }
-        // Only this thread works, until the measured time of a program shows that helpers would
-        // repay their start.
+        // Only this thread works, until the measured time of a program shows that waking helpers
+        // pays off.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
         }
     }
 
-    /// Works with the help of other threads.
     fn spread(&'a self, threads: usize) {
         let Some(pool) = pool(threads - 1) else {
             self.work(true, None);
@@ -256,7 +258,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Runs programs that wait for each other. The calling thread only polls the interrupt, because
-    /// a program may wait for long; it runs programs only if the system refuses to start any other
+    /// a program may wait for long. It runs programs only if the system refuses to start any other
     /// thread.
     fn run_scheduled(&'a self, threads: usize) {
         let scheduler = Scheduler::default();
@@ -299,8 +301,8 @@ impl<'a> Shared<'a> {
         let mut machine = match machine {
             Ok(machine) => machine,
             Err(fault) => {
-                // Parked programs may wait for the programs that this thread would have run: end
-                // the launch.
+                // Parked programs may wait for the programs of this thread, so the launch has to
+                // end.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(0, fault);
             }
@@ -312,7 +314,7 @@ impl<'a> Shared<'a> {
                 machine.run_at(coordinates(grid, number))
             });
             if let Err(fault) = outcome {
-                // Other programs may wait for the program that faulted: end the launch.
+                // Other programs may wait for the program that faulted, so the launch has to end.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(number, fault);
             }
@@ -323,8 +325,8 @@ impl<'a> Shared<'a> {
         scheduler.yield_now();
     }
 
-    /// Polls the interrupt, if it is a function, until all helpers have finished. Otherwise returns
-    /// at once: the caller's thread scope waits for the helpers.
+    /// Polls the interrupt function until all helpers have finished. Without an interrupt function,
+    /// returns at once: the thread scope of the caller waits for the helpers.
     fn wait(&self) {
         let Interrupt::Poll(poll) = self.launch.interrupt else { return };
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -390,8 +392,8 @@ impl<'a> Shared<'a> {
         false
     }
 
-    /// Takes the next chunk of at most `most` programs. Returns the index of its first program, and
-    /// the index after its last one; `None` if no program is left.
+    /// Takes the next chunk of at most `most` programs. Returns the index of its first program and
+    /// the index after its last program; `None` if no program is left.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);
@@ -407,7 +409,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Records a fault, and stops the programs with higher indices than the program that faulted.
-    /// An interrupt stops all programs, and is reported only if no program faulted.
+    /// An interrupt stops all programs; the launch reports it only if no program faulted.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         let number = match fault.kind {
             FaultKind::Superseded => return,
@@ -427,7 +429,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Runs a closure. If an allocation in it fails and unwinds, returns a fault.
+/// Runs a closure. Returns a fault if an allocation in the closure fails and unwinds.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // This is unwind-safe: after a failed allocation, nothing reads the values of the program.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
@@ -438,11 +440,11 @@ pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outco
     })
 }
 
-/// Returns the thread pool of this size, which it creates once. Returns `None` if the system
+/// Returns the thread pool of this size, which is created once. Returns `None` if the system
 /// refuses more threads.
 ///
-/// A child process does not have the threads of its parent's pools, so a pool belongs to one
-/// process: the first launch in a child creates a new pool.
+/// A child process does not have the threads of its parent's pools. The key therefore includes the
+/// process, and the first launch in a child creates a new pool.
 fn pool(threads: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOLS: Mutex<BTreeMap<(u32, usize), Arc<rayon::ThreadPool>>> = Mutex::new(BTreeMap::new());
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -467,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_launch_on_several_threads_corrects_the_time_of_a_program() {
-        /// More than a program takes, as if the first launch had compiled machine code for a day.
+        /// A measured time much longer than that of the program.
         const DAY: u64 = 86_400_000_000_000;
         let module = parse("kernel func0 @k() {\n  return_values\n}\n").expect("the text is valid");
         let program = Program::new(&module).expect("it can be lowered");

@@ -1,5 +1,5 @@
-//! The machine of one thread. It executes the steps of a program, for one point of the grid after
-//! another.
+//! The machine of one thread. It executes the steps of a program for the points of the grid, one
+//! point after another.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use std::cell::{Cell, RefCell};
@@ -34,16 +34,15 @@ pub(crate) struct Machine<'a> {
     /// The number of programs of the launch.
     programs: usize,
     slots: Vec<Value>,
-    /// Values that a block has yielded, until they become parameters of the next block of a step or
-    /// results of the step.
+    /// The values that a block has yielded. They become the parameters of the next block of a step,
+    /// or the results of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
-    /// The arguments of the nests that this machine has executed, by the index of the nest.
+    /// The arguments of the nests that this machine has executed. The index is that of the nest.
     pub arguments_of_nests: Vec<Option<NestArgument>>,
-    /// The addresses of the regions for which this machine has advised the system to use huge
-    /// pages.
+    /// The addresses of the regions for which the machine has advised the system to use huge pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs, and, in `observed_by`, the objects that create them.
+    /// The observers of the programs. `observed_by` has the objects that create them.
     observers: Vec<Box<dyn Observer + 'a>>,
     observed_by: &'a [&'a dyn Observe],
 }
@@ -115,7 +114,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs the program once, at a point of the grid, with values for its parameters. Returns its
+    /// Runs the program once, at a point of the grid, with `inputs` as its parameters. Returns its
     /// results.
     pub(crate) fn evaluate(
         &mut self,
@@ -132,8 +131,8 @@ impl<'a> Machine<'a> {
         Ok(results.iter().map(|&result| self.take(result)).collect())
     }
 
-    /// Runs the program at a point of the grid and at up to `most - 1` points after it along x, one
-    /// after another. Returns the number of programs that it has run, at least one.
+    /// Runs the program at a point of the grid, and at up to `most - 1` points after it along x.
+    /// Returns the number of programs that have run, at least 1.
     pub(crate) fn run_from(&mut self, id: [u32; 3], most: u32) -> Outcome<u32> {
         if let Some(nest) = self.program.whole_nest()
             && self.observers.is_empty()
@@ -160,7 +159,6 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Returns whether observers may look at the value of each slot.
     #[inline]
     pub(crate) fn is_observed(&self) -> bool {
         !self.observers.is_empty()
@@ -172,7 +170,6 @@ impl<'a> Machine<'a> {
         self.observers = by.iter().map(|observed| observed.observer()).collect();
     }
 
-    /// Calls each observer, in order.
     fn notify(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
         let mut observers = std::mem::take(&mut self.observers);
         for observer in &mut observers {
@@ -211,17 +208,15 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Returns the type of a slot.
     pub(crate) fn ty(&self, slot: Slot) -> &'a TileType {
         self.program.ty(slot)
     }
 
-    /// Returns the type of an operand.
     pub(crate) fn type_of(&self, operand: Use) -> &'a TileType {
         &self.program.types[operand.ty as usize]
     }
 
-    /// Returns the form of an operand without moving it out, even at its last use: a symbolic form
+    /// Returns the form of an operand. Does not move it out, even at its last use: a symbolic form
     /// in a dead slot holds no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
@@ -233,18 +228,15 @@ impl<'a> Machine<'a> {
         &self.slots[operand.slot as usize]
     }
 
-    /// Returns the value of a slot.
     pub(crate) fn value_of(&self, slot: Slot) -> &Value {
         &self.slots[slot as usize]
     }
 
-    /// Returns the form of a slot's value.
     #[inline]
     pub(crate) fn form_of(&self, slot: Slot) -> &Form {
         &self.slots[slot as usize].form
     }
 
-    /// Returns the provenance of an operand's pointers.
     #[inline]
     pub(crate) fn provenance(&self, operand: Use) -> Provenance {
         self.slots[operand.slot as usize].provenance
@@ -257,15 +249,14 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Empties the slots that a step uses for the last time. A step that reads its operands without
-    /// moving them out calls this function.
+    /// Empties the slots that a step uses for the last time. Steps that do not move their operands
+    /// out call this function.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
         }
     }
 
-    /// Frees the values of slots.
     #[inline]
     pub(crate) fn clear(&mut self, slots: &[Slot]) {
         for &slot in slots {
@@ -290,8 +281,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns a tile of `bytes` bytes to write: the tile that the previous program left in the
-    /// slot, if it has this size and no other owner, otherwise a new tile.
+    /// Returns a tile of `bytes` bytes to write. Reuses the tile that the previous program left in
+    /// the slot, if it has this size and no other owner. Otherwise, returns a new tile.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -362,8 +353,8 @@ impl<'a> Machine<'a> {
 
     /// Returns whether stores to a region should be non-temporal, if each program of the launch
     /// stores `bytes` bytes. They should be if the stored data exceed the caches: the caches would
-    /// evict the data before anything reads them. In that case, also advises the system to use huge
-    /// pages for the region.
+    /// evict the data before anything reads them. If so, also advises the system to use huge pages
+    /// for the region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =
@@ -432,8 +423,8 @@ impl<'a> Machine<'a> {
             }
             if let Action::Nest(nest) = &unit.step().action {
                 for step in self.observed_by.iter().flat_map(|by| by.before_nest(nest)) {
-                    // A step that faults has no result for the observers. The machine reports the
-                    // fault when it executes the nest or its members.
+                    // If a step faults, the observers have no result. The machine reports the fault
+                    // when it executes the nest or its members.
                     let _ = ops::execute(self, step);
                 }
             }
@@ -474,8 +465,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Executes a step by itself. This function is inlined, including the match on ops, because a
-    /// call for each step costs measurable time.
+    /// Executes a single step. This function is inlined, including the match on ops, because a call
+    /// for each step costs measurable time.
     #[inline(always)]
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
         ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
@@ -483,7 +474,6 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Returns the block at an index.
     pub(crate) fn block(&self, block: BlockId) -> &'a Block {
         &self.program.blocks[block as usize]
     }
@@ -496,7 +486,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Moves one value from the stack to each slot.
+    /// Moves the last values of the stack to slots, one value to each.
     pub(crate) fn pop_into(&mut self, slots: &[Slot]) {
         let first = self.stack.len() - slots.len();
         for (value, &slot) in self.stack.drain(first..).zip(slots) {
@@ -504,8 +494,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs a loop from the lower bound to the upper bound, which is exclusive. The counter has 128
-    /// bits, so that it does not wrap.
+    /// Runs a loop from the lower bound to the exclusive upper bound. The counter has 128 bits, so
+    /// that it does not wrap.
     pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
         let body = step.blocks[0];
         let [lower, upper, stride, carried @ ..] = &step.operands[..] else {
@@ -546,9 +536,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs up to `most` iterations of a loop, one after another. The caller has set the parameters
-    /// of the body for the first iteration. When the function returns, the slots that the body
-    /// yields have the values of the last iteration. Returns the number of iterations, at least
-    /// one.
+    /// of the body for the first iteration. Afterwards, the slots that the body yields have the
+    /// values of the last iteration. Returns the number of iterations, at least 1.
     fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
         if let Some((nest, bound)) = self.program.iterated_nest(body)
             && self.observers.is_empty()
@@ -609,12 +598,13 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets a slot to a value, which stays symbolic even in a program without symbolic tiles.
+    /// Sets a slot to a value. Unlike [`Self::set`], keeps it symbolic in a program without
+    /// symbolic tiles.
     pub(crate) fn assign(&mut self, slot: Slot, value: Value) {
         self.slots[slot as usize] = value;
     }
 
-    /// Returns the last values of the stack, which a loop carries.
+    /// Returns the last `count` values of the stack: the values that a loop carries.
     pub(crate) fn carried(&mut self, count: usize) -> &mut [Value] {
         let first = self.stack.len() - count;
         &mut self.stack[first..]
@@ -629,7 +619,7 @@ impl<'a> Machine<'a> {
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
         fence_stores();
-        // Nothing reads the values; only tiles hold memory.
+        // Nothing reads the values after this point. Only dense tiles hold memory.
         let slots = &mut self.slots[..self.program.slots.len()];
         for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {
             *value = Value::EMPTY;
@@ -640,7 +630,7 @@ impl Drop for Machine<'_> {
             stack: std::mem::take(&mut self.stack),
             scratch: self.scratch.take(),
         };
-        // A thread that ends has no next machine.
+        // While the thread ends, the thread-local may no longer exist.
         let _ = SPARE.try_with(|kept| kept.set(spare));
     }
 }

@@ -1,9 +1,9 @@
 //! Records loads that end in the padding of an allocation.
 //!
-//! An allocator of a GPU rounds the size of an allocation up. On a GPU, a load past the end of a
-//! tensor but within its padding is therefore harmless, and programs rely on that. Host memory has
-//! no such padding. A launch may request that such loads read 0 and are recorded, instead of ending
-//! the launch: see [`Launch::padded`](crate::Launch::padded).
+//! The allocator of a GPU rounds the size of an allocation up. On a GPU, a load past the end of a
+//! tensor but within this padding is therefore harmless, and existing kernels rely on the padding.
+//! Host memory has no padding. A launch may request that such loads read 0 and are recorded;
+//! otherwise, they end the launch. See [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +19,13 @@ use crate::run::grid::coordinates;
 /// of the program with the lowest index is kept, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// For each site, the index of the program, and the fault that the load would have caused.
+    /// For each site: the index of the program, and the fault that the load would have caused.
     found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
 }
 
 impl PaddedReads {
-    /// Records a load of the program with the index `number`, unless a load of a program with a
-    /// lower index is recorded for the same site.
+    /// Records a load of the program with the index `number`. Keeps the earlier record of the site
+    /// if its program has a lower index.
     pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);
@@ -34,7 +34,7 @@ impl PaddedReads {
         }
     }
 
-    /// Returns, for each recorded load, the diagnostic that it causes without a recorder.
+    /// Returns the diagnostic of each recorded load, as a launch without a recorder reports it.
     pub(crate) fn diagnostics_of(
         &self,
         program: &Program,

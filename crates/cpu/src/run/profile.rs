@@ -1,11 +1,10 @@
-//! Profiling, an observer that measures each step of the programs of the grid.
+//! Profiling: an observer that measures each step of the programs of the grid.
 //!
 //! A profiled launch runs the same program as other launches, with nests in machine code and with
-//! fused loops; each nest and each loop is one row of the profile. Unlike in other launches, a call
-//! of machine code executes only one program, or one iteration of a loop, because the profiler
-//! measures each program and each step separately. The time of a step excludes the steps of its
-//! regions. Reading the clock takes about 30 ns for each step; the measured time includes these 30
-//! ns.
+//! fused loops. Each nest and each fused loop is one row of the profile. The profiler measures each
+//! program and each step separately. Unlike in other launches, a call of machine code therefore
+//! executes only one program, or one iteration of a loop. The time of a step excludes the steps of
+//! its regions. It includes about 30 ns for reading the clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -27,12 +26,12 @@ pub struct StepCost {
     pub executions: u64,
     /// The time of the executions, summed over threads.
     pub nanoseconds: u64,
-    /// The bytes that lanes read; masked-off lanes read none.
+    /// The bytes that lanes read; lanes that are masked off read none.
     pub bytes_read: u64,
     /// The bytes that lanes wrote.
     pub bytes_written: u64,
-    /// The number of operations: one for each result of a float function and for each operand
-    /// element of a reduction or a scan, two for each multiply-add of a dot.
+    /// The number of operations. Each result of a float function counts 1, and so does each operand
+    /// element of a reduction or a scan. Each multiply-add of a dot counts 2.
     pub operations: u64,
 }
 
@@ -50,13 +49,13 @@ impl StepCost {
 /// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as
+    /// The name of the op. For a nest or a fused loop, the names of its members' ops, such as
     /// `load + mul + store`.
     pub name: String,
-    /// The file and the line of the step. If the step was inlined, they are the file and the line
-    /// of the outermost call. A nest or a fused loop may have several lines.
+    /// The file and the line of the step. For an inlined step, they are those of the outermost
+    /// call. A nest or a fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
-    /// True if machine code executes the steps: they are a nest.
+    /// True if the row is a nest, which machine code executes.
     pub is_machine_code: bool,
     /// The measured cost.
     pub cost: StepCost,
@@ -67,7 +66,7 @@ pub struct StepProfile {
 pub struct Profile {
     /// The index in `costs` of the first step of each block.
     begins: Vec<usize>,
-    /// The masks of each nest, by its index.
+    /// The masks of each nest; the key is the index of the nest.
     masks: FxHashMap<usize, NestMasks>,
     costs: Mutex<Vec<StepCost>>,
 }
@@ -113,13 +112,13 @@ impl Program {
     }
 }
 
-/// The masks of the accesses of a nest. Machine code sets no slots, so the machine executes the
-/// steps that compute the masks before it measures the nest.
+/// The masks of the accesses of a nest. Machine code sets no slots. The machine therefore executes
+/// the steps that compute the masks before it measures the nest.
 #[derive(Default, Debug)]
 struct NestMasks {
     /// The steps that compute the masks.
     steps: Vec<Step>,
-    /// The masks that the nest computes from loads or reductions: their elements are not known, and
+    /// The masks that the nest computes from loads or reductions. Their elements are not known and
     /// count as true.
     unknown: FxHashSet<Slot>,
 }
@@ -146,7 +145,7 @@ impl NestMasks {
         masks
     }
 
-    /// Finds the masks of the steps of a nest, which are in the order of execution.
+    /// Finds the masks of the steps of a nest. `steps` is in the order of execution.
     fn new(steps: &[&Step]) -> Self {
         let masks: Vec<Slot> = steps.iter().filter_map(|step| Some(mask_of(step)?.slot)).collect();
         let mut needed: FxHashSet<Slot> = masks.iter().copied().collect();
@@ -167,7 +166,8 @@ impl NestMasks {
             if is_computable {
                 step.results.iter().for_each(|slot| _ = unknown.remove(slot));
                 let mut step = step.clone();
-                // The nest reads the operands again.
+                // The nest reads the operands again, so this copy of the step must not move them
+                // out.
                 step.operands.iter_mut().for_each(|operand| operand.last = false);
                 step.kills.clear();
                 computing.push(step);
@@ -185,7 +185,7 @@ fn mask_of(step: &Step) -> Option<Use> {
         Some(Op::Store { .. } | Op::AtomicStore { .. } | Op::AtomicRmw { .. }) => {
             step.operands.get(2).copied()
         }
-        // tidy: wildcard because no other op has a mask that counts
+        // tidy: wildcard because the profile counts the masks of no other op
         _ => None,
     }
 }
@@ -210,7 +210,7 @@ struct Profiler<'a> {
     inner: u64,
     /// True while a reduction, a scan or a map runs: the steps in its blocks are not measured.
     is_muted: bool,
-    /// The steps that have begun, the innermost last; `None` for those that are not measured.
+    /// The steps that have begun, the innermost last. `None` for a step that is not measured.
     running: Vec<Option<Running>>,
 }
 
@@ -273,7 +273,7 @@ impl Observer for Profiler<'_> {
 }
 
 /// Returns the bytes and the operations of a step that is about to run. `mask` is the mask of the
-/// step, if the value of the mask is known.
+/// step; `None` if the step has none or its elements are unknown.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
@@ -287,9 +287,9 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Each element of the result has one multiply-add for each column of A. The number
-                // of columns is computed as the elements of A divided by the rows of A, because A
-                // may be transposed.
+                // Each element of the result has one multiply-add for each column of A. A may be
+                // transposed, so the number of its columns is the number of its elements divided by
+                // the rows of the result.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);

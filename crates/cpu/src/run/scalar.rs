@@ -1,8 +1,8 @@
 //! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
 //! These functions return the same results as the loops over tiles in
-//! [`kernels::elementwise`](crate::run::kernels::elementwise); a test compares the results.
-//! Functions that are not implemented here call these loops.
+//! [`kernels::elementwise`](crate::run::kernels::elementwise), and a test compares the results. A
+//! function that is not implemented here calls its loop.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -13,7 +13,8 @@ use crate::run::kernels::elementwise::apply;
 use crate::run::kernels::{Operand, cast};
 use crate::types::Number;
 
-/// Applies a function to numbers of the type `number` (for `select`, the type of `x` and `y`).
+/// Applies a function to numbers of the type `number`. For `select`, `number` is the type of `x`
+/// and `y`.
 pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {
     let dtype = number.dtype;
     let known = match (function.family(), operands) {
@@ -102,7 +103,7 @@ fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
     }
 }
 
-/// Applies a function with the loop over tiles, on a tile of one element.
+/// Applies a function with its loop over tiles, on a tile of one element.
 pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let mut scalars = [Operand::Scalar(0); 3];
     for (scalar, &bits) in scalars.iter_mut().zip(operands) {

@@ -1,26 +1,28 @@
 //! Schedules programs of the grid that wait for each other, at locks or for stores of another
 //! program.
 //!
-//! A waiting program keeps its thread parked, and another thread runs instead. A launch thus runs
-//! as many programs at once as it has threads, and every program of the grid makes progress, as on
-//! a GPU on which all programs are resident. A waiting thread starts a program that has not begun;
-//! if there is none, it resumes the thread that has been parked longest. When a program ends, other
-//! programs may have waited for it, so the thread that has been parked longest resumes before a new
-//! program begins. Programs that only wait for earlier programs therefore need few threads.
+//! A waiting program parks its thread, and another thread runs instead. A launch thus runs as many
+//! programs at once as it has threads. Every program of the grid makes progress, as on a GPU on
+//! which all programs are resident.
+//!
+//! A waiting thread starts a thread for a program that has not begun. If every program has begun,
+//! it resumes the thread that has been parked longest. When a program ends, other programs may have
+//! waited for it. The thread that has been parked longest therefore resumes before a new program
+//! begins. Programs that only wait for earlier programs thus need few threads.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum parked threads. While this number of threads is parked, a waiting thread resumes a
-/// parked thread instead of starting a new one.
+/// The maximum number of parked threads. While this number of threads is parked, a waiting thread
+/// resumes a parked thread instead of starting a new thread.
 const MAX_PARKED: usize = 8192;
 
 /// The interval at which a parked thread checks whether the launch has to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The parked threads of a launch. The thread that has been parked longest is first.
+/// The parked threads of a launch, in the order in which they parked.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     parked: Mutex<VecDeque<Arc<Parked>>>,
@@ -33,8 +35,8 @@ struct Parked {
 }
 
 impl Scheduler {
-    /// Resumes the thread that has been parked longest, in place of this one. Returns false if no
-    /// thread is parked.
+    /// Resumes the thread that has been parked longest, in place of the calling thread. Returns
+    /// false if no thread is parked.
     pub(crate) fn yield_now(&self) -> bool {
         let next = self.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.is_some_and(|next| {
@@ -43,12 +45,14 @@ impl Scheduler {
         })
     }
 
-    /// Lets another thread run, and parks this thread until another thread resumes it or the launch
-    /// has to stop. If `has_others` is true and fewer than [`MAX_PARKED`] threads are parked, calls
-    /// `begin`, which starts a thread for a program that has not begun, and returns false if the
-    /// system refuses the thread. Otherwise, or if `begin` returns false, resumes the thread that
-    /// has been parked longest. Returns without parking if it neither calls `begin` nor finds a
-    /// parked thread.
+    /// Lets another thread run, and parks the calling thread until another thread resumes it or the
+    /// launch has to stop.
+    ///
+    /// `begin` starts a thread for a program that has not begun, and returns false if the system
+    /// refuses the thread. This function calls `begin` if `has_others` is true and fewer than
+    /// [`MAX_PARKED`] threads are parked. Otherwise, or if `begin` returns false, it resumes the
+    /// thread that has been parked longest. If it neither calls `begin` nor finds a parked thread,
+    /// it returns without parking.
     pub(crate) fn park(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = has_others && parked.len() < MAX_PARKED;

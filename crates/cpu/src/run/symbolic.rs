@@ -3,9 +3,9 @@
 //!
 //! A function here returns the exact result or `None`. If it returns `None`, the caller
 //! materializes the operands and computes a dense result. Affine arithmetic is modular, so sums and
-//! products are exact even if they wrap. Comparison, widening, division, minimum and maximum depend
-//! on the numbers themselves: these functions compute the range of the elements from the corners of
-//! the tile, and return `None` if an element wraps.
+//! products are exact even if they wrap. The results of comparison, widening, division, minimum and
+//! maximum change if an element wraps. Functions that compute these find the range of the elements
+//! from the corners of the tile, and return `None` if an element wraps.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{
@@ -18,7 +18,7 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 type Indices = [u32; SYMBOLIC_RANK];
 
 /// Returns the affine form with this base and these strides, or a uniform form if all elements are
-/// equal; `None` if the tile has too many axes.
+/// equal. Returns `None` if the tile has too many axes.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -32,8 +32,8 @@ pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK])
     ty.extents.may_be_symbolic.then(|| Form::Affine(Affine { base: ty.number.extend(base as u64), strides }))
 }
 
-/// Returns the box mask with these bounds, or a uniform form if the box is empty or the whole tile;
-/// `None` if the tile has too many axes.
+/// Returns the box mask with these bounds. If the box is empty or the whole tile, returns a uniform
+/// form. Returns `None` if the tile has too many axes.
 pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     if ty.extents.shape.len() > SYMBOLIC_RANK {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     Some(if everything { Form::Uniform(1) } else { Form::Box(mask) })
 }
 
-/// Returns the base and strides of a form; uniform values have strides of 0.
+/// Returns the base and the strides of a form. The strides of a uniform value are 0.
 #[inline(always)]
 pub(crate) fn as_affine(number: Number, form: &Form) -> Option<Affine> {
     match form {
@@ -77,7 +77,7 @@ fn as_box(ty: View<'_>, form: &Form) -> Option<BoxMask> {
 }
 
 /// Returns the minimum and the maximum of `base + Σ strides[axis] * index[axis]` over the tile,
-/// without wrapping; `None` if they exceed 64 bits.
+/// without wrapping. Returns `None` if they exceed 64 bits.
 #[inline(always)]
 pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> {
     let (mut low, mut high) = (affine.base, affine.base);
@@ -110,7 +110,7 @@ pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Fo
             affine(ty, x.base.wrapping_neg(), x.strides.map(i64::wrapping_neg))
         }
         (family, [x, y]) if ty.number.may_be_affine() => {
-            // If an operand is dense, there is no symbolic result.
+            // A dense operand has no symbolic result.
             let (left, right) = (as_affine(ty.number, x)?, as_affine(ty.number, y)?);
             of_affine(family, ty, &left, &right)
         }
@@ -145,7 +145,8 @@ fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<For
         Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
         Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
             let width = i64::from(ty.number.bits());
-            // As an `i64`, `1 << 63` is negative, but it is congruent to 2^63 modulo 2^64.
+            // As an `i64`, `1 << 63` is negative. It is congruent to 2^63 modulo 2^64, so the
+            // product is exact.
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
@@ -196,8 +197,8 @@ fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     }
 }
 
-/// Returns the quotient or the remainder of a tile by a number, if the result is uniform or affine.
-/// Returns `None` if an element may be negative or wrap, or if the divisor is not positive.
+/// Returns the quotient or the remainder of a tile and a number, if the result is uniform or
+/// affine. Returns `None` if an element may be negative or wrap, or if the divisor is not positive.
 fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
@@ -220,9 +221,9 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// Compares two affine tiles. The result is uniform if the range of the difference decides the
-/// comparison. Otherwise, it is a box if the difference varies along only one axis, and the
-/// comparison holds for one range of indices along this axis.
+/// Compares two affine tiles. The result is uniform if the range of their difference decides the
+/// comparison. The result is a box if the difference varies along only one axis, and the comparison
+/// is true for one range of indices along this axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
@@ -251,8 +252,8 @@ fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     boxed(ty, lows, highs)
 }
 
-/// Compares every number from `least` to `most` with 0. Returns the result if it is the same for
-/// all of them.
+/// Compares every number from `least` to `most` with 0. Returns the result if all these comparisons
+/// agree.
 fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
         ComparisonFn::Lt => (most < 0, least >= 0),
@@ -271,17 +272,17 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     }
 }
 
-/// Returns the indices i in `0..extent` for which the comparison of `base + stride * i` with 0
-/// holds, if they are one range: its first index, and the index after its last one. The stride is
-/// not 0.
+/// Compares `base + stride * i` with 0, for each index i in `0..extent`. If the comparison is true
+/// for one range of indices, returns its first index and the index after its last index. The stride
+/// is not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
-    // The first index at which an ascending progression is at least zero, and the first at which it
-    // is above zero.
+    // The first index at which an ascending progression is at least 0, and the first index at which
+    // it is above 0.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
     let clamp = |index: i64| index.clamp(0, extent);
-    // The negation of `i64::MIN` wraps.
+    // The negation of `i64::MIN` overflows.
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }
@@ -321,8 +322,8 @@ fn intersection(ty: View<'_>, x: &BoxMask, y: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Returns the complement of a box that is bounded along one axis only, and at one end of this axis
-/// only. Returns `None` for other boxes, whose complement is not a box.
+/// Returns the complement of a box that is bounded along only one axis, and at only one end of this
+/// axis. Returns `None` for other boxes, whose complement is not a box.
 fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     let mut partial = (0..ty.extents.shape.len())
         .filter(|&axis| mask.low[axis] != 0 || mask.high[axis] != ty.extents.shape[axis]);
@@ -338,7 +339,7 @@ fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Converts integers to integers or booleans; `from` and `to` are the types before and after.
+/// Converts integers of the type `from` to integers or booleans of the type `to`.
 pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     let Form::Affine(tile) = form else { return None };
     if to.number.is_bool() {
@@ -354,7 +355,7 @@ pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     affine(to, tile.base, tile.strides)
 }
 
-/// Advances pointers by a number of elements of `size` bytes.
+/// Advances pointers by an offset in elements of `size` bytes.
 #[inline(always)]
 pub(crate) fn ptr_add(
     ty: View<'_>,
@@ -380,8 +381,8 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
     match form {
         Form::Uniform(_) | Form::Dense(_) => Some(form.clone()),
         Form::Affine(tile) => {
-            // The result is affine only if the elements are an arithmetic progression in row-major
-            // order.
+            // The result is affine only if the elements in row-major order are an arithmetic
+            // progression.
             let (mut step, mut run) = (None, 1_i64);
             for axis in (0..from.extents.shape.len()).rev().filter(|&axis| from.extents.shape[axis] > 1) {
                 let expected = *step.get_or_insert(tile.strides[axis]);
@@ -402,7 +403,7 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
     }
 }
 
-/// Permutes axes: axis `axes[i]` becomes axis i; `None` inserts an axis.
+/// Permutes axes: axis `axes[i]` of the tile becomes axis i. `None` inserts an axis.
 pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Option<Form> {
     if axes.len() > SYMBOLIC_RANK {
         return None;

@@ -6,11 +6,13 @@ use std::rc::Rc;
 
 use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 
-/// The elements of a tile in row-major order. Clones share them; only a sole owner may write.
+/// The elements of a tile in row-major order. Clones share the elements; only a sole owner may
+/// write.
 #[derive(Clone, Default)]
 pub(crate) struct Tile(Option<Rc<Buffer>>);
 
-/// Maximum bytes in the free lists of a thread; further buffers return to the allocator.
+/// The maximum number of bytes in the free lists of a thread. Further buffers return to the
+/// allocator.
 const MAX_POOLED_BYTES: usize = 256 << 20;
 
 /// The number of size classes. The buffers of class `c` have `ALIGNMENT << c` bytes.
@@ -63,7 +65,7 @@ impl Tile {
         self.0.as_ref().map_or(0, |buffer| buffer.varying())
     }
 
-    /// Sets the length of the varying prefix, in a tile with one owner.
+    /// Sets the length in bytes of the varying prefix. The tile must have one owner.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         if let Some(buffer) = self.0.as_mut().and_then(Rc::get_mut) {
             buffer.set_varying(bytes);
@@ -75,8 +77,8 @@ impl Tile {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)
     }
 
-    /// Returns the bytes of the elements for writing, in a new tile or one that is
-    /// [unique](Self::unique).
+    /// Returns the bytes of the elements for writing. The tile must have one owner: see
+    /// [`Self::unique`].
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.unique().expect("only the sole owner of a tile writes to it")
     }
@@ -92,7 +94,7 @@ impl Drop for Tile {
         let Some(mut buffer) = self.0.take() else { return };
         let Some(unshared) = Rc::get_mut(&mut buffer) else { return };
         let Some(class) = class(unshared.bytes().len()) else { return };
-        // While the thread ends, the free list may no longer exist; the buffer is then freed.
+        // While the thread ends, the free list may no longer exist. The buffer is then freed.
         let _ = POOL.try_with(|pool| {
             let pool = &mut *pool.borrow_mut();
             if pool.bytes + (ALIGNMENT << class) <= MAX_POOLED_BYTES {

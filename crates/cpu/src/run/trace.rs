@@ -1,4 +1,4 @@
-//! Tracing, an observer that records the steps of programs.
+//! Tracing: an observer that records the steps of programs.
 //!
 //! The recording selects some programs of the grid, the *programs with values*. They run step by
 //! step, and the tracer also records the values of their steps. Other programs also run fused
@@ -21,7 +21,7 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 pub struct Tracing<'a> {
     /// The trace points of the program.
     pub points: &'a TracePoints,
-    /// The recording.
+    /// The recording that receives the events.
     pub recording: &'a Recording<'a>,
 }
 
@@ -50,17 +50,18 @@ struct Tracer<'a> {
 struct Running {
     /// The index of the step's trace point, if the step is recorded.
     recorded: Option<u32>,
-    /// The time at which a step that is recorded with values began.
+    /// The time at which the step began, if its values are recorded.
     began: Option<Instant>,
     /// True if the steps in the step's blocks are not recorded.
     mutes: bool,
-    /// The position of a group's first event in the batch.
+    /// For a fused group: the position of its first event in the batch.
     mark: Option<usize>,
 }
 
 impl Tracer<'_> {
-    /// Records the pointers and the mask of an access, or all operands in a program with values.
-    /// Returns false if the step is not recorded, or if the recording has no room.
+    /// Records the pointers and the mask of an access; in a program with values, records all
+    /// operands of any step. Returns false if the step is not recorded, or if the recording has no
+    /// room.
     fn event(&mut self, machine: &Machine<'_>, number: u32) -> bool {
         let point = &self.points.points[number as usize];
         let has_values = self.batch.has_values();

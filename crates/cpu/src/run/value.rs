@@ -1,8 +1,8 @@
 //! The values in the slots of a running program.
 //!
 //! A value does not store its type: its slot has the type ([`TileType`](crate::types::TileType)). A
-//! scalar is always [`Form::Uniform`]. A tile has any form that describes it: no result depends on
-//! the form of a tile.
+//! scalar is always [`Form::Uniform`]. A tile has any form that represents its elements; no result
+//! depends on the form.
 
 use crate::run::argument::Argument;
 use crate::run::tile::Tile;
@@ -11,17 +11,18 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 /// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width`, where `width` is the
 /// number of bits of the element type.
 ///
-/// `base` is the element at the origin, extended to 64 bits as its type requires (unchanged for
-/// 64-bit types); strides are sign-extended from the element's width. The stride of an axis of
-/// extent 1 is 0, and at least one stride is not 0. For pointers, base and strides are in bytes.
+/// `base` is the element at index 0 along every axis. It is extended to 64 bits as its type
+/// requires; numbers of 64 bits are unchanged. Strides are sign-extended from the width of the
+/// element. The stride of an axis of extent 1 is 0, and at least one stride is not 0. For pointers,
+/// base and strides are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Affine {
     pub base: i64,
     pub strides: [i64; SYMBOLIC_RANK],
 }
 
-/// A mask that is true where the index is in `low..high` along every axis. It is neither empty nor
-/// the whole tile.
+/// A mask that is true where the index is in `low..high` along every axis. The box is neither empty
+/// nor the whole tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BoxMask {
     pub low: [u32; SYMBOLIC_RANK],
@@ -32,7 +33,7 @@ pub(crate) struct BoxMask {
 #[derive(Clone, Debug)]
 #[repr(u64)]
 pub(crate) enum Form {
-    /// All elements have these bits; those above the width are zero.
+    /// All elements have these bits. The bits above the width of the type are zero.
     Uniform(u64),
     /// Integers or pointers in arithmetic progression.
     Affine(Affine),
@@ -41,16 +42,17 @@ pub(crate) enum Form {
     /// Elements in memory.
     Dense(Tile),
     /// Elements in user memory at these addresses, which have all been checked. Only a dot reads
-    /// them, and memory does not change until the dot has read them ([`Program::in_place`]).
+    /// the elements. The memory does not change before the dot reads it ([`Program::in_place`]).
     ///
     /// [`Program::in_place`]: crate::program::Program::in_place
     InPlace(Affine),
 }
 
-/// The provenance of a pointer: the kernel argument that it is derived from.
+/// The provenance of a pointer: the kernel argument from which the pointer is derived.
 ///
-/// The provenance fills a whole word, like the tag of a [`Form`]. Values are copied by words, and
-/// store forwarding fails for a word if a store has just written only a part of the word.
+/// The provenance fills a whole word, like the tag of a [`Form`]. Values are copied word by word.
+/// If a store has just written only a part of a word, store forwarding to the load of the word
+/// fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 
@@ -69,7 +71,7 @@ impl Provenance {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// Returns the provenance of a pointer that has one of two provenances: [`Self::UNKNOWN`] if
+    /// Returns the provenance of a pointer that has either of two provenances: [`Self::UNKNOWN`] if
     /// they differ.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
@@ -91,7 +93,7 @@ impl Value {
         Form::Uniform(bits).into()
     }
 
-    /// Returns the value of a launch's argument, for a parameter of this type.
+    /// Returns the value of a launch argument for a parameter of type `ty`.
     pub(crate) fn of_argument(index: usize, argument: &Argument<'_>, ty: &TileType) -> Self {
         match argument {
             Argument::Pointer { address, .. } => {
