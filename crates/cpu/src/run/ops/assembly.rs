@@ -1,6 +1,6 @@
 //! Inline assembly: packs the elements of the operands into the words of input registers, and
 //! unpacks the words of output registers. A run of the assembly takes `pack` adjacent elements in
-//! row-major order; if fewer are left for the last run, it repeats the last element.
+//! row-major order. If fewer elements are left for the last run, it repeats the last element.
 
 use tilewright_ir::{AsmPacking, Element};
 

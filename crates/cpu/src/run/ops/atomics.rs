@@ -1,5 +1,5 @@
-//! Atomic operations. An operation that reads is an acquire, and one that writes is a release, even
-//! if the program requests a weaker order.
+//! Atomic operations. Every operation that reads is an acquire, and every operation that writes is
+//! a release, even if the program requests a weaker order.
 
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,13 @@ struct AccessedElements<'a> {
     provenance: Provenance,
     pointers: &'a TileType,
     addresses: Tile,
-    /// A byte for each element; `None` if all are accessed.
+    /// A byte for each element: 0 if the element is masked off. `None` if the operation accesses
+    /// all elements.
     mask: Option<Tile>,
 }
 
 impl<'a> AccessedElements<'a> {
-    /// Returns the accessed elements of a step's operands; `None` if the mask is false everywhere.
+    /// Returns the elements that a step accesses. Returns `None` if the mask is false everywhere.
     fn new(machine: &mut Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<Self> {
         let (pointers, provenance) = (machine.type_of(pointer), machine.provenance(pointer));
         let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -71,7 +72,7 @@ fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
 }
 
 /// Executes an atomic operation by calling `access`. Sets the result of the step to the elements
-/// that were in memory before the operation; where the mask is false, sets it to zero.
+/// that were in memory before the operation. An element whose mask is false is 0.
 fn find(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -107,7 +108,6 @@ pub(crate) fn read_modify(machine: &mut Machine<'_>, step: &Step, kind: AtomicKi
     })
 }
 
-/// `atomic_cas`.
 pub(crate) fn compare_and_swap(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, value, ref rest @ ..] = step.operands[..] else {
         unreachable!("it has three operands")
@@ -126,7 +126,6 @@ pub(crate) fn compare_and_swap(machine: &mut Machine<'_>, step: &Step) -> Outcom
     )
 }
 
-/// `atomic_load`.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let size = machine.ty(step.result()).size;
@@ -138,7 +137,7 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         match load_each(regions, size, addresses, mask, out) {
             Err(error) if may_pad && error.kind == AccessErrorKind::OutOfBounds => {
                 let lanes = in_padding(regions, size, addresses, mask);
-                // Elements that are not loaded stay zero.
+                // Elements that are not loaded are 0.
                 load_each(regions, size, addresses, Some(&others(&lanes, mask)), out)?;
                 padded = lanes.iter().position(|&lane| lane != 0).map(|element| AccessError {
                     element,
@@ -157,7 +156,6 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-/// `atomic_store`.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let size = machine.type_of(*value).size;
@@ -171,13 +169,13 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     })
 }
 
-/// `atomic_poll`: polls until memory holds the expected value or the timeout expires. Other
-/// programs may run meanwhile.
+/// `atomic_poll`: polls until memory has the expected value or the timeout expires. Other programs
+/// may run between polls.
 pub(crate) fn poll(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let size = machine.type_of(*expected).size;
     let expected = elements(machine, *expected);
-    // A negative timeout counts as 0: it expires after the first poll.
+    // A negative timeout counts as 0, which expires after the first poll.
     let timeout = rest.first().map(|&timeout| {
         let nanoseconds = machine.take(timeout).scalar() as i64;
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Conversions: `cast`, `bitcast`, and `ptr_add`, which advances pointers.
+//! Conversions: `cast` and `bitcast`. Also `ptr_add`, which advances pointers.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
 
@@ -78,7 +78,7 @@ pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
         && offset_ty.number.bits() < 64
         && symbolic::range(offset_ty.view(), offset).is_some()
     {
-        // No offset wraps, so the resulting pointers are affine, too.
+        // No offset wraps, so the resulting pointers are also affine.
         let base = pointer.wrapping_add_signed(offset.base.wrapping_mul(size as i64));
         let strides = offset.strides.map(|stride| stride.wrapping_mul(size as i64));
         machine.set_pointers(step.result(), Affine { base: base as i64, strides }, provenance);

@@ -48,8 +48,7 @@ pub(crate) fn sort(machine: &mut Machine<'_>, step: &Step, sort: Sort) {
 }
 
 /// Applies a function to the tile of the operand, which becomes the result. If the tile has another
-/// owner, applies the function to a copy of the tile. A uniform operand becomes the result
-/// unchanged.
+/// owner, applies the function to a copy. A uniform operand becomes the result unchanged.
 fn in_place(machine: &mut Machine<'_>, step: &Step, axis: usize, apply: impl FnOnce(Dtype, Axis, &mut [u8])) {
     let ty = machine.type_of(step.operands[0]);
     let Extents { outer, n, inner } = Extents::around(ty.shape(), axis);

@@ -32,7 +32,7 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
     }
 }
 
-/// Returns a quantity of the hardware: the nanoseconds since 1970, or the index of the thread that
+/// Executes `machine`. The quantity is the nanoseconds since 1970, or the index of the thread that
 /// runs the program.
 pub(crate) fn machine(machine: &mut Machine<'_>, step: &Step, quantity: MachineQuantity) {
     let bits = match quantity {

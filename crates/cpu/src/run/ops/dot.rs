@@ -1,5 +1,5 @@
-//! `dot`: `acc + a @ b` over the last two axes, for each index of the first axis if there are
-//! three.
+//! `dot`: `acc + a @ b` over the last two axes. If there are three axes, the first axis is a batch
+//! of matrices.
 //!
 //! Each element accumulates fused multiply-adds with k ascending; see [`crate::run::kernels::dot`].
 //! A 16-bit accumulator is computed in binary32 and rounded once at the end. `fp32` operands keep
@@ -7,13 +7,13 @@
 //!
 //! An operand is a tile, or the elements that a load has left in memory.
 //!
-//! The machine may execute consecutive iterations of a loop over k as one dot, if the tiles of
-//! these iterations are adjacent in memory, so that they form two larger matrices. The machine
-//! computes the masks of the first two iterations and of the last one only: a mask that is true in
-//! the first and the last iteration is true in all iterations between them
-//! ([`products`](crate::compile::products)). If the last iteration has a masked-off element, the
-//! iteration before it takes its place. Each element of the accumulator adds the same products in
-//! the same order as in the loop.
+//! The machine may execute consecutive iterations of a loop over k as one dot. The tiles of these
+//! iterations must be adjacent in memory, so that they form two larger matrices. The machine
+//! computes the masks of only the first two iterations and the last one. A mask that is true in the
+//! first and the last iteration is true in all iterations between them
+//! ([`products`](crate::compile::products)). If an element of the last iteration is masked off, the
+//! machine leaves this iteration to the loop, and checks the iteration before it instead. Each
+//! element of the accumulator adds the same products in the same order as in the loop.
 
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
@@ -35,8 +35,8 @@ use super::memory::region_of;
 /// An operand of a dot.
 enum Operand<'a> {
     Tile(Tile),
-    /// Elements in user memory at these addresses. The boolean is true if the launch cannot change
-    /// the elements.
+    /// Elements in user memory at these addresses. The boolean is true if no program of the launch
+    /// can change the elements.
     InPlace(Affine, Region<'a>, bool),
 }
 
@@ -56,9 +56,9 @@ impl<'a> Operand<'a> {
         Self::InPlace(affine, region, machine.is_constant(&region))
     }
 
-    /// Returns the matrix at an index of the first of three axes; if the operand has two axes,
-    /// returns the operand. `extents` are the extents of the last two axes in memory. Panics if an
-    /// element is outside of its region.
+    /// Returns the matrix at an index of the first of three axes. If the operand has two axes,
+    /// returns the whole operand. The third parameter has the extents of the last two axes in
+    /// memory. Panics if an element is outside of its region.
     fn matrix(
         &self,
         ty: &TileType,
@@ -119,7 +119,7 @@ pub(crate) struct Counter {
 struct FirstTile {
     affine: Affine,
     provenance: Provenance,
-    /// The number of bytes by which an iteration moves the operand.
+    /// The number of bytes by which each iteration moves the operand.
     distance: i64,
 }
 
@@ -131,13 +131,13 @@ impl FirstTile {
     }
 }
 
-/// The values of the linear functions of the counter in an iteration.
+/// The values in one iteration of the linear functions of the counter.
 type Values = SmallVec<[Affine; 4]>;
 
 impl<'a> Machine<'a> {
     /// Executes the first iterations of a loop as one dot, and moves the pointers. The values that
-    /// the loop carries are on the stack. Returns the number of executed iterations: 0 if the
-    /// operands do not allow one dot.
+    /// the loop carries are on the stack. Returns the number of executed iterations. Returns 0 if
+    /// the operands do not allow one dot.
     pub(crate) fn multiply_first_iterations(
         &mut self,
         block: &'a Block,
@@ -199,8 +199,8 @@ impl<'a> Machine<'a> {
         Ok(iterations)
     }
 
-    /// Returns an operand of the dot in the first iteration, if its pointers are affine and each
-    /// iteration moves them by a constant distance.
+    /// Returns an operand of the dot in the first iteration. Returns `None` if its pointers are not
+    /// affine, or if the distance between iterations is not constant.
     fn first_tile(
         &mut self,
         block: &'a Block,
@@ -217,9 +217,9 @@ impl<'a> Machine<'a> {
         Some(FirstTile { affine, provenance, distance: offset.checked_mul(size as i64)? })
     }
 
-    /// Returns the number of iterations in which no element is masked off. These must be all
-    /// iterations, or all but the last; otherwise returns 0. Also returns 0 if there are fewer than
-    /// three iterations, or if the function cannot show that no linear function wraps.
+    /// Returns the number of iterations if no element is masked off. The last iteration may be an
+    /// exception, and is then not counted. Returns 0 if another iteration has a masked-off element.
+    /// Also returns 0 if there are fewer than three iterations, or if a linear function may wrap.
     fn unmasked_iterations(
         &mut self,
         block: &'a Block,
@@ -248,8 +248,9 @@ impl<'a> Machine<'a> {
         Ok(if is_linear { count } else { 0 })
     }
 
-    /// Computes the masks of an iteration. Returns the values of its linear functions; `None` if an
-    /// element is masked off, or if a function wraps or has no affine form.
+    /// Computes the masks of an iteration, and returns the values of its linear functions. Returns
+    /// `None` if an element is masked off, if a linear function wraps, or if its value is not
+    /// affine.
     fn unmasked(
         &mut self,
         block: &'a Block,

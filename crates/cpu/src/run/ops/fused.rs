@@ -5,7 +5,7 @@
 //! Each program of the grid locates the operands of each group. For a row of some hundred elements,
 //! this takes a notable part of the group's time. The code therefore constructs items of lists in
 //! place. If a function returned an option or an enum, the processor would store parts of the value
-//! and then load it as a whole, which defeats store forwarding.
+//! and then load the whole value. Such a load defeats store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
 
 use smallvec::SmallVec;
@@ -41,8 +41,8 @@ pub(crate) fn execute<'a>(
     with_loads(machine, group, members)
 }
 
-/// Executes a group if the loop cannot perform some of its loads: executes the steps of these loads
-/// first, then the loop. Returns false, without any effect, if the loop does not support another
+/// Executes a group if the loop cannot perform some of its loads. First executes the steps of these
+/// loads, then the loop. Returns false, without any effect, if the loop does not support another
 /// operand.
 #[cold]
 fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
@@ -65,9 +65,9 @@ fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [S
     Ok(true)
 }
 
-/// Returns whether the loop supports the operands once all loads have been executed: each operand
-/// is then dense or uniform, at least one is dense, and each `select` keeps a prefix of the
-/// elements.
+/// Returns whether the loop supports the operands after all loads have been executed. Each operand
+/// must then be dense or uniform, and at least one must be dense. Each `select` must keep a prefix
+/// of the elements.
 fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
     let all_known = group.ops.iter().all(|op| match op {
@@ -93,19 +93,19 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     all_known && has_elements
 }
 
-/// The stages of a loop under construction: one for each op of the group, except a `select` that
-/// keeps all elements.
+/// The stages of a loop under construction. Each op of the group has a stage, except a `select`
+/// that keeps all elements.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// The number of elements before those for which all operands are uniform, rounded up to a
-    /// multiple of `BLOCK`.
+    /// The length of the prefix after which all operands are uniform, rounded up to a multiple of
+    /// `BLOCK`.
     varying: usize,
 }
 
 impl<'m> Stages<'m> {
-    /// Adds a stage for a function whose operand is a tile. The elements of the tile from the byte
-    /// `varying` on are equal.
+    /// Adds a stage for a function whose operand is a tile. `varying` is the length in bytes of the
+    /// tile's varying prefix: the elements after it are equal.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -209,8 +209,8 @@ fn locate<'m>(
 }
 
 /// Returns the length of the prefix of the tile that a `select` keeps, and the float that replaces
-/// the elements after it. Returns `None` if the condition does not keep a non-empty prefix of a 1-D
-/// tile, or if the other operand varies.
+/// the elements after the prefix. Returns `None` if the condition does not keep a non-empty prefix
+/// of a 1-D tile, or if the other operand varies.
 #[inline(always)]
 fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
@@ -227,7 +227,7 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
 /// Runs the loop and sets the slots of its results. Returns false, without any effect, if
 /// [`locate`] returns false.
 ///
-/// The function is not divided, because a call would move tiles and targets in memory.
+/// This function is long because a call would move tiles and targets in memory.
 #[inline(always)]
 fn execute_loop<'a>(
     machine: &mut Machine<'a>,
@@ -238,12 +238,12 @@ fn execute_loop<'a>(
     let bytes = group.elements * SIZE;
     let mut tiles = Tiles::new();
     for &slot in &group.outputs {
-        // Do not overwrite a tile that a member has loaded: a later stage still reads it.
+        // A later stage still reads a tile that a member has loaded, so the output gets a new tile.
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
     // If the loop cannot write to the memory of the store, it writes to this tile, and the member
-    // then stores the tile.
+    // `store` then stores the tile.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
@@ -306,7 +306,7 @@ fn execute_loop<'a>(
 }
 
 /// Executes the members of a group one by one, except the loads in `loaded`. The group has no
-/// store: it ends in a maximum, which the loop could not determine.
+/// store: it ends in a maximum that the loop could not determine.
 #[cold]
 fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
     for (member, step) in members.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `map`: applies a function of scalars to the elements of tiles. A function of single elements
 //! without control flow runs once, on whole tiles. Any other function runs once for each `pack`
-//! adjacent elements in row-major order; if fewer are left for the last run, it repeats the last
-//! element.
+//! adjacent elements in row-major order. If fewer elements are left for the last run, it repeats
+//! the last element.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -38,7 +38,7 @@ fn whole(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     for &result in step.results.iter().rev() {
         let value = machine.pop();
         let ty = machine.ty(result);
-        // The block yields a tile of one axis, or a scalar from outside of the block: both become a
+        // The block yields a tile of one axis, or a scalar from outside of the block. Both become a
         // tile of one axis.
         let line = TileType::with_shape(ty.element, Shape::from([ty.elements() as u32]));
         let tile = materialize(&line, value);

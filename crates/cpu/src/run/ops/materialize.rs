@@ -39,7 +39,8 @@ pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     copy
 }
 
-/// Pads the values of the axes of a tile to [`SYMBOLIC_RANK`] values, with `filler` at the front.
+/// Pads a list with one value for each axis to [`SYMBOLIC_RANK`] values, with `filler` at the
+/// front.
 fn at_the_back<T: Copy>(rank: usize, values: &[T], filler: T) -> [T; SYMBOLIC_RANK] {
     let mut result = [filler; SYMBOLIC_RANK];
     result[SYMBOLIC_RANK - rank..].copy_from_slice(&values[..rank]);
@@ -86,7 +87,7 @@ fn write_box(ty: &TileType, mask: &BoxMask, out: &mut [u8]) {
     }
 }
 
-/// Returns the bits of the first element of a slice.
+/// Returns the bits of the first element of a tile.
 pub(crate) fn only_element(size: usize, tile: &[u8]) -> u64 {
     let mut bits = [0; 8];
     bits[..size].copy_from_slice(&tile[..size]);

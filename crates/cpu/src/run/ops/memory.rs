@@ -1,7 +1,7 @@
 //! `load` and `store`.
 //!
 //! An access through affine pointers under a box mask is one strided block copy with one bounds
-//! check; any other access gathers or scatters. A pointer may access the memory of its provenance,
+//! check. Any other access gathers or scatters. A pointer may access the memory of its provenance,
 //! which is an argument. A pointer of unknown provenance may access the memory of any argument, and
 //! the memory in [`Launch::foreign`](crate::Launch::foreign).
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
@@ -31,7 +31,7 @@ pub(super) enum Predicate {
     Always,
     Never,
     Box(BoxMask),
-    /// The mask is dense, and true for at least one lane.
+    /// The mask is dense, and it is true for at least one lane.
     PerLane,
 }
 
@@ -52,7 +52,8 @@ impl Predicate {
         }
     }
 
-    /// Returns a byte for each lane, 0 or 1, from the mask; `None` if the predicate is uniform.
+    /// Returns the mask as a byte for each lane, 0 or 1. Returns `None` if the predicate is
+    /// uniform.
     pub(super) fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
             (Predicate::Always | Predicate::Never, _) | (_, None) => None,
@@ -64,14 +65,14 @@ impl Predicate {
     }
 }
 
-/// The part of a tile that an op accesses as a strided block.
+/// The box of a tile's elements that an op accesses as a strided block.
 struct Block {
-    /// The address of its first element.
+    /// The address of the block's first element.
     address: u64,
     axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
-    /// The index of its first element in the tile.
+    /// The index of the block's first element in the tile.
     first: usize,
-    /// The coordinates of its first element in the tile.
+    /// The coordinates of the block's first element in the tile.
     low: [u32; SYMBOLIC_RANK],
 }
 
@@ -95,7 +96,7 @@ impl Block {
         block
     }
 
-    /// Returns the coordinates in the tile of an element of the block, from its index in the block.
+    /// Converts the index of an element in the block to its coordinates in the tile.
     fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
         for (axis, index) in lane.iter_mut().enumerate().rev() {
@@ -107,7 +108,7 @@ impl Block {
     }
 }
 
-/// The part of a tile of one axis that an op accesses as a run of contiguous elements.
+/// The elements of a tile of one axis that an op accesses as a contiguous run.
 struct Run {
     address: u64,
     /// The index of the first element in the tile, and the index after the last element.
@@ -130,13 +131,14 @@ impl Run {
         Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
     }
 
-    /// Returns the coordinates in the tile of an element of the run, from its index in the run.
+    /// Converts the index of an element in the run to its coordinates in the tile.
     fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
         SmallVec::from_slice(&[(self.low + element) as u32])
     }
 }
 
-/// Returns the strided block that an op accesses, if the pointers and the predicate form one.
+/// Returns the strided block that an op accesses. Returns `None` if the pointers and the predicate
+/// do not form a block.
 #[inline]
 fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
     if matches!(predicate, Predicate::PerLane) {
@@ -152,8 +154,8 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
     Some(Block::new(ty, &affine, predicate))
 }
 
-/// Returns the memory that a block may access: the region of its provenance, otherwise the region
-/// that contains its first element, otherwise an empty region.
+/// Returns the memory that a block may access: the region of its provenance. Without a provenance,
+/// returns the region that contains its first element, or else an empty region.
 #[inline(always)]
 pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
@@ -181,8 +183,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Executes `load`. If the mask is false for an element, the element is that of `other`, or zero if
-/// there is no `other`. A boolean is true if its byte is not 0.
+/// Executes `load`. Where the mask is false, the element is that of `other`, or 0 if there is no
+/// `other`. A boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -224,8 +226,8 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
 }
 
 /// Returns the value of a load that leaves its elements in memory. Returns `None` if the pointers
-/// are not affine, if an element is masked off or outside of the region, or if observers read the
-/// value.
+/// are not affine, or if an element is masked off or outside of the region. Also returns `None` if
+/// observers read the value.
 fn in_place(machine: &Machine<'_>, ty: &TileType, pointer: Use, predicate: Predicate) -> Option<Value> {
     let (Predicate::Always, Form::Affine(affine)) = (predicate, machine.form(pointer)) else { return None };
     if machine.is_observed() {
@@ -261,8 +263,7 @@ fn load_one(
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
 
-/// Loads the elements for which the mask is true into a tile. The tile already has the other
-/// elements.
+/// Loads the elements whose mask is true into a tile. The tile already has the other elements.
 fn load_tile(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -297,7 +298,7 @@ fn load_tile(
     Ok(())
 }
 
-/// Loads a run or a strided block into a tile; returns `None` for other accesses.
+/// Loads a run or a strided block into a tile. Returns `None` for other accesses.
 #[inline(always)]
 fn load_contiguous(
     machine: &Machine<'_>,
@@ -326,8 +327,8 @@ fn load_contiguous(
     )
 }
 
-/// Returns whether a load out of bounds may end in padding: the launch records such loads, and a
-/// region that the pointer may access has padding.
+/// Returns whether an out-of-bounds load may end in padding. This requires that the launch records
+/// such loads, and that a region of the pointer has padding.
 pub(super) fn may_read_padding(machine: &Machine<'_>, provenance: Provenance) -> bool {
     machine.control.padded.is_some()
         && regions_of(machine, provenance).iter().any(|region| region.padding() > 0)
@@ -357,7 +358,7 @@ pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
     padded.iter().enumerate().map(|(element, &lane)| u8::from(lane == 0 && is_on(element))).collect()
 }
 
-/// Returns the destination of a load: it holds `other` where the mask is false.
+/// Returns the destination of a load, which has the elements of `other` where the mask is false.
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
@@ -422,10 +423,11 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// Returns the operands with which a fused loop replaces a load of a binary32 tile: the memory of
-/// the first elements, and the number that all other elements equal. Returns `None` if these first
-/// elements are not contiguous in memory, if `other` is not uniform, or if an element may be in
-/// padding. Fails with the fault that the load would have.
+/// Returns the operands with which a fused loop replaces a load of a binary32 tile. The operands
+/// are the memory of the first elements, and the value of all other elements.
+///
+/// Returns `None` if the first elements are not contiguous in memory, if `other` is not uniform, or
+/// if an element may be in padding. Fails with the fault that the load would have.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -447,7 +449,7 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
 }
 
 /// Returns the target to which a fused loop writes in place of a store. The store must write the
-/// first elements of a binary32 tile to contiguous memory; returns `None` for other stores. Fails
+/// first elements of a binary32 tile to contiguous memory: returns `None` for other stores. Fails
 /// with the fault that the store would have.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
@@ -464,8 +466,8 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
     }
 }
 
-/// Returns the region and the run of an access to the first elements of a binary32 tile, if they
-/// are contiguous in memory.
+/// Returns the region and the run of an access to the first elements of a binary32 tile. Returns
+/// `None` if these elements are not contiguous in memory.
 #[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -473,8 +475,8 @@ fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
-/// Returns the value of a computed tile. If the type is a scalar type, returns the only element,
-/// otherwise the tile.
+/// Returns the value of a computed tile: the only element if the type is a scalar type, otherwise
+/// the tile.
 pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
     if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
 }

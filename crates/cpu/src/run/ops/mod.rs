@@ -1,6 +1,5 @@
 //! Executes ops. An op takes its operands from the machine and tries to compute a symbolic result.
-//! If there is no symbolic result, the op converts its operands to dense tiles and calls a loop of
-//! `run/kernels`.
+//! Otherwise, the op converts its operands to dense tiles and calls a loop of `run/kernels`.
 #![allow(clippy::inline_always, reason = "a call for each step costs measurable time")]
 
 use tilewright_ir::Op;
@@ -28,7 +27,7 @@ mod reduce;
 pub(crate) mod scan;
 mod shape;
 
-/// Executes a step: dispatches on its action and its op.
+/// Executes a step by its action and its op.
 #[inline(always)]
 pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
     let op = match &step.action {

@@ -12,21 +12,21 @@ use crate::run::value::Form;
 
 use super::materialize::materialize;
 
-/// The argument of a nest's function. The programs that a machine runs share it.
+/// The argument of a nest's function. All programs that a machine runs share the argument.
 pub(crate) struct NestArgument {
     words: Vec<u64>,
     scratch: Tile,
 }
 
 /// Executes a nest in place of its members. Returns false, without an effect, if the machine code
-/// does not support their operands, or if an access may be illegal.
+/// does not support the operands, or if an access may be illegal.
 pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
     execute_repeatedly(machine, nest, 1) == 1
 }
 
-/// Executes a nest up to `most` times: for the current program and the next ones along x, or for
-/// the current iteration of a loop and the next ones. Returns the number of programs or iterations
-/// that the machine code has executed: `most`, unless it has declined one.
+/// Executes a nest up to `most` times: for `most` programs along x, or for `most` iterations of a
+/// loop, beginning with the current one. Returns the number of programs or iterations that have
+/// been executed: `most`, unless the machine code has declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {
@@ -35,7 +35,7 @@ pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u
     executed
 }
 
-/// Calls the machine code. Returns the number of programs or iterations that it has executed;
+/// Calls the machine code, and returns the number of executed programs or iterations. Returns
 /// `None` if there is no machine code, or if it does not support an operand.
 fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     let executable = nest.code.executable()?;
@@ -74,12 +74,12 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::Scratch => {}
             }
         }
-        // If the number of iterations is even, the last iteration wrote to the memory of the
+        // If the number of iterations is even, the last iteration has written to the tile of the
         // parameter.
         if executed.is_multiple_of(2) {
             for &[parameter, yielded] in carried {
                 let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
-                // Resets the record of the uniform suffix of the tile's old content.
+                // Resets the length of the varying prefix, which describes the tile's old content.
                 tile.bytes_mut();
                 machine.set_dense(yielded, tile);
             }
@@ -90,7 +90,7 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     Some(executed)
 }
 
-/// Materializes the value of a slot as a dense tile whose only owner is the slot.
+/// Materializes the value of a slot as a dense tile that only the slot owns.
 fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     let value = machine.value_of(slot).clone();
     machine.clear(&[slot]);
@@ -103,8 +103,8 @@ fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     machine.set_dense(slot, tile);
 }
 
-/// Returns the argument of a nest for `count` programs or iterations from the current one on, and
-/// the tiles of its outputs; `None` if the machine code does not support an operand.
+/// Returns the argument of a nest for `count` programs or iterations, and collects the tiles of its
+/// outputs. Returns `None` if the machine code does not support an operand.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,
@@ -125,7 +125,7 @@ fn argument(
     Some(NestArgument { words, scratch })
 }
 
-/// Returns the bits of a word; `None` if the machine code does not support the value.
+/// Returns the bits of a word. Returns `None` if the machine code does not support the value.
 fn word(
     machine: &mut Machine<'_>,
     word: Word,
@@ -171,7 +171,8 @@ fn word(
     })
 }
 
-/// Returns the memory that a pointer may access; `None` if the argument of the pointer is unknown.
+/// Returns the memory that a pointer may access. Returns `None` if the argument of the pointer is
+/// unknown.
 fn region<'a>(machine: &Machine<'a>, pointer: Slot) -> Option<Region<'a>> {
     match machine.value_of(pointer).provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => Some(*region),

@@ -39,7 +39,7 @@ pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits
     print_text(&text);
 }
 
-/// Formats an element as C does; elements of `print` have 32 or 64 bits.
+/// Formats an element like C's `printf`. Elements of `print` have 32 or 64 bits.
 fn number(element: Element, bytes: &[u8], digits: u32) -> String {
     let mut raw = [0_u8; 8];
     raw[..bytes.len()].copy_from_slice(bytes);

@@ -1,12 +1,13 @@
 //! `reduce`: combines tiles along an axis.
 //!
-//! If a combine region is one function that [`Combine`](crate::program::Combine) has, a loop
-//! combines the elements, in the order of [`kernels::reduce`](crate::run::kernels::reduce). A
-//! region with control flow, or with an op that is not pure, runs element by element, from the
-//! first to the last; so does the region of a reduction inside of a region that runs on whole
-//! tiles. Any other region runs as a tree over whole tiles. Each level combines neighbors along the
-//! axis (the first with the second, the third with the fourth, and so on), and keeps an element
-//! without a neighbor for the next level. The order of the tree depends only on the extent, and
+//! A combine region that is one function of [`Combine`](crate::program::Combine) runs as a loop
+//! over the elements, in the order of [`kernels::reduce`](crate::run::kernels::reduce). A region
+//! with control flow, or with an op that is not pure, runs element by element, from the first to
+//! the last. So does the region of a reduction that is itself inside of a region on whole tiles.
+//!
+//! Any other region runs as a tree over whole tiles. Each level combines neighbors along the axis:
+//! the first element with the second, the third with the fourth, and so on. An element without a
+//! neighbor is kept for the next level. The order of the tree depends only on the extent, and
 //! operands are never swapped.
 
 use smallvec::SmallVec;
@@ -70,7 +71,7 @@ pub(crate) fn reduce(
     }
 }
 
-/// Reduces one tile with the loop of `run/kernels/reduce.rs`: the combine region is one elementwise
+/// Reduces one tile with the loop of `run/kernels/reduce.rs`. The combine region is one elementwise
 /// function.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
     let result = step.result();
@@ -97,7 +98,7 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
 }
 
 /// Executes a tree with its machine code. Returns false, without an effect, if there is no machine
-/// code, or if the launch does not allow it.
+/// code, if the launch does not allow it, or if a captured value is not uniform.
 fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
     let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
         return false;
@@ -174,7 +175,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
     Ok(())
 }
 
-/// Returns `count` slices along the axis: `first`, `first + step` and so on.
+/// Returns `count` slices along the axis, at the indices `first`, `first + step` and so on.
 fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, count: usize) -> Tile {
     let Extents { outer, n, inner } = from;
     let mut out = Tile::new(outer * count * inner * size);

@@ -1,12 +1,14 @@
 //! `scan`: combines each element along an axis with all elements before it.
 //!
-//! A combine region that is one function, for which `Combine::can_scan` returns true, runs as a
-//! loop over the elements: see `run/kernels/scan.rs`. A region with control flow, or with an op
-//! that is not pure, runs element by element; so does the region of a scan inside of a region that
-//! runs on whole tiles. Any other region runs on whole tiles, level by level: for each pair of
-//! adjacent blocks of 1, 2, 4 … elements, the total of the first block is combined with each
-//! element of the second. Operands are never swapped, and the order depends only on the region, the
-//! element type and the extent.
+//! A combine region that is one function for which `Combine::can_scan` returns true runs as a loop
+//! over the elements: see `run/kernels/scan.rs`. A region with control flow, or with an op that is
+//! not pure, runs element by element. So does the region of a scan that is itself inside of a
+//! region on whole tiles.
+//!
+//! Any other region runs on whole tiles, level by level. The levels divide the axis into blocks of
+//! 1, 2, 4 … elements. For each pair of adjacent blocks, a level combines the total of the first
+//! block with each element of the second block. Operands are never swapped. The order depends only
+//! on the region, the element type and the extent.
 
 use smallvec::SmallVec;
 
@@ -38,7 +40,7 @@ pub(crate) fn scan(
     }
 }
 
-/// Scans one tile with the loop of `run/kernels/scan.rs`: the combine region is one elementwise
+/// Scans one tile with the loop of `run/kernels/scan.rs`. The combine region is one elementwise
 /// function.
 fn by_kernel(
     machine: &mut Machine<'_>,
@@ -98,7 +100,7 @@ fn in_levels(
     Ok(())
 }
 
-/// Copies the rows at these indices, of `bytes` bytes each, to a new tile.
+/// Copies the rows at these indices to a new tile. A row has `bytes` bytes.
 fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     let mut out = Tile::new(rows.len() * bytes);
     for (to, row) in out.bytes_mut().chunks_exact_mut(bytes).zip(rows) {
@@ -107,7 +109,7 @@ fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     out
 }
 
-/// Copies consecutive rows to the rows at these indices, which is the inverse of [`take`].
+/// Copies consecutive rows to the rows at these indices; the inverse of [`take`].
 fn put(bytes: usize, tile: &mut Tile, rows: &[usize], from: &Tile) {
     for (from, row) in from.bytes().chunks_exact(bytes).zip(rows) {
         tile.bytes_mut()[row * bytes..][..bytes].copy_from_slice(from);

@@ -18,14 +18,14 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 use super::materialize::materialize;
 use super::memory::scalar_or_tile;
 
-/// Executes `arange`: the element at index i is `start + i`, in 32 bits.
+/// Executes `arange`. The element at index i is `start + i`, in 32 bits.
 pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
     let ty = machine.ty(step.result());
     let form = symbolic::affine(ty.view(), start, [1, 0, 0, 0]).expect("a tile of one axis may be affine");
     machine.set(step.result(), form.into());
 }
 
-/// Executes `splat`: the uniform tile has the same form as its scalar.
+/// Executes `splat`. The uniform tile has the same form as its scalar.
 pub(crate) fn splat(machine: &mut Machine<'_>, step: &Step) {
     let scalar = machine.take(step.operands[0]);
     machine.set(step.result(), scalar);
@@ -112,8 +112,8 @@ pub(crate) fn row_major(ty: &TileType) -> impl Iterator<Item = usize> + '_ {
     (0..ty.shape().len()).map(|axis| ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product())
 }
 
-/// Copies a value to a dense tile of type `to`. `strides` has, for each axis of `to`, the distance
-/// of neighbors in the value, in elements.
+/// Copies a value to a dense tile of type `to`. `strides` has a stride for each axis of `to`: the
+/// distance in elements between neighbors in the source.
 fn copied(from: &TileType, to: &TileType, value: Value, strides: &[usize]) -> Value {
     if let Form::Uniform(_) = value.form {
         return value;

@@ -19,7 +19,7 @@ use crate::types::TileType;
 use super::report::{self, AccessReport, Key};
 use super::{Checker, numbers};
 
-/// The elements that a step accesses.
+/// The elements in memory that a step accesses.
 struct AccessedElements<'a> {
     ty: &'a TileType,
     addresses: Tile,
@@ -101,7 +101,7 @@ impl Rules for Lanes<'_, '_> {
     }
 }
 
-/// Checks a load or a store, before it is executed.
+/// Checks a load or a store before it is executed.
 pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
     let (value, mask, is_volatile) = match step.op() {
@@ -136,11 +136,10 @@ pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Checks an atomic operation, after it was executed.
+/// Checks an atomic operation after it was executed.
 pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
-    // The semantics, the scope, the mask, whether the operation reads, whether it writes, and
-    // whether earlier releases to the same addresses remain in effect.
+    // `keeps` is true if earlier releases to the same addresses remain in effect.
     let (sem, scope, mask, (reads, writes), keeps) = match step.op() {
         Some(&Op::AtomicRmw { sem, scope, .. }) => (sem, scope, rest.get(1), (true, true), true),
         Some(&Op::AtomicCas { sem, scope }) => (sem, scope, rest.get(2), (true, true), true),
@@ -175,7 +174,7 @@ pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &St
     }
 }
 
-/// Returns a function that tells whether the operation has written at a lane: a failed comparison
+/// Returns a function that returns whether the operation has written at a lane. A failed comparison
 /// writes nothing.
 fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool + use<'m> {
     let tiles = matches!(step.op(), Some(Op::AtomicCas { .. })).then(|| {
@@ -297,8 +296,8 @@ fn check_races(
     }
 }
 
-/// Returns the first of the affected lanes, and the addresses of all affected lanes; `None` if
-/// there are none.
+/// Returns the first affected lane and the addresses of all affected lanes. Returns `None` if
+/// `lanes` is empty.
 fn found(mut lanes: impl Iterator<Item = (usize, u64)>) -> Option<(usize, Vec<u64>)> {
     let (lane, address) = lanes.next()?;
     Some((lane, std::iter::once(address).chain(lanes.map(|(_, address)| address)).collect()))

@@ -22,7 +22,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         described(checker, machine, step, (point, values));
         return;
     }
-    // For pointers, multiples are in bytes, and contiguous runs in elements.
+    // Hints apply to integers and pointers. For pointers, multiples are in bytes, and contiguous
+    // runs are in elements.
     if !ty.number.dtype.is_int() {
         return;
     }
@@ -56,8 +57,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     });
 }
 
-/// Checks a field of a tensor descriptor: tensor copies of a GPU require a base and strides that
-/// are multiples of 16 bytes.
+/// Checks a field of a tensor descriptor. The tensor copies of a GPU require a base and strides
+/// that are multiples of 16 bytes.
 fn described(
     checker: &Checker<'_>,
     machine: &Machine<'_>,
@@ -116,7 +117,7 @@ fn broken(
             let before = (index > 0).then(|| elements[lane - stride]);
             let follows = before.is_some_and(|before| value == before.wrapping_add(unit));
             let holds = match kind {
-                // The first element of a contiguous run determines the others.
+                // In a contiguous run, only the first element must be a multiple.
                 HintKind::MultipleOf => follows || value % hinted == 0,
                 HintKind::MaxContiguous => index % run == 0 || follows,
                 HintKind::MaxConstancy => index % run == 0 || before == Some(value),

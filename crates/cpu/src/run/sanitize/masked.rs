@@ -2,8 +2,8 @@
 //! that the mask disables are undefined. The check reports an undefined value that is stored, that
 //! an atomic operation uses, or that decides a branch.
 //!
-//! Each tile or scalar that depends on such lanes has a mark, with a flag for each element.
-//! Elementwise and shape ops propagate marks; reductions, scans and dots propagate them along their
+//! Each tile or scalar that depends on undefined values has a mark, with a flag for each element.
+//! Elementwise and shape ops propagate marks. Reductions, scans and dots propagate them along their
 //! axes. Other ops, such as inline assembly, gathers and sorts, drop marks, so that every finding
 //! is certain.
 
@@ -29,7 +29,7 @@ use super::report::{Key, Report};
 struct Mark {
     /// The check point of the load.
     origin: u32,
-    /// A flag for each element, true if the element is undefined. A single flag applies to all
+    /// A flag for each element: true if the element is undefined. A single flag applies to all
     /// elements.
     lanes: Vec<bool>,
 }
@@ -44,7 +44,7 @@ impl Mark {
 #[derive(Default)]
 pub(super) struct Masked {
     slots: Vec<Option<Rc<Mark>>>,
-    /// True if a value has had a mark since the program began.
+    /// True if any value has had a mark since the program began.
     is_any: bool,
 }
 
@@ -79,7 +79,8 @@ pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: Blo
     }
 }
 
-/// Sets the mark of a slot to the first mark of the slots whose values control flow copies to it.
+/// Sets the mark of a slot. Control flow copies the values of some slots to this slot: the mark is
+/// the first mark of those slots.
 fn propagate(checker: &mut Checker<'_>, to: Slot) {
     let plan = checker.shared.plan;
     let sources = plan.sources.get(to as usize).map_or(&[][..], |sources| sources);
@@ -87,7 +88,7 @@ fn propagate(checker: &mut Checker<'_>, to: Slot) {
     checker.masked.set(to, mark);
 }
 
-/// Checks, before a step, whether it uses an undefined value.
+/// Before a step, checks whether it uses an undefined value.
 pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if !checker.masked.is_any {
         return;
@@ -126,7 +127,7 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
         .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
-/// Returns a function that tells whether a mask enables a lane. Without a mask, all lanes are
+/// Returns a function that returns whether a mask enables a lane. Without a mask, all lanes are
 /// enabled.
 fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> bool + use<> {
     let mask = mask.map(|mask| materialize(machine.type_of(mask), machine.value(mask).clone()));
@@ -173,8 +174,8 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Returns a flag for each element of a result: true if it depends on a marked element of an
-/// operand. Returns `None` if the op drops marks.
+/// Returns a flag for each element of a result: true if the element depends on a marked element of
+/// an operand. Returns `None` if the op drops marks.
 fn lanes_after(
     machine: &Machine<'_>,
     step: &Step,
@@ -238,13 +239,13 @@ fn lanes_after(
         Op::ExpandDims { .. } | Op::Reshape { .. } | Op::Splat { .. } | Op::Hint { .. } => {
             Some(all_lanes.map(|lane| at(0, lane)).collect())
         }
-        // tidy: wildcard because the family of any other op says whether it takes elements from the
-        // same index
+        // tidy: wildcard because the family of any other op says whether it combines elements at
+        // the same index
         op => (op.family() == OpFamily::Pointwise).then(|| all_lanes.map(any).collect()),
     }
 }
 
-/// Returns the index of an element before its tile was broadcast.
+/// Returns the index, in the tile before the broadcast, of an element of the result.
 fn broadcast_from(from: &TileType, to: &TileType, lane: usize) -> usize {
     let mut index = to.lane(lane);
     for (place, &extent) in index.iter_mut().zip(from.shape()) {
@@ -259,14 +260,14 @@ fn linear(shape: &[u32], index: &[u32]) -> usize {
     shape.iter().zip(index).fold(0, |place, (&extent, &index)| place * extent as usize + index as usize)
 }
 
-/// Returns the index of the vector that contains an element, among the vectors along an axis.
+/// Returns the index of the vector along an axis that contains an element.
 fn line_of(shape: &[u32], axis: usize, lane: usize) -> Option<usize> {
     let inner: usize = shape.get(axis + 1..)?.iter().map(|&extent| extent as usize).product();
     let extent = *shape.get(axis)? as usize;
     Some(lane / (inner * extent) * inner + lane % inner)
 }
 
-/// Returns, for each vector along an axis, whether any element is marked.
+/// Returns a flag for each vector along an axis: true if any of its elements is marked.
 fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let extent = from.shape().get(axis).map_or(1, |&extent| extent.max(1) as usize);
     let mut lines = vec![false; from.elements() / extent];
@@ -278,15 +279,15 @@ fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool>
     lines
 }
 
-/// Returns the marks of a reduction: each element combines the elements of a vector along the axis.
+/// Returns the marks of a reduction. Each element of the result combines a vector along the axis.
 fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let mut lines = lines(from, axis, any);
     lines.resize(to.elements(), false);
     lines
 }
 
-/// Returns the marks of a dot: an element depends on a row of A, a column of B and an element of
-/// the accumulator.
+/// Returns the marks of a dot. Each element of the result depends on a row of A, a column of B and
+/// an element of the accumulator.
 fn product(
     machine: &Machine<'_>,
     step: &Step,
@@ -297,7 +298,7 @@ fn product(
     let [a, b, _] = step.operands[..] else { return None };
     let [a, b] = [machine.type_of(a), machine.type_of(b)];
     let rank = ty.shape().len();
-    // Along the axis K, a vector is a row of a or a column of b.
+    // Along the axis k, a vector is a row of A or a column of B.
     let rows = lines(a, rank - 1 - usize::from(transposed[0]), &|lane| at(0, lane));
     let columns = lines(b, rank - 2 + usize::from(transposed[1]), &|lane| at(1, lane));
     let (m, n) = (ty.shape()[rank - 2] as usize, ty.shape()[rank - 1] as usize);

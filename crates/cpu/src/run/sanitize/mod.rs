@@ -1,9 +1,11 @@
-//! Sanitizing, an observer that checks the programs of the grid.
+//! Sanitizing: an observer that checks the programs of the grid.
 //!
-//! The kernel is compiled without liveness analysis and fusion: each instruction of the source is
-//! at most one step, one step sets each slot, and each slot keeps its value. A check can therefore
-//! also read the operands after the step. The programs run one after another on one thread, in the
-//! order of the grid (programs that wait take turns), so that findings are deterministic.
+//! The kernel is compiled without liveness analysis and fusion. Each instruction of the source is
+//! at most one step, only one step sets each slot, and each slot keeps its value. A check can
+//! therefore also read the operands after the step.
+//!
+//! The programs run one after another on one thread, in the order of the grid, so that findings are
+//! deterministic. Programs that wait take turns.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -38,8 +40,8 @@ pub struct SanitizedProgram {
 }
 
 impl SanitizedProgram {
-    /// Compiles the kernel of a module that was not optimized. Fails as [`Program::with_assembler`]
-    /// does.
+    /// Compiles the kernel of a module that was not optimized. Fails in the same cases as
+    /// [`Program::with_assembler`].
     pub fn new(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let program = crate::compile::whole(module, assembler)?;
         let plan = Plan::new(&program);
@@ -51,8 +53,8 @@ impl SanitizedProgram {
         &self.program
     }
 
-    /// Runs the program for every point of the grid, and returns the findings. The program goes on
-    /// after a finding; a fault that ends [`Program::launch`] also ends this launch.
+    /// Runs the program for every point of the grid, and returns the findings. A program continues
+    /// after a finding. A fault that ends [`Program::launch`] also ends this launch.
     pub fn launch(&self, launch: &Launch<'_>, checks: Checks) -> (Result<(), Box<Diagnostic>>, Vec<Finding>) {
         self.launch_observed(launch, checks, None)
     }
@@ -101,15 +103,15 @@ struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
     /// The index of the running program.
     agent: u32,
-    /// The current step of the running program's vector clock; each release begins a new step.
+    /// The current step of the running program's vector clock. Each release begins a new step.
     step: u32,
     /// The number of barriers, acquires and releases that the program has passed.
     phase: u32,
     /// The steps of other programs that happen before the next access of the running program.
     clock: Clock,
-    /// The steps that have made NaN or infinity from finite numbers.
+    /// The steps that have produced NaN or infinity from finite numbers.
     made: Vec<NonFinite>,
-    /// The values that depend on masked-off lanes.
+    /// The marks of the values that depend on masked-off lanes.
     masked: masked::Masked,
 }
 
@@ -192,13 +194,13 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// Returns the check of a step. A step in the block of a reduction, scan or map has none,
-    /// because that op is checked as a whole.
+    /// Returns the check point of a step. A step in the block of a reduction, scan or map has an
+    /// empty check point, because the op is checked as a whole.
     fn point(&self, unit: &Unit<'_>) -> CheckPoint {
         self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }
 
-    /// Returns whether the checker follows marks of masked-off lanes through a block.
+    /// Returns whether the checker propagates the marks of masked-off lanes through a block.
     fn follows_masks(&self, block: BlockId) -> bool {
         self.has(Check::Init) && !self.shared.plan.points[block as usize].is_empty()
     }

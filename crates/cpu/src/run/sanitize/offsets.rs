@@ -1,4 +1,4 @@
-//! Checks integers that become part of an address: reports those that wrap.
+//! Checks integers that become part of an address, and reports those that wrap.
 
 use tilewright_base::Code;
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op};
@@ -25,19 +25,18 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         Family::Arithmetic(ArithmeticFn::Mul) => x.checked_mul(y),
         Family::Arithmetic(ArithmeticFn::Neg) => Some(-x),
         Family::Bitwise(BitwiseFn::Shl) => (0..64).contains(&y).then(|| x << y),
-        // tidy: wildcard because no other function is checked, and the result 0 counts as not
-        // wrapped
+        // tidy: wildcard because no other function is checked: the result 0 counts as not wrapped
         _ => Some(0),
     };
     let wraps = |x: i128, y: i128| compute(x, y).is_none_or(|exact| !holds(ty.number, exact));
     let operands: Vec<Use> = step.operands.iter().copied().collect();
-    // If the operands are affine or uniform, the bounds of their elements may prove that nothing
+    // If the operands are affine or uniform, the bounds of their elements may prove that no result
     // wraps.
     let corners = |operand: &Use| {
         let operand_ty = machine.type_of(*operand);
         let affine = as_affine(operand_ty.number, machine.form(*operand))?;
         let (low, high) = range(operand_ty.view(), &affine)?;
-        // A uint64 above the largest int64 would appear negative.
+        // As an `i64`, a uint64 above the largest int64 is negative.
         (operand_ty.number.is_signed() || low >= 0).then_some([i128::from(low), i128::from(high)])
     };
     let bounds: Option<Vec<[i128; 2]>> = operands.iter().map(corners).collect();

@@ -15,8 +15,9 @@ use crate::types::TileType;
 
 use super::Checker;
 
-/// The identity of a finding: the name of the check, the check point, the check point of the other
-/// access (`u32::MAX` if there is none), and whether the other access is in the same program.
+/// The identity of a finding. The fields are the name of the check, the check point, the check
+/// point of the other access, and whether the other access is in the same program. The third field
+/// is `u32::MAX` if there is no other access.
 pub(super) type Key = (&'static str, u32, u32, bool);
 
 /// A distinct finding of a check. Occurrences at other lanes and in other programs belong to the
@@ -31,12 +32,12 @@ pub struct Finding {
     pub program: [u32; 3],
     /// The coordinates of the first affected element of the tile; empty for a scalar.
     pub lane: Vec<u32>,
-    /// The name of the accessed argument, and the index of the accessed element. `None` if the
+    /// The name of the accessed argument and the index of the accessed element. `None` if the
     /// finding is not about an access.
     pub element: Option<(String, i64)>,
     /// The earlier access of a race.
     pub other: Option<OtherAccess>,
-    /// The number of executions of the step in which the finding has occurred.
+    /// The number of executions of the step in which the finding occurred.
     pub count: u64,
     /// The first occurrences, up to a limit.
     pub occurrences: Vec<Occurrence>,
@@ -47,13 +48,13 @@ pub struct Finding {
 pub struct Occurrence {
     /// The coordinates of the program.
     pub program: [u32; 3],
-    /// The name of the argument, and the index of the element.
+    /// The name of the argument and the index of the element.
     pub element: Option<(String, i64)>,
-    /// The coordinates of the program of a race's other access.
+    /// For a race: the coordinates of the program of the other access.
     pub other: Option<[u32; 3]>,
 }
 
-/// Maximum occurrences of a finding that are kept.
+/// The maximum number of occurrences of a finding that are kept.
 const MAX_OCCURRENCES: usize = 1024;
 
 /// The earlier access of a race.
@@ -80,21 +81,21 @@ pub(super) struct AccessReport<'r, 'a> {
     pub point: CheckPoint,
     pub pointer: Use,
     pub lane: SmallVec<[u32; 4]>,
-    /// The addresses that the affected lanes access; the first address is that of `lane`.
+    /// The addresses that the affected lanes access. The first address is that of `lane`.
     pub addresses: &'r [u64],
 }
 
-/// The prefix of the library's file names. A finding in the library is reported at the call of the
-/// library function.
+/// The prefix of the library's file names. The report locates a finding in the library at the call
+/// of the library function.
 const LIBRARY: &str = "tilewright/lib/";
 
 impl Report<'_, '_> {
-    /// Adds a finding, or an occurrence of an existing one.
+    /// Adds a finding, or an occurrence of an existing finding.
     pub fn add(&self, check: Check, key: Key, describe: impl FnOnce() -> Diagnostic) {
         self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
-    /// Adds a finding, or occurrences of an existing one, with the accessed elements. The first
+    /// Adds a finding, or occurrences of an existing finding, with the accessed elements. The first
     /// element belongs to the first affected lane.
     fn add_with(
         &self,
@@ -111,7 +112,8 @@ impl Report<'_, '_> {
             finding.count += 1;
             let room = MAX_OCCURRENCES.saturating_sub(finding.occurrences.len());
             for occurrence in occurrences.take(room) {
-                // A later iteration of a loop often has the same occurrence: record it once.
+                // A later iteration of a loop often has the same occurrence, which is recorded
+                // once.
                 if finding.occurrences.last() != Some(&occurrence) {
                     finding.occurrences.push(occurrence);
                 }
@@ -138,7 +140,7 @@ impl Report<'_, '_> {
     }
 
     /// Returns the source position of a check point, then the positions of its call sites,
-    /// innermost first. Leaves out positions in the library, unless all are there.
+    /// innermost first. Leaves out positions in the library, unless all positions are there.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];
@@ -153,7 +155,7 @@ impl Report<'_, '_> {
         self.chain(number).first().copied()
     }
 
-    /// Returns a diagnostic at the point, with its call sites.
+    /// Returns a diagnostic at the check point, with labels at its call sites.
     pub fn located(&self, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
         let mut diagnostic = Diagnostic::new(code, message);
         for (depth, span) in self.chain(self.number).into_iter().enumerate() {
@@ -200,7 +202,6 @@ impl<'r, 'a> AccessReport<'r, 'a> {
         }
     }
 
-    /// Returns the accessed elements.
     fn elements(&self) -> impl Iterator<Item = Option<(String, i64)>> {
         self.addresses.iter().map(|&address| self.element(address))
     }
@@ -210,7 +211,7 @@ fn text(id: [u32; 3]) -> String {
     format!("({}, {}, {})", id[0], id[1], id[2])
 }
 
-/// Reports a load or store at an address that is not a multiple of its element.
+/// Reports a load or store at an address that is not a multiple of the element's size.
 pub(super) fn misaligned(access: &AccessReport<'_, '_>, address: u64, is_store: bool) {
     let size = access.machine.type_of(access.pointer).pointee;
     let name = access.name(address);
