@@ -1,7 +1,7 @@
 //! Atomic operations with an address for each element.
 //!
-//! An operation that reads is an acquire, and one that writes is a release, even if the program
-//! requests a weaker order.
+//! Every operation that reads is an acquire, and every operation that writes is a release, even if
+//! the program requests a weaker order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use super::scattered::{check, check_writable, find};
 use super::{AccessError, AccessErrorKind, Region, fence_stores};
 use crate::run::kernels::{Operand, elementwise};
 
-/// Combines the element at each address with a value, one element after another, where the mask is
-/// absent or not 0. `old` receives the previous elements; its masked-off elements stay unchanged.
+/// Combines the element at each address with a value, one element after another. Skips the elements
+/// whose mask is 0. `old` receives the previous elements; its masked-off elements stay unchanged.
 ///
 /// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the
 /// regions, in a read-only region, or not aligned to its size. Panics if the slices have different
@@ -65,8 +65,8 @@ pub fn read_modify_write(
     }
 }
 
-/// Replaces each element of `size` bytes (2, 4 or 8) whose bits equal the expected bits with a
-/// value, one element after another. `old` receives the previous elements. See
+/// Replaces each element whose bits equal the expected bits with a value, one element after
+/// another. Elements have 2, 4 or 8 bytes. `old` receives the previous elements. See
 /// [`read_modify_write`].
 pub fn compare_exchange(
     regions: &[Region<'_>],
@@ -87,8 +87,8 @@ pub fn compare_exchange(
     })
 }
 
-/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is absent or
-/// not 0; masked-off elements of `out` stay unchanged. See [`read_modify_write`].
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address. Skips the elements whose mask
+/// is 0: these elements of `out` stay unchanged. See [`read_modify_write`].
 pub fn load_each(
     regions: &[Region<'_>],
     size: usize,
@@ -105,8 +105,8 @@ pub fn load_each(
     Ok(())
 }
 
-/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is absent or
-/// not 0. See [`read_modify_write`].
+/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address. Skips the elements whose mask
+/// is 0. See [`read_modify_write`].
 pub fn store_each(
     regions: &[Region<'_>],
     size: usize,
@@ -122,8 +122,8 @@ pub fn store_each(
     Ok(())
 }
 
-/// Checks all accesses, then calls a function for each element under the mask, with the elements of
-/// the operands; `old` receives the results of the function.
+/// Checks all accesses, then calls a function for each element under the mask. The function gets
+/// the elements of the operands; `old` receives its results.
 fn each_cell<const N: usize>(
     regions: &[Region<'_>],
     size: usize,
@@ -190,7 +190,7 @@ fn each(
     }
 }
 
-/// Returns the bits of the sum of two floats of 16 bits.
+/// Returns the bits of the sum of two 16-bit floats.
 fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
     let mut bits = [0_u64];
     let out = &mut bytemuck::cast_slice_mut(&mut bits)[..dtype.bytes()];
@@ -200,9 +200,9 @@ fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
 
 /// Returns the lesser or the greater of two elements.
 ///
-/// Compares floats by their bits. If `value` is positive, the two floats compare as their bits do
-/// as signed integers. If `value` is negative, the floats compare in the opposite way to their bits
-/// as unsigned integers.
+/// Compares floats by their bits. If `value` is positive, the floats have the order of their bits
+/// as signed integers. If `value` is negative, the floats have the reverse order of their bits as
+/// unsigned integers.
 fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
     let unused = 64 - dtype.bits();
     let signed = |bits: u64| (bits << unused) as i64;
@@ -291,7 +291,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns the old bits. If the old bits equal the expected bits, `value` has replaced them.
+    /// Returns the old bits. If they equal the expected bits, `value` has replaced them.
     #[inline(always)]
     fn compare_exchange(&self, expected: u64, value: u64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;

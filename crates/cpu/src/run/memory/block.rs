@@ -1,4 +1,4 @@
-//! Copies strided blocks between memory and a tile, and from tile to tile.
+//! Copies strided blocks between memory and a tile, and from one tile to another.
 
 use super::plan::{Axis, BlockAxes, MAX_RANK, plan};
 use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, is_inside, stream};
@@ -8,10 +8,10 @@ use crate::tuning::{MAX_INLINE_ROW, PREFETCHED_ROWS};
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
 ///
 /// Element `[i, j, …]` of the block is at `address + i * axes[0].stride + j * axes[1].stride + …`
-/// in memory and at `i * axes[0].tile + …` in the tile. The other elements of the tile stay
-/// unchanged, so a block may be a part of a tile.
+/// in memory. In the tile, its index is `i * axes[0].tile + j * axes[1].tile + …`. The other
+/// elements of the tile stay unchanged, so a block may be a part of a tile.
 ///
-/// Fails if an element is not inside the region; the tile is unchanged then. Panics if the block
+/// Fails, with the tile unchanged, if an element is not inside the region. Panics if the block
 /// exceeds the tile.
 pub fn load_block(
     region: &Region<'_>,
@@ -28,11 +28,11 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// If several elements share an address, memory holds one of them afterwards. Also fails, with
-/// nothing written, if the block has elements and the region is read-only.
+/// If several elements share an address, memory has one of these elements afterwards. Also fails,
+/// with nothing written, if the block has elements and the region is read-only.
 ///
-/// `non_temporal` means the same as for [`store_run`](super::store_run). It has an effect on blocks
-/// of two axes whose rows are whole cache lines.
+/// [`store_run`](super::store_run) explains `non_temporal`. It has an effect on blocks of two axes
+/// whose rows are whole cache lines.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,
@@ -55,8 +55,8 @@ pub fn store_block(
     {
         for i in 0..outer.count {
             let memory = region.pointer(address).wrapping_offset(i as isize * outer.stride as isize);
-            // SAFETY: `check` has shown that the row is inside the region; it begins at a multiple
-            // of a line.
+            // SAFETY: `check` has shown that the row is inside the region. The row begins at a
+            // multiple of a line.
             unsafe { stream(memory, &tile[i * outer.tile * size..][..row.count * size]) };
         }
         return Ok(());
@@ -67,7 +67,7 @@ pub fn store_block(
     Ok(())
 }
 
-/// Reads a strided block into a tile, as [`load_block`] does.
+/// Reads a strided block into a tile, like [`load_block`].
 ///
 /// # Safety
 ///
@@ -75,14 +75,15 @@ pub fn store_block(
 pub(super) unsafe fn load_checked(size: usize, memory: *mut u8, axes: &[Axis], tile: &mut [u8]) {
     let Some(plan) = plan(axes) else { return };
     check_tile(size, &plan, tile.len());
-    // SAFETY: as for this function, and `check_tile` has shown that every element is in the tile.
+    // SAFETY: the caller guarantees the memory, and `check_tile` has shown that every element is in
+    // the tile.
     unsafe { copy::<true>(size, &plan, memory, tile.as_mut_ptr()) };
 }
 
 /// Copies a strided block of one tile to another: transposes, broadcasts, slices.
 ///
-/// `axes` describe the loops, outermost first: each `stride` is in bytes of `from`, and each `tile`
-/// in elements of `to`. The first element is at byte `start` of `from`. Panics if an element is
+/// `axes` describe the loops, outermost first. Each `stride` is in bytes of `from`, and each `tile`
+/// is in elements of `to`. The first element is at byte `start` of `from`. Panics if an element is
 /// outside of `from` or `to`.
 pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
     if let [outer, inner @ ..] = axes
@@ -132,14 +133,14 @@ fn check_tile(size: usize, plan: &BlockAxes, tile: usize) {
 ///
 /// # Safety
 ///
-/// With `LOAD`, every element of the plan is valid for reads at `memory` and for writes at `tile`;
-/// without it, for writes at `memory` and for reads at `tile`.
+/// With `LOAD`, every element of the plan is valid for reads at `memory` and for writes at `tile`.
+/// Without `LOAD`, every element is valid for writes at `memory` and for reads at `tile`.
 #[inline]
 unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8, tile: *mut u8) {
     let mut axes = [Axis::default(); MAX_RANK];
     let rank = plan.axes().len();
     axes[..rank].copy_from_slice(plan.axes());
-    // SAFETY: as for this function.
+    // SAFETY: the caller keeps the contract of this function.
     unsafe {
         match size {
             1 => walk::<u8, 16, LOAD>(order(&mut axes[..rank], 1), memory, tile.cast()),
@@ -150,8 +151,8 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If the last axis is not contiguous in memory but another axis is, moves the contiguous axis
-/// directly before the last one.
+/// If another axis than the last one is contiguous in memory, moves this axis directly before the
+/// last axis.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes
@@ -170,7 +171,7 @@ fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
 /// Both pointers are valid for an element.
 #[inline(always)]
 unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
-    // SAFETY: as for this function; neither needs to be aligned.
+    // SAFETY: the caller guarantees both pointers, and neither needs to be aligned.
     unsafe {
         if LOAD {
             tile.write_unaligned(memory.cast::<T>().read_unaligned());
@@ -192,18 +193,18 @@ unsafe fn copy_rows<const LOAD: bool>(rows: Axis, memory: *mut u8, tile: *mut u8
         simd.vectorize(
             #[inline(always)]
             || {
-                // SAFETY: as for this function.
+                // SAFETY: the caller keeps the contract of this function.
                 unsafe { copy_each_row::<LOAD>(rows, memory, tile, bytes, size) };
             },
         );
         return;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the caller keeps the contract of this function.
     unsafe { copy_each_row::<LOAD>(rows, memory, tile, bytes, size) };
 }
 
-/// Copies rows, as [`copy_rows`] does. A load prefetches later rows: the processor itself fetches only
-/// memory that follows a row.
+/// Copies rows, like [`copy_rows`]. A load prefetches later rows, because the hardware prefetches
+/// only the memory directly after a row.
 ///
 /// # Safety
 ///
@@ -224,12 +225,12 @@ unsafe fn copy_each_row<const LOAD: bool>(
                 prefetch(row(later).wrapping_add(line));
             }
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the contract of this function.
         unsafe { copy_row::<LOAD>(row(i), tile.add(i * rows.tile * size), bytes) };
     }
 }
 
-/// Prefetches a line that a loop will read.
+/// Prefetches a cache line that a loop will read.
 #[inline(always)]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -252,7 +253,7 @@ fn prefetch(line: *const u8) {
 unsafe fn copy_row<const LOAD: bool>(memory: *mut u8, tile: *mut u8, bytes: usize) {
     let (from, to) = if LOAD { (memory, tile) } else { (tile, memory) };
     let mut done = 0;
-    // SAFETY: the bytes are within the row; neither pointer needs to be aligned.
+    // SAFETY: the bytes are within the row, and neither pointer needs to be aligned.
     unsafe {
         while done + LINE <= bytes {
             to.add(done)
@@ -271,7 +272,7 @@ unsafe fn copy_row<const LOAD: bool>(memory: *mut u8, tile: *mut u8, bytes: usiz
     }
 }
 
-/// Copies a block: a loop for each axis, and fast paths for the innermost axes.
+/// Copies a block with a loop for each axis, and with fast paths for the innermost axes.
 ///
 /// # Safety
 ///
@@ -287,7 +288,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
         match axes {
             [] => element::<T, LOAD>(memory, tile),
             [row] if contiguous(row) && row.tile == 1 => {
-                // Copies bytes, because neither pointer has to be aligned.
+                // Copies bytes, because the pointers need not be aligned.
                 if LOAD {
                     memory.copy_to_nonoverlapping(tile.cast(), row.count * size_of::<T>());
                 } else {
@@ -333,8 +334,8 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     }
 }
 
-/// Copies two axes through square blocks in registers. One axis is contiguous in memory, the other
-/// axis in the tile.
+/// Copies two axes through square blocks in registers. The axis `run` is contiguous in memory, and
+/// the axis `row` is contiguous in the tile.
 ///
 /// # Safety
 ///
@@ -350,7 +351,7 @@ unsafe fn transpose<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
         simd.vectorize(
             #[inline(always)]
             || {
-                // SAFETY: as for this function.
+                // SAFETY: the caller keeps the contract of this function.
                 unsafe {
                     transpose_blocks::<T, SIDE, LOAD>(
                         run,
@@ -365,11 +366,11 @@ unsafe fn transpose<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
         );
         return;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the caller keeps the contract of this function.
     unsafe { transpose_blocks::<T, SIDE, LOAD>(run, row, memory, tile, T::transpose) };
 }
 
-/// Copies two axes, as [`transpose`] does, with a function that transposes a block.
+/// Copies two axes, like [`transpose`], with a function that transposes a block.
 ///
 /// # Safety
 ///
@@ -390,8 +391,8 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             let memory = memory.offset(first_j as isize * row.stride as isize).add(first_i * size_of::<T>());
             let tile = tile.add(first_i * run.tile + first_j);
             if rows == SIDE && columns == SIDE {
-                // In the order of memory, `block[j][i]` is element i of the run and j of the row;
-                // in the order of the tile, `block[i][j]` is.
+                // Element i along `run` and j along `row` is `block[j][i]` in the order of memory,
+                // and `block[i][j]` in the order of the tile.
                 let mut block = [[T::default(); SIDE]; SIDE];
                 for (index, line) in block.iter_mut().enumerate() {
                     *line = if LOAD {

@@ -11,7 +11,7 @@ use super::{Region, block};
 use crate::tuning::UNROLLED_DOT_STEPS as UNROLLED;
 
 /// A matrix in user memory or in a tile, whose elements have been checked. Like a [`Region`], it is
-/// not a reference: other threads may write to user memory meanwhile.
+/// not a reference: other threads may write to user memory at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixReader<'a> {
     first: *const u8,
@@ -23,7 +23,7 @@ pub struct MatrixReader<'a> {
     row_stride: isize,
     /// The distance between columns, in bytes.
     column_stride: isize,
-    /// True if the matrix is in a tile, false if it is in user memory.
+    /// True if the matrix is in a tile; false if it is in user memory.
     is_tile: bool,
     lifetime: PhantomData<&'a ()>,
 }
@@ -63,8 +63,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None`
-    /// if it has no elements, or if an element is outside of the region.
+    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes. Returns
+    /// `None` if it has no elements, or if an element is outside of the region.
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -88,7 +88,6 @@ impl<'a> MatrixReader<'a> {
         })
     }
 
-    /// Returns the addresses of the elements.
     pub(crate) fn identity(&self) -> MatrixIdentity {
         let Self { first, size, rows, columns, row_stride, column_stride, .. } = *self;
         MatrixIdentity { first, size, shape: [rows, columns], strides: [row_stride, column_stride] }
@@ -100,13 +99,11 @@ impl<'a> MatrixReader<'a> {
         self.size
     }
 
-    /// Returns the number of rows.
     #[inline]
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns the number of columns.
     #[inline]
     pub(crate) fn columns(&self) -> usize {
         self.columns
@@ -124,7 +121,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns a part of the matrix. Panics if the part is not inside the matrix.
+    /// Returns a submatrix, from its first row and column and its extents. Panics if the submatrix
+    /// exceeds the matrix.
     #[inline(always)]
     #[must_use]
     pub(crate) fn part(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> MatrixReader<'a> {
@@ -140,16 +138,16 @@ impl<'a> MatrixReader<'a> {
         self.column_stride == self.size as isize || self.columns <= 1
     }
 
-    /// Returns whether the matrix is in a tile, without other elements between its elements.
+    /// Returns whether the matrix is in a tile, without gaps between its elements.
     #[inline]
     pub(crate) fn is_dense_tile(&self) -> bool {
         let row = (self.columns * self.size) as isize;
         self.is_tile && self.has_contiguous_rows() && (self.row_stride == row || self.rows <= 1)
     }
 
-    /// Returns the bytes of a dense tile.
+    /// Returns the bytes of a dense tile; `None` for other matrices.
     pub(crate) fn dense_bytes(&self) -> Option<&'a [u8]> {
-        // SAFETY: the matrix was made from a tile that is borrowed for 'a, and has these bytes
+        // SAFETY: the matrix was created from a tile that is borrowed for 'a, and has these bytes
         // without gaps.
         self.is_dense_tile()
             .then(|| unsafe { std::slice::from_raw_parts(self.first, self.rows * self.columns * self.size) })
@@ -162,12 +160,12 @@ impl<'a> MatrixReader<'a> {
             Axis { count: self.rows, stride: self.row_stride as i64, tile: stride },
             Axis { count: self.columns, stride: self.column_stride as i64, tile: 1 },
         ];
-        // SAFETY: the elements were checked when the matrix was made.
+        // SAFETY: the elements were checked when the matrix was created.
         unsafe { block::load_checked(self.size, self.first.cast_mut(), &axes, tile) };
     }
 
-    /// Copies panels of `V` vectors of columns, one panel after another. The rows of a panel follow
-    /// each other. Panics if rows are not contiguous, or if the tile is too short.
+    /// Copies panels of `V` vectors of columns, one panel after another. The rows of a panel are
+    /// adjacent. Panics if the rows of the matrix are not contiguous, or if the tile is too short.
     #[inline(always)]
     pub(crate) fn pack<P: Multiply, const V: usize>(&self, tile: &mut [P::Element], panels: usize) {
         let width = V * P::lanes();
@@ -191,7 +189,7 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns the elements as a matrix of 32-bit words, each with consecutive elements of a row.
+    /// Returns the elements as a matrix of 32-bit words. A word has consecutive elements of a row.
     /// Returns `None` if rows are not contiguous, or do not consist of whole words.
     pub(crate) fn as_words(&self) -> Option<MatrixReader<'a>> {
         let per_word = size_of::<u32>() / self.size.max(1);
@@ -204,16 +202,16 @@ impl<'a> MatrixReader<'a> {
         })
     }
 
-    /// Returns the address of the first element and the distance between rows, in bytes. Panics if
-    /// elements are not words in contiguous rows.
+    /// Returns the address of the first element, and the distance between rows in bytes. Panics if
+    /// the elements are not words in contiguous rows.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     pub(crate) fn words(&self) -> (*const u8, isize) {
         assert!(self.size == size_of::<u32>() && self.has_contiguous_rows(), "elements are words");
         (self.first, self.row_stride)
     }
 
-    /// Returns the least value of a function of the 16-bit elements. Panics if elements have another
-    /// size, or if rows are not contiguous.
+    /// Returns the least value of a function of the 16-bit elements. Panics if elements have
+    /// another size, or if rows are not contiguous.
     #[expect(clippy::cast_ptr_alignment, reason = "raw accesses need no alignment")]
     #[inline(always)]
     pub(crate) fn least(&self, order: impl Fn(u16) -> u16) -> u16 {
@@ -233,16 +231,16 @@ impl<'a> MatrixReader<'a> {
                 column += BLOCK;
             }
             for (least, column) in least.iter_mut().zip(column..self.columns) {
-                // SAFETY: as above.
+                // SAFETY: the row has this element; raw accesses need no alignment.
                 *least = (*least).min(order(unsafe { first.add(column).read_unaligned() }));
             }
         }
         least.into_iter().fold(u16::MAX, u16::min)
     }
 
-    /// Writes pairs of 16-bit elements of columns: pair `[r, c]` has the elements `[2r, c]` and
-    /// `[2r + 1, c]`, and 0 after the last row. Panics if elements have another size, if rows are
-    /// not contiguous, or if there are fewer pairs.
+    /// Writes pairs of 16-bit elements of adjacent rows. Pair `[r, c]` has the elements `[2r, c]`
+    /// and `[2r + 1, c]`; after the last row, the second element is 0. Panics if elements have
+    /// another size, if rows are not contiguous, or if `pairs` is too short.
     #[expect(clippy::cast_ptr_alignment, reason = "raw accesses need no alignment")]
     #[inline(always)]
     pub(crate) fn interleave_rows(&self, pairs: &mut [[u16; 2]]) {
@@ -259,7 +257,7 @@ impl<'a> MatrixReader<'a> {
                 }
             } else if 2 * index < self.rows {
                 for (column, pair) in pairs.iter_mut().enumerate() {
-                    // SAFETY: as above.
+                    // SAFETY: the upper row has this column; raw accesses need no alignment.
                     *pair = [unsafe { upper.add(column).read_unaligned() }, 0];
                 }
             }
@@ -276,7 +274,7 @@ impl<'a> MatrixReader<'a> {
     }
 }
 
-/// Returns whether a strided block has elements and all of them are inside of a region.
+/// Returns whether a strided block has elements, and all of them are inside of a region.
 pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> bool {
     extent(size, axes).is_some_and(|(low, high)| {
         let bytes = high.checked_sub(low);
@@ -284,9 +282,9 @@ pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[
     })
 }
 
-/// A set of instructions that multiply a number, or a word of narrow numbers, by the lanes of a
-/// vector, and add the products to the lanes of another vector. A value of the type proves that the
-/// processor has the instructions.
+/// A set of multiply-add instructions. They multiply a number, or a word of narrow numbers, by the
+/// lanes of a vector, and add the products to the lanes of another vector. A value of the type
+/// proves that the processor has the instructions.
 pub(crate) trait Multiply: Copy {
     /// An element of both matrices and of the accumulator.
     type Element: Pod;
@@ -299,7 +297,7 @@ pub(crate) trait Multiply: Copy {
 
     fn splat(self, element: Self::Element) -> Self::Vector;
 
-    /// Prepares a vector of B for the multiplication, once for all rows of A.
+    /// Prepares a vector of B once, before the multiplication by all rows of A.
     #[inline(always)]
     fn prepare(self, b: Self::Vector) -> Self::Vector {
         b
@@ -361,8 +359,8 @@ impl_real!(f64, f64s, splat_f64s, mul_add_f64s);
 /// ascending. The block has `R` rows, `stride` elements apart in `acc`, and `V` vectors of columns.
 /// Panics if a matrix does not have the shape of the block.
 ///
-/// The block stays in registers. The loops over arrays call no closures, because the compiler would
-/// inline only some closures, and compile the others without the instruction set of this function.
+/// The block stays in registers. The loops over arrays call no closures. The compiler would inline
+/// only some closures, and compile the others without the instruction set of this function.
 #[inline(always)]
 pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     product: P,
@@ -379,7 +377,7 @@ pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     let acc = acc.as_mut_ptr();
     let mut factors = a.first;
     let mut line = b.first;
-    // SAFETY: the accumulator has `R` rows, `stride` elements apart, of `V` vectors; `a` has `R`
+    // SAFETY: the accumulator has `R` rows of `V` vectors, `stride` elements apart. `a` has `R`
     // rows of at least `k` elements, and `b` has `k` rows of at least `V` vectors. Raw accesses
     // need no alignment.
     unsafe {
@@ -419,7 +417,8 @@ pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// An element is valid at `factors` and in the `R - 1` rows after it, and `V` vectors at `line`.
+/// `factors` points to an element of a column of `a` with `R` elements. `line` points to `V`
+/// vectors.
 #[inline(always)]
 unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
     product: P,
@@ -430,11 +429,11 @@ unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
 ) {
     let mut values = sums[0];
     for (v, value) in values.iter_mut().enumerate() {
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the contract of this function.
         *value = product.prepare(unsafe { line.cast::<P::Vector>().add(v).read_unaligned() });
     }
     for (r, sums) in sums.iter_mut().enumerate() {
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the contract of this function.
         let factor = unsafe { row(factors, stride, r).cast::<P::Element>().read_unaligned() };
         let factor = product.splat(factor);
         for (sum, value) in sums.iter_mut().zip(values) {
@@ -443,9 +442,9 @@ unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
     }
 }
 
-/// Returns the address of a row of a block. Adds a multiple of three strides, and then at most two
-/// strides, which the addressing mode of an instruction adds: a few registers thus address all
-/// rows.
+/// Returns the address of a row of a block. The address is a multiple of three strides plus at most
+/// two strides. The addressing mode of an instruction adds the latter, so a few registers address
+/// all rows.
 #[inline(always)]
 fn row(first: *const u8, stride: isize, row: usize) -> *const u8 {
     let (third, rest) = (row / 3, row % 3);

@@ -1,11 +1,11 @@
 //! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except for
 //! `kernels/instructions` and tests.
 //!
-//! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
-//! time without synchronization. That is legal for kernels, so the code never makes a reference to
-//! user memory, only raw copies through pointers. If programs race, a read element may mix the
-//! bytes of different writes; nothing else goes wrong. Addresses need no alignment, except those of
-//! atomic operations.
+//! The arguments of a kernel point to user memory. Programs of the grid may access user memory at
+//! the same time without synchronization. Kernels may do so. The code therefore never creates a
+//! reference to user memory, and copies only through raw pointers. If programs race, a loaded
+//! element may mix the bytes of different stores; nothing else goes wrong. Addresses need no
+//! alignment, except those of atomic operations.
 //!
 //! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
 //! function here checks all its accesses against its regions before it performs the first access.
@@ -60,10 +60,10 @@ pub enum AccessErrorKind {
     ReadOnly,
 }
 
-/// The first access that is illegal for this reason. Nothing was written.
+/// The first illegal access of a function that has failed. Nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessError {
-    /// The reason.
+    /// The reason why the access is illegal.
     pub kind: AccessErrorKind,
     /// The row-major index of the element.
     pub element: usize,
@@ -71,21 +71,21 @@ pub struct AccessError {
     pub address: u64,
 }
 
-/// Reads a run of contiguous elements: a fast path of [`load_block`] for one axis.
+/// Reads a run of contiguous elements. This is a fast path of [`load_block`] for one axis.
 #[inline]
 pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8]) -> Result<(), AccessError> {
     let memory = readable_run(region, size, address, tile.len())?;
-    // SAFETY: the region has at least the tile's bytes from here on.
+    // SAFETY: the region has at least the tile's bytes from `memory` on.
     unsafe { memory.copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
     prefetch_after::<false>(region, address, tile.len());
     Ok(())
 }
 
-/// Writes a run of contiguous elements: a fast path of [`store_block`] for one axis.
+/// Writes a run of contiguous elements. This is a fast path of [`store_block`] for one axis.
 ///
-/// `non_temporal` is for data that no thread reads soon. Other threads may then see the data only
-/// after this thread has executed a store fence or an atomic operation on memory. A launch executes
-/// a store fence before it returns.
+/// `non_temporal` is for data that no thread reads soon. Other threads may see the data only after
+/// this thread has executed a store fence or an atomic operation on memory. A launch executes a
+/// store fence before it returns.
 #[inline]
 pub fn store_run(
     region: &Region<'_>,
@@ -96,12 +96,12 @@ pub fn store_run(
 ) -> Result<(), AccessError> {
     let memory = writable_run(region, size, address, tile.len())?;
     if non_temporal && memory.addr().is_multiple_of(LINE) {
-        // SAFETY: the region has at least the tile's bytes from here on, and begins at a multiple
-        // of a line.
+        // SAFETY: the region has at least the tile's bytes from `memory` on, which is a multiple of
+        // a line.
         unsafe { stream(memory, tile) };
         return Ok(());
     }
-    // SAFETY: the region has at least the tile's bytes from here on.
+    // SAFETY: the region has at least the tile's bytes from `memory` on.
     unsafe { memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len()) };
     prefetch_after::<true>(region, address, tile.len());
     Ok(())
@@ -112,7 +112,7 @@ pub fn store_run(
 ///
 /// # Safety
 ///
-/// The memory is valid for writes of the tile's length, and aligned to a line.
+/// The memory is valid for writes of the tile's length, and aligned to a cache line.
 #[allow(clippy::cast_ptr_alignment, reason = "the caller promises the alignment")]
 unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -120,18 +120,18 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
         use std::arch::x86_64::{__m128i, _mm_stream_si128};
         let (words, rest) = tile.as_chunks::<16>();
         for (index, word) in words.iter().enumerate() {
-            // SAFETY: as for this function; a word of 16 bytes at a multiple of 16 is within a
-            // line.
+            // SAFETY: the caller guarantees the memory. A word of 16 bytes at a multiple of 16 is
+            // within a line.
             unsafe {
                 let memory = memory.add(index * 16).cast::<__m128i>();
                 _mm_stream_si128(memory, bytemuck::cast::<[u8; 16], __m128i>(*word));
             }
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller keeps the contract of this function.
         unsafe { memory.add(words.len() * 16).copy_from_nonoverlapping(rest.as_ptr(), rest.len()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: as for this function.
+    // SAFETY: the caller keeps the contract of this function.
     unsafe {
         memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len());
     };
@@ -143,12 +143,12 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        /// The size of huge pages, or a divisor of it.
+        /// The size of huge pages, or a divisor of this size.
         const LARGE: u64 = 2 << 20;
         let first = region.address().next_multiple_of(LARGE);
         let end = (region.address() + region.len() as u64) / LARGE * LARGE;
         if first < end {
-            // SAFETY: these pages lie in the region, and keep their content.
+            // SAFETY: these pages are inside of the region, and keep their content.
             unsafe {
                 libc::madvise(region.pointer(first).cast(), (end - first) as usize, libc::MADV_HUGEPAGE);
             }
@@ -160,15 +160,15 @@ pub(crate) fn advise_large_pages(region: &Region<'_>) {
 
 /// Orders non-temporal stores before later synchronization with other threads.
 pub(crate) fn fence_stores() {
-    // SAFETY: every processor of this architecture has the instruction; it touches no memory.
+    // SAFETY: every processor of this architecture has the instruction, and it touches no memory.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
         std::arch::x86_64::_mm_sfence();
     };
 }
 
-/// Prefetches the memory after a long run. The next program of the grid, which the same thread
-/// runs, probably accesses this memory, and the hardware prefetcher does not cross page boundaries.
+/// Prefetches the memory after a long run. The next program of the grid, on the same thread,
+/// probably accesses this memory. The hardware prefetcher does not cross page boundaries.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -186,7 +186,7 @@ fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: u
     let _ = (region, address, bytes, PREFETCHED_BYTES);
 }
 
-/// Checks a run of contiguous elements that is read, and returns its first byte.
+/// Checks a run of contiguous elements that is read. Returns the address of its first byte.
 #[inline(always)]
 fn readable_run(
     region: &Region<'_>,
@@ -201,7 +201,7 @@ fn readable_run(
     Ok(region.pointer(address))
 }
 
-/// Checks a run of contiguous elements that is written, and returns its first byte.
+/// Checks a run of contiguous elements that is written. Returns the address of its first byte.
 #[inline(always)]
 fn writable_run(
     region: &Region<'_>,
@@ -233,8 +233,8 @@ fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -
             break;
         }
     }
-    // If no element is outside, the extent of the block overflows 64 bits: report its first
-    // element.
+    // If no element is outside, the extent of the block overflows 64 bits. The error then names the
+    // first element of the block.
     let (element, address) = first.unwrap_or((0, address));
     AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
 }

@@ -1,7 +1,7 @@
 //! Plans the loop nest of a strided copy, with one [`Axis`] for each loop. Planning drops and
 //! merges axes to get the fewest loops over the longest runs.
 
-/// Maximum rank of a block.
+/// The maximum rank of a block.
 pub(super) const MAX_RANK: usize = 8;
 
 /// One axis of a strided block.
@@ -9,8 +9,8 @@ pub(super) const MAX_RANK: usize = 8;
 pub struct Axis {
     /// The number of elements.
     pub count: usize,
-    /// The distance of adjacent elements in memory, in bytes. It may be negative, or 0 for a
-    /// broadcast.
+    /// The distance of adjacent elements in memory, in bytes. The distance may be negative, or 0
+    /// for a broadcast.
     pub stride: i64,
     /// The distance of adjacent elements in the tile, in elements.
     pub tile: usize,
@@ -24,18 +24,16 @@ pub(super) struct BlockAxes {
 }
 
 impl BlockAxes {
-    /// Returns the axes, outermost first.
     pub(super) fn axes(&self) -> &[Axis] {
         &self.axes[..self.rank]
     }
 }
 
 /// Drops axes of one element. Merges adjacent axes if they form one run both in memory and in the
-/// tile. The order of the axes stays, so a copy visits the elements in the row-major order of the
-/// block.
+/// tile. The order of the axes does not change, so a copy visits the elements in the row-major
+/// order of the block.
 ///
-/// Returns `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of
-/// more than one element.
+/// Returns `None` if the block has no elements. Panics if more than [`MAX_RANK`] axes remain.
 pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     let mut plan = BlockAxes { axes: [Axis::default(); MAX_RANK], rank: 0 };
     for &axis in axes {
@@ -58,8 +56,8 @@ pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     Some(plan)
 }
 
-/// Returns the axes of a copy between a dense row-major tile of this shape and memory in which its
-/// elements have these strides, in bytes.
+/// Returns the axes of a copy between a dense row-major tile and memory. `strides` are the strides
+/// in memory, in bytes.
 pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Item = Axis> + 'a {
     shape.iter().zip(strides).enumerate().map(|(i, (&count, &stride))| Axis {
         count: count as usize,
@@ -68,9 +66,9 @@ pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Ite
     })
 }
 
-/// Returns the lowest and highest byte offset that a block covers from the address of its first
-/// element; the highest offset is exclusive. Returns `None` if the block has no elements or if an
-/// offset exceeds 64 bits.
+/// Returns the byte offsets that a block covers, relative to its first element: the lowest offset,
+/// and the exclusive highest offset. Returns `None` if the block has no elements or if an offset
+/// exceeds 64 bits.
 pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     let (mut low, mut high) = (0_i64, size as i64);
     for axis in axes {

@@ -1,5 +1,5 @@
 //! Reads and writes runs of contiguous bytes. A run is checked once, when its reader or writer is
-//! created; its values may then be accessed in any order.
+//! created. Its values may then be accessed in any order.
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use super::{AccessError, LINE, Region, prefetch_after, readable_run, stream, writable_run};
 
 /// Contiguous bytes of user memory or of a tile. Like a [`Region`], it is not a reference: other
-/// threads may write to the bytes meanwhile.
+/// threads may write to the bytes at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct RunReader<'a> {
     first: *const u8,
@@ -20,8 +20,8 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word: a copy of the struct
-    /// may read it in one load with other fields, and store forwarding works for whole words.
+    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word, because a copy of the
+    /// struct may load it together with other fields. Store forwarding works for whole words.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
@@ -36,8 +36,8 @@ impl<'a> RunReader<'a> {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Returns a reader of the `len` bytes of user memory at an address. The bytes hold elements of
-    /// `size` bytes. Fails if a byte is outside of the region.
+    /// Returns a reader of the `len` bytes of user memory at an address. The bytes consist of
+    /// elements of `size` bytes. Fails if a byte is outside of the region.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -56,24 +56,24 @@ impl<'a> RunReader<'a> {
         self.len
     }
 
-    /// Reads the value at an offset in bytes, which has to be in the run.
+    /// Reads the value at an offset in bytes. The value has to be in the run.
     #[inline(always)]
     pub(crate) fn read<T: Pod>(&self, offset: usize) -> T {
         assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
-        // SAFETY: the bytes were checked when the run was made; a raw read needs no alignment.
+        // SAFETY: the bytes were checked when the run was created; a raw read needs no alignment.
         unsafe { self.first.add(offset).cast::<T>().read_unaligned() }
     }
 
-    /// Copies bytes from an offset, which has to be in the run.
+    /// Copies bytes from an offset. The bytes have to be in the run.
     #[inline]
     pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) {
         assert!(out.len() <= self.len && offset <= self.len - out.len(), "the bytes are in the run");
-        // SAFETY: the bytes were checked when the run was made; `out` is the only reference to its
-        // bytes.
+        // SAFETY: the bytes were checked when the run was created; `out` is the only reference to
+        // its bytes.
         unsafe { self.first.add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
     }
 
-    /// Returns N values at an offset in bytes; they have to be in the run.
+    /// Returns N values at an offset in bytes. The values have to be in the run.
     #[inline(always)]
     pub(crate) fn part<T: Pod, const N: usize>(&self, offset: usize) -> RunPart<'a, T, N> {
         let bytes = N * size_of::<T>();
@@ -94,8 +94,8 @@ impl<T: Pod, const N: usize> RunPart<'_, T, N> {
     #[inline(always)]
     pub(crate) fn read(&self, index: usize) -> T {
         assert!(index < N, "the value is in the part");
-        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a
-        // raw read needs no alignment.
+        // SAFETY: the run has N values from `first` on. Its bytes were checked when it was created.
+        // A raw read needs no alignment.
         unsafe { self.first.add(index).read_unaligned() }
     }
 }
@@ -107,9 +107,9 @@ impl<'a> RunWriter<'a> {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// Returns a writer of the `len` bytes of user memory at an address. The bytes hold elements of
-    /// `size` bytes. Fails if a byte is outside of the region, or if the region is read-only. See
-    /// [`store_run`](super::store_run) for `non_temporal`.
+    /// Returns a writer of the `len` bytes of user memory at an address. The bytes consist of
+    /// elements of `size` bytes. Fails if a byte is outside of the region, or if the region is
+    /// read-only. See [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -123,17 +123,17 @@ impl<'a> RunWriter<'a> {
         Ok(Self { first, len, non_temporal: non_temporal.into(), lifetime: PhantomData })
     }
 
-    /// Writes bytes at an offset, which has to be in the run.
+    /// Writes bytes at an offset. The bytes have to be in the run.
     #[inline]
     pub(crate) fn copy_from(&mut self, offset: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.len && offset <= self.len - bytes.len(), "the bytes are in the run");
-        // SAFETY: the bytes of the run were checked when the run was made. They do not overlap
+        // SAFETY: the bytes of the run were checked when the run was created. They do not overlap
         // `bytes`: no reference to user memory exists, and a writer of a tile borrows the tile
         // mutably.
         unsafe { self.first.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Returns N values at an offset in bytes for writing; they have to be in the run.
+    /// Returns N values at an offset in bytes, for writing. The values have to be in the run.
     #[inline(always)]
     pub(crate) fn part<T: Pod, const N: usize>(&mut self, offset: usize) -> RunPartMut<'_, T, N> {
         let bytes = N * size_of::<T>();
@@ -143,13 +143,13 @@ impl<'a> RunWriter<'a> {
         RunPartMut { first: first.cast(), non_temporal, lifetime: PhantomData }
     }
 
-    /// Returns a reader of the same bytes, for use before or after they are written.
+    /// Returns a reader of the same bytes, before or after they are written.
     #[inline(always)]
     pub(crate) fn reader(&self) -> RunReader<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
-    /// Returns whether the runs overlap but begin at different addresses: a loop would then read
+    /// Returns whether the runs overlap but begin at different addresses. A loop would then read
     /// elements that it has overwritten.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
@@ -165,8 +165,9 @@ pub(crate) struct RunPartMut<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
-    /// Returns whether the caller should write the values by [`stream`](Self::stream): the writer
-    /// is non-temporal, the part begins at a cache line, and a value fills whole cache lines.
+    /// Returns whether the caller should write the values by [`stream`](Self::stream). This
+    /// requires that the writer is non-temporal, the values begin at a cache line, and each value
+    /// fills whole cache lines.
     #[inline(always)]
     pub(crate) fn non_temporal(&self) -> bool {
         self.non_temporal && size_of::<T>().is_multiple_of(LINE)
@@ -176,8 +177,8 @@ impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
     #[inline(always)]
     pub(crate) fn write(&mut self, index: usize, value: T) {
         assert!(index < N, "the value is in the part");
-        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a
-        // raw write needs no alignment.
+        // SAFETY: the run has N values from `first` on. Its bytes were checked when it was created.
+        // A raw write needs no alignment.
         unsafe { self.first.add(index).write_unaligned(value) };
     }
 
@@ -185,7 +186,8 @@ impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
     #[inline(always)]
     pub(crate) fn stream(&mut self, index: usize, value: T) {
         assert!(index < N && self.non_temporal(), "the value is in the part, and as long as some lines");
-        // SAFETY: as for `write`; the run begins at a multiple of a line, and so does each value.
+        // SAFETY: the run has N checked values from `first` on. `first` is a multiple of a line,
+        // and each value fills whole lines.
         unsafe { stream(self.first.add(index).cast(), bytemuck::bytes_of(&value)) };
     }
 }

@@ -2,11 +2,10 @@
 
 use super::{AccessError, AccessErrorKind, Region};
 
-/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is
-/// absent or not 0. Masked-off elements of the tile stay unchanged: the caller has already set
-/// them.
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile. Skips the elements
+/// whose mask is 0: the caller has already set these elements of the tile.
 ///
-/// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the
+/// Fails, with the tile unchanged, if an element is not inside one of the regions. Panics if the
 /// slices have different numbers of elements.
 pub fn gather(
     regions: &[Region<'_>],
@@ -17,8 +16,8 @@ pub fn gather(
 ) -> Result<(), AccessError> {
     assert!(out.len() == addresses.len() * size, "a tile of as many elements as addresses");
     check(regions, size, addresses, mask)?;
-    // SAFETY: `check` has shown that every element is inside a region, and the tile has room for
-    // each.
+    // SAFETY: `check` has shown that every element is inside a region. The tile has room for each
+    // element.
     unsafe {
         match size {
             1 => each::<u8>(regions, addresses, mask, out.as_mut_ptr(), |memory, tile| {
@@ -39,11 +38,11 @@ pub fn gather(
     Ok(())
 }
 
-/// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address, where the mask is
-/// absent or not 0. If several elements share an address, memory holds the last one afterwards.
+/// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address. Skips the elements
+/// whose mask is 0. If several elements share an address, memory has the last of them afterwards.
 ///
-/// Fails if an element is not inside one of the regions, or is inside a read-only region; nothing
-/// is written then. Panics if the slices have different numbers of elements.
+/// Fails, with nothing written, if an element is not inside one of the regions, or is inside a
+/// read-only region. Panics if the slices have different numbers of elements.
 pub fn scatter(
     regions: &[Region<'_>],
     size: usize,
@@ -55,7 +54,7 @@ pub fn scatter(
     check(regions, size, addresses, mask)?;
     check_writable(regions, size, addresses, mask)?;
     let tile = values.as_ptr().cast_mut();
-    // SAFETY: `check` has shown that every element is inside a region; the tile has each element
+    // SAFETY: `check` has shown that every element is inside a region. The tile has each element
     // and is only read.
     unsafe {
         match size {
@@ -75,7 +74,8 @@ pub fn scatter(
     Ok(())
 }
 
-/// Calls a function with pointers to each element in memory and in the tile.
+/// Calls a function for each element under the mask, with pointers to the element in memory and in
+/// the tile.
 ///
 /// # Safety
 ///
@@ -116,7 +116,8 @@ pub(super) fn find<'a, 'r>(regions: &'a [Region<'r>], address: i64, size: usize)
     regions.iter().find(|region| region.contains(address as u64, size))
 }
 
-/// Returns whether all elements under the mask are inside the region, without a branch per element.
+/// Returns whether all elements under the mask are inside the region, without a branch for each
+/// element.
 #[inline(always)]
 fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<&[u8]>) -> bool {
     let base = region.address();
@@ -163,8 +164,8 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// Returns a byte for each element: 1 if the element is under the mask, in no region, and ends in
-/// the padding of a region.
+/// Returns a byte for each element. The byte is 1 if the element is under the mask and in no
+/// region, and ends in the padding of a region.
 pub fn in_padding(regions: &[Region<'_>], size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Vec<u8> {
     let is_padding = |address: i64| {
         find(regions, address, size).is_none()

@@ -1,5 +1,5 @@
-//! Tests the memory module, with inputs that are small enough for Miri: `cargo +nightly miri test
-//! -p tilewright-cpu memory`.
+//! Tests the memory module. The inputs are small enough for Miri:
+//! `cargo +nightly miri test -p tilewright-cpu memory`.
 
 use tilewright_ir::{AtomicKind, Dtype};
 
@@ -23,7 +23,7 @@ fn axis(count: usize, stride: i64, tile: usize) -> Axis {
     Axis { count, stride, tile }
 }
 
-/// Loads and stores a block, and compares with copies of single elements.
+/// Loads and stores a block, and compares the results with copies of single elements.
 fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
     let mut user: Vec<u8> = (0..memory).map(|i| (i * 37 + 11) as u8).collect();
     let before = user.clone();
@@ -45,7 +45,8 @@ fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
         expect[to..to + size].copy_from_slice(&values[from..from + size]);
     }
     store_block(&region, size, address, axes, &values, false).expect("the block is inside");
-    // Along an axis with stride 0, all elements are stored at one address; any of them may remain.
+    // Along an axis with stride 0, all elements are stored at one address, and any of them may
+    // remain.
     if axes.iter().all(|axis| axis.stride != 0) {
         assert_eq!(user, expect, "store of {size} bytes, {axes:?}");
     }
@@ -63,8 +64,8 @@ fn blocks() {
         check(size, 300, 400, 20, &[axis(20, -bytes - 1, 1)]);
         check(size, 7, 500, 60, &[axis(3, 0, 20), axis(4, bytes * 5, 5), axis(5, bytes, 1)]);
         check(size, 7, 500, 60, &[axis(12, bytes * 2, 5), axis(5, 0, 1)]);
-        // Transposed: the outer axis is contiguous in memory. Most extents are not multiples of the
-        // side of the square blocks that are transposed in registers.
+        // Transposed blocks: the outer axis is contiguous in memory. Most extents are not multiples
+        // of the side of the square blocks that are transposed in registers.
         check(size, 1, 4000, 20 * 19, &[axis(20, bytes, 19), axis(19, 21 * bytes + 1, 1)]);
         check(size, 1, 4000, 2 * 3 * 17, &[axis(2, bytes, 51), axis(3, 600, 17), axis(17, 33, 1)]);
         check(size, 0, 4000, 8 * 4, &[axis(8, bytes, 4), axis(4, 8 * bytes, 1)]);
@@ -101,9 +102,9 @@ fn blocks_outside_name_the_first_element() {
     // addresses.
     let axes = [axis(4, -40, 8), axis(8, 4, 1)];
     assert_eq!(load_block(&region, 4, base + 60, &axes, &mut tile), outside(16, base - 20));
-    // Nothing was written.
+    // No element was written.
     assert!(tile.iter().all(|&byte| byte == 1));
-    // Extents beyond 64 bits, and addresses that wrap.
+    // The extent of the first block exceeds 64 bits; the addresses of the second block wrap.
     let axes = [axis(1 << 40, i64::MAX / 2, 0)];
     assert!(load_block(&region, 4, base, &axes, &mut tile).is_err());
     assert_eq!(load_block(&region, 4, u64::MAX - 1, &[axis(4, 4, 1)], &mut tile), outside(0, u64::MAX - 1));
@@ -279,7 +280,7 @@ fn rearranging_stays_in_the_tile() {
 
 #[test]
 fn shared_memory_is_not_written() {
-    // Atomics need the alignment of their elements.
+    // Atomic operations need the alignment of their elements, so the memory consists of words.
     let words: Vec<u32> = (0..16).collect();
     let user: &[u8] = bytemuck::cast_slice(&words);
     let region = Region::read_only(user);
