@@ -14,11 +14,13 @@ trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
 
 impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
 
-/// Merges bitonically: for each bit from `high` down to `low`, orders the pairs of elements whose
-/// coordinates differ in that bit. The parameter `merge` has `high`, `low`, `block` and
-/// `descending`. The order is descending where bit `block` of the coordinate is 1, and ascending
-/// where that bit is 0; if `descending` is true, it is the reverse. The extent of the axis is a
-/// power of two, and `block` is above `high`.
+/// Merges bitonically. For each bit from `high` down to `low`, orders the pairs of elements whose
+/// coordinates differ in that bit.
+///
+/// The parameter `merge` has `high`, `low`, `block` and `descending`. If `descending` is false, the
+/// order is ascending where bit `block` of the coordinate is 0, and descending where it is 1. If
+/// `descending` is true, the orders are exchanged. The extent of the axis is a power of two, and
+/// `block` is above `high`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8]) {
@@ -27,13 +29,13 @@ pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8])
         Dtype::U32 => compare::<u32>(typed_mut(tile), axis, merge),
         Dtype::I64 => compare::<i64>(typed_mut(tile), axis, merge),
         Dtype::U64 => compare::<u64>(typed_mut(tile), axis, merge),
-        // tidy: wildcard because the rule of the op admits no other type
+        // tidy: wildcard because the verifier admits no other type
         _ => panic!("integers of 32 or 64 bits are merged, found {dtype}"),
     }
 }
 
-/// Sorts blocks of `1 << stages` elements of an axis. The result is that of one [`merge`] for each
-/// `k` from 0 to `stages - 1`, with `high = k`, `low = 0` and `block = k + 1`.
+/// Sorts blocks of `1 << stages` elements of an axis. The result is that of `stages` calls of
+/// [`merge`]: call number k, from 0 on, has `high = k`, `low = 0` and `block = k + 1`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut [u8]) {
@@ -48,7 +50,7 @@ pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut 
         Dtype::U32 => sort_blocks::<u32>(typed_mut(tile), axis.n, stages, descending),
         Dtype::I64 => sort_blocks::<i64>(typed_mut(tile), axis.n, stages, descending),
         Dtype::U64 => sort_blocks::<u64>(typed_mut(tile), axis.n, stages, descending),
-        // tidy: wildcard because the rule of the op admits no other type
+        // tidy: wildcard because the verifier admits no other type
         _ => panic!("integers of 32 or 64 bits are sorted, found {dtype}"),
     }
 }
@@ -72,9 +74,9 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // A pair is `2 << bit` consecutive coordinates. The merge orders each element of its first half
-    // and the partner in its second half. Returns whether the order in a pair is descending. Bit
-    // `block` of the coordinates in a pair is bit `block - bit - 1` of the index of the pair.
+    // A pair is `2 << bit` consecutive coordinates. The merge orders each element of the first half
+    // and its partner in the second half. `is_reversed` returns whether the order in a pair is
+    // descending. Bit `block` of a coordinate is bit `block - bit - 1` of the index of its pair.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
     let has_small_blocks = inner == 1 && low == 0;
@@ -126,7 +128,7 @@ fn merge_small_blocks<T: Key>(
 /// blocks are the columns of a matrix, so a comparison of two rows processes all columns at once.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
-    // The complements of integers are in the reverse order of the integers.
+    // Complementing integers reverses their order.
     let flip = |block: usize| if is_reversed(block) { !T::default() } else { T::default() };
     for (group, blocks) in tile.chunks_mut(SORTED_COLUMNS * N).enumerate() {
         let blocks = blocks.as_chunks_mut::<N>().0;
@@ -156,7 +158,7 @@ fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed
 }
 
 /// In each group of `N` elements, orders each element of the first half and its partner in the
-/// second half. The loops have a known number of iterations.
+/// second half. `N` is a constant, so the compiler knows the number of iterations.
 #[inline(always)]
 fn exchange_near<T: Element + Ord, const N: usize>(tile: &mut [T], is_reversed: impl Fn(usize) -> bool) {
     for (index, pair) in tile.as_chunks_mut::<N>().0.iter_mut().enumerate() {
@@ -171,7 +173,7 @@ fn exchange_runs<T: Element + Ord>(pair: &mut [T], is_reversed: bool) {
     exchange(first, second, is_reversed);
 }
 
-/// Orders the elements at the same index of two slices, at each index.
+/// Orders the two elements at each index of two slices.
 #[inline(always)]
 fn exchange<T: Element + Ord>(first: &mut [T], second: &mut [T], is_reversed: bool) {
     let (lesser, greater) = if is_reversed { (second, first) } else { (first, second) };

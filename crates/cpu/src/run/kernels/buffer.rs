@@ -18,9 +18,9 @@ struct Line([u8; ALIGNMENT]);
 /// The number of cache lines in a page.
 const PAGE: usize = 4096 / ALIGNMENT;
 
-/// The distance, in lines, between the page offsets of successive buffers. It is odd, so that all
-/// offsets occur before one recurs. It is not close to a half, a third or a quarter of a page, so
-/// that the offsets of a few successive buffers stay apart.
+/// The distance, in lines, between the page offsets of successive buffers. The distance is odd, so
+/// that all offsets occur before one recurs. It is not close to a half, a third or a quarter of a
+/// page. The offsets of a few successive buffers are therefore far apart.
 const STAGGER: usize = 25;
 
 /// Returns the page offset, in lines, of a new buffer of this size.
@@ -36,9 +36,9 @@ fn next_page_offset(lines: usize) -> usize {
 
 /// A failed allocation of a tile.
 ///
-/// It is the payload of a panic. Ops do not return this failure, because every op may allocate. The
-/// panic unwinds to the loop over the programs of the grid, which converts it to an error of the
-/// launch.
+/// This type is the payload of a panic. Ops do not return this failure, because every op may
+/// allocate. The panic unwinds to the loop over the programs of the grid, which converts it to an
+/// error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
@@ -49,7 +49,8 @@ pub struct Buffer {
     /// The number of unused lines before the first byte.
     skipped: usize,
     len: usize,
-    /// The length of the varying prefix; the bytes after it are copies of one binary32 number.
+    /// The length in bytes of the varying prefix. The bytes after it are copies of one binary32
+    /// number.
     varying: usize,
 }
 
@@ -89,13 +90,14 @@ impl Buffer {
 }
 
 impl Buffer {
-    /// Returns the length of the prefix that is not known to be copies of one binary32 number.
+    /// Returns the length in bytes of the varying prefix. The bytes after it are known to be copies
+    /// of one binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.varying
     }
 
-    /// Records that all bytes from `bytes` on are copies of one binary32 number.
-    /// [`Self::bytes_mut`] and [`Self::resize`] reset this record.
+    /// Sets the length of the varying prefix, in bytes. [`Self::bytes_mut`] and [`Self::resize`]
+    /// reset it to the whole buffer.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         self.varying = bytes;
     }

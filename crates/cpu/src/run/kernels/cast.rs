@@ -11,11 +11,10 @@
 //! | float | narrower float | rounded once; overflow becomes an infinity (towards zero: the largest finite number) |
 //! | float | fp8 | rounded once; overflow and infinities become the largest finite number, as with PTX's `satfinite` |
 //!
-//! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has no NaN: there,
-//! NaN becomes the largest finite number with the sign of the NaN. Formats without negative zero
-//! have zero in its place.
+//! NaN stays NaN: quiet, with an unspecified payload. `fp8e4b15` has no NaN; there, NaN becomes the
+//! largest finite number with the sign of the NaN. In formats without negative zero, -0 becomes 0.
 //!
-//! Every conversion has the result of a single rounding. If a conversion rounds to binary32 first
+//! Every conversion has the result of a single rounding. If a conversion rounds first to binary32
 //! and then to a narrower format, the first rounding is to odd.
 
 use tilewright_ir::{Dtype, Rounding};
@@ -26,7 +25,7 @@ use super::formats::{
 use super::simd::each;
 use super::{typed, typed_mut};
 
-/// The number of elements that a conversion holds in a buffer on the stack at a time.
+/// The number of elements of the stack buffer through which a conversion passes.
 const CHUNK: usize = 256;
 
 /// Converts a tile: `out[i] = x[i]` as the type `to`. The buffers do not overlap.
@@ -62,12 +61,12 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, out: &mut [u8], x: &[u8]
     }
 }
 
-/// Returns whether a type is a 16- or 8-bit float, which is converted through binary32.
+/// Returns whether a type is a 16- or 8-bit float. Such a type is converted through binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }
 
-/// Returns the format of a narrow float other than bfloat16.
+/// Returns the parameters of a narrow float format other than bfloat16.
 pub(crate) fn format(dtype: Dtype) -> Format {
     match dtype {
         Dtype::F16 => F16,
@@ -107,7 +106,7 @@ pub fn narrow(to: Dtype, out: &mut [u8], x: &[f32], towards_zero: bool) {
         };
     }
     if towards_zero {
-        // This mode is rare, so one loop is compiled for all 8-bit formats, with the format in a
+        // Rounding towards zero is rare, so one loop serves all 8-bit formats, with the format in a
         // variable.
         match to {
             Dtype::BF16 => each(typed_mut(out), x, |x: f32| formats::bf16_narrow(x, true) as u16),
@@ -170,15 +169,16 @@ fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// A loop between two native types with Rust's `as`, which wraps, extends, saturates and rounds as
-/// the table of this module requires.
+/// A loop between two native types with Rust's `as`. It wraps, extends, saturates and rounds as the
+/// table of this module requires.
 macro_rules! loop_as {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| x as $to)
     };
 }
 
-/// A vectorized loop from a float to an integer of at most 32 bits, with the results of `as`.
+/// A vectorized loop from a float to an integer of at most 32 bits. The results equal those of
+/// `as`.
 macro_rules! loop_saturate {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| {
@@ -187,7 +187,7 @@ macro_rules! loop_saturate {
     };
 }
 
-/// A loop that compares with zero.
+/// A loop that compares elements with zero.
 macro_rules! loop_bool {
     ($out:ident, $x:ident, $from:ty) => {
         each($out, typed($x), |x: $from| u8::from(x != <$from>::default()))
@@ -219,7 +219,7 @@ fn to_bool(from: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// A function that converts between one native type and each integer type.
+/// Defines a function that converts between one native type and each integer type.
 macro_rules! per_integer {
     (from $name:ident, $float:ty) => {
         fn $name(to: Dtype, out: &mut [u8], x: &[u8]) {

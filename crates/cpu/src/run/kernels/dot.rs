@@ -1,22 +1,23 @@
 //! Dots of tiles: `acc[m, n] += a[m, k] * b[k, n]`.
 //!
-//! Each element of the accumulator is updated by fused multiply-adds (wrapping ones for integers)
-//! with k ascending, so the result depends neither on the processor nor on the layout of the
-//! operands. Operands narrower than the accumulator are first converted, exactly. A 16-bit
-//! accumulator is computed in binary32 and rounded once at the end.
+//! Fused multiply-adds update each element of the accumulator with k ascending; for integers, they
+//! wrap. The result therefore depends neither on the processor nor on the layout of the operands.
+//! Operands narrower than the accumulator are first converted, exactly. A 16-bit accumulator is
+//! computed in binary32 and rounded once at the end.
 //!
-//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): the
-//! products are exact, but an instruction adds at least two of them at a time, and subnormal sums
-//! are 0. If an operand has a subnormal element, the dot is computed by fused multiply-adds. The
-//! same processor always computes the same result. An operand of 8 bits that the kernel casts to
-//! bf16 is an operand of bf16. A kernel that converts operands to fp32 gets fused multiply-adds on
-//! each processor.
+//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`). Such an
+//! instruction computes exact products, but adds at least two of them at a time, and flushes
+//! subnormal sums to 0. If an operand has a subnormal element, the dot uses fused multiply-adds.
+//! The same processor always computes the same result. An operand of 8 bits that the kernel casts
+//! to bf16 is an operand of bf16. A kernel that converts operands to fp32 gets fused multiply-adds
+//! on every processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory, if they are
-//! contiguous and need no conversion. Columns of `b` are packed into panels, unless the rows of `b`
-//! are contiguous and `a` has few rows, or `b` is a tile that fits into the caches. If the launch
-//! cannot change the memory of `b`, its dots share the panels (`shared`).
+//! contiguous and need no conversion. Otherwise, it reads a converted copy. Columns of `b` are
+//! packed into panels, with two exceptions: the rows of `b` are contiguous and `a` has few rows, or
+//! `b` is a tile that fits into the caches. If the launch cannot change the memory of `b`, its dots
+//! share the panels (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -44,8 +45,8 @@ pub struct Matrix<'a> {
     /// The wider float type to which the kernel casts the elements. The dot performs this cast, and
     /// multiplies numbers of that type.
     pub cast: Option<Dtype>,
-    /// True if the memory of the elements does not change during the launch, so dots may share
-    /// packed copies of them.
+    /// True if the memory of the elements does not change during the launch. Dots may then share
+    /// packed copies of the elements.
     pub is_shared: bool,
 }
 
@@ -107,24 +108,26 @@ impl Scratch {
         self.shared.clear();
     }
 
-    /// Returns memory for dots that use only instructions of this level and of lower ones.
+    /// Returns memory for dots that use only instructions of this level and of lower levels.
     pub fn at_most(level: Level) -> Self {
         Self { level, ..Self::default() }
     }
 }
 
-/// Returns whether two consecutive dots have the same result as a single one. The first dot adds
-/// `k` products to each element of the accumulator. Two dots round an accumulator of 16 bits twice,
-/// a single one only once. AMX adds products of bf16 in groups of 32, so the first dot must consist
-/// of whole groups. `numbers` are the types of the numbers that the dots multiply.
+/// Returns whether two consecutive dots have the same result as a single dot. The first dot adds
+/// `k` products to each element of the accumulator. `numbers` are the types of the numbers that the
+/// dots multiply.
+///
+/// Two dots round a 16-bit accumulator twice; a single dot rounds it only once. AMX adds products
+/// of bf16 in groups of 32, so the first dot must consist of whole groups.
 pub(crate) fn may_be_divided(acc: Dtype, numbers: [Dtype; 2], k: usize) -> bool {
     acc.bytes() >= 4 && (numbers != [Dtype::BF16; 2] || k.is_multiple_of(32))
 }
 
 /// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
-/// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents every element of the
-/// operands exactly (a kernel casts wider operands before the dot). Panics if an operand is too
+/// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`. It represents every element of the
+/// operands exactly: a kernel casts wider operands before the dot. Panics if an operand is too
 /// small.
 pub fn dot(
     dtype: Dtype,
@@ -211,7 +214,7 @@ fn converted<'a>(
     MatrixReader::of_tile(buffer.bytes(), to.bytes(), [rows, columns], [columns, 1])
 }
 
-/// A dot whose operands and accumulator have the same element type `T`. For [`words`], `T` is a
+/// A dot whose operands and accumulator have the same element type `T`. In [`words`], `T` is a
 /// word.
 struct Product<'a, T> {
     acc: &'a mut [T],
@@ -235,7 +238,6 @@ impl<T: Real> WithSimd for Product<'_, T> {
 }
 
 impl<T: Pod> Product<'_, T> {
-    /// Computes the dot.
     #[inline(always)]
     fn compute<P: Multiply<Element = T>>(mut self, product: P) {
         let lanes = P::lanes();
@@ -272,7 +274,7 @@ impl<T: Pod> Product<'_, T> {
         copy_columns((&mut acc[column..], n), (edge, lanes), rest);
     }
 
-    /// Computes, from a column on, all complete panels of `V` vectors of columns. Returns the
+    /// Computes all complete panels of `V` vectors of columns, beginning at a column. Returns the
     /// number of columns in these panels.
     #[inline(always)]
     fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
@@ -280,7 +282,7 @@ impl<T: Pod> Product<'_, T> {
         let width = V * P::lanes();
         let panels = (n - column) / width;
         let panel_bytes = k * width * size_of::<T>();
-        // The number of panels that the caches keep while the loop passes over the rows of `a`.
+        // The number of panels that the caches keep while the loop iterates over the rows of `a`.
         let most = (MAX_PANEL_BYTES / panel_bytes.max(1)).max(1);
         for first in (0..panels).step_by(most) {
             let count = most.min(panels - first);
@@ -309,7 +311,7 @@ impl<T: Pod> Product<'_, T> {
     }
 }
 
-/// The panels of `b`, each with as many columns as a block of the accumulator.
+/// The panels of `b`. Each panel has the columns of one block of the accumulator.
 #[derive(Clone, Copy)]
 enum Panels<'a> {
     /// The panels are columns of a matrix, which are read in place.
@@ -319,7 +321,6 @@ enum Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// Returns a panel.
     #[inline(always)]
     fn panel<T>(&self, index: usize) -> MatrixReader<'a> {
         match *self {
@@ -347,8 +348,8 @@ fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]
     }
 }
 
-/// Copies all columns of a matrix to panels, in the order in which [`Product::compute`] reads them:
-/// by ascending column.
+/// Copies all columns of a matrix to panels by ascending column, the order in which
+/// [`Product::compute`] reads them.
 #[inline(always)]
 fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let mut column = 0;
@@ -364,8 +365,8 @@ fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     }
 }
 
-/// Copies, from a column on, all complete panels of `V` vectors of columns. Returns the number of
-/// columns in these panels.
+/// Copies all complete panels of `V` vectors of columns, beginning at a column. Returns the number
+/// of columns in these panels.
 #[inline(always)]
 fn pack_from<P: Multiply, const V: usize>(
     matrix: MatrixReader<'_>,
@@ -400,9 +401,9 @@ struct Columns<'a, T> {
 }
 
 impl<T: Pod> Columns<'_, T> {
-    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows
-    /// differ by at most one: a block of few rows has too few accumulators for the latency of an
-    /// addition.
+    /// Computes `m` rows of panels of `V` vectors of columns, in blocks of rows. The numbers of
+    /// rows of the blocks differ by at most one, because a block of few rows has too few
+    /// accumulators for the latency of an addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
         // 6 rows of 4 vectors have 24 accumulators, which leaves registers for vectors of `b` and
@@ -439,8 +440,8 @@ impl<T: Pod> Columns<'_, T> {
     }
 }
 
-/// Computes a dot of integers: adds four rows of b at a time to a row of the accumulator. Wrapping
-/// addition is associative, so the order does not matter.
+/// Computes a dot of integers by adding four rows of `b` at a time to a row of the accumulator.
+/// Wrapping addition is associative, so the order does not matter.
 fn dot_i32(acc: &mut [i32], a: &[i32], b: &[i32], extents: Extents) {
     let Extents { n, k, .. } = extents;
     if n == 0 || k == 0 {

@@ -1,19 +1,19 @@
 //! The elementwise table: every function on every element type, on whole tiles.
 //!
-//! The row of a function ([`ElementwiseFn`]) defines its meaning. This module decides what the rows
-//! leave open:
+//! The row of a function ([`ElementwiseFn`]) defines its meaning. This module decides the details
+//! that the rows leave open:
 //!
-//! - `shl` and `shr` read the shift count as an unsigned number of the operand's width, so a
-//!   negative count is larger than the width.
-//! - A NaN result is some quiet or signaling NaN: its payload is unspecified, but does not depend
+//! - `shl` and `shr` read the shift count as an unsigned number of the operand's width. A negative
+//!   count is therefore larger than the width.
+//! - A NaN result is some quiet or signaling NaN. Its payload is unspecified, but does not depend
 //!   on the processor's vector width.
 //! - Booleans are integers modulo 2: `add` and `sub` are exclusive or, `neg` and `abs` are the
 //!   identity.
-//! - 16- and 8-bit floats are computed in binary32 and rounded once to nearest even; fp8 saturates
-//!   to the largest finite value, as in casts. The result is correctly rounded for `add`, `sub`,
-//!   `mul`, `div` and `sqrt`, because binary32 has more than twice their precision. `fma` is
-//!   computed in binary64 with rounding to odd, and is also correctly rounded; so are `neg`, `abs`,
-//!   minima, maxima, comparisons and `float_rem`.
+//! - 16- and 8-bit floats are computed in binary32 and rounded once to nearest even. fp8 saturates
+//!   to the largest finite value, as in casts. `add`, `sub`, `mul`, `div` and `sqrt` are correctly
+//!   rounded, because binary32 has more than twice their precision. `fma` is correctly rounded,
+//!   because it is computed in binary64 with rounding to odd. `neg`, `abs`, minima, maxima,
+//!   comparisons and `float_rem` are also correctly rounded.
 //! - `div` and `sqrt` of binary32 and binary64 are correctly rounded.
 //!
 //! `math32` and `math64` state the error of each transcendental function.
@@ -27,13 +27,13 @@ use super::{Operand, float, integer, narrow};
 
 /// Applies a function of the table: `out[i] = function(operands[0][i], operands[1][i], …)`.
 ///
-/// `dtype` is the element type of the operands; for `select`, it is that of `x` and `y`, and the
-/// condition is `int1`. Pass [`Dtype::U64`] for pointers. `out` has the length of each tile operand
-/// and the same type, or `int1` for comparisons. [`Operand::Out`] may replace any operand, except
-/// the operands of a comparison and the condition of a selection.
+/// `dtype` is the element type of the operands. For `select`, `dtype` is the type of `x` and `y`,
+/// and the condition is `int1`. Pass [`Dtype::U64`] for pointers. `out` has the length of each tile
+/// operand. It also has the type of the operands, or `int1` for comparisons. [`Operand::Out`] may
+/// replace any operand, except the operands of a comparison and the condition of a selection.
 ///
-/// Panics if the function does not take the element type or the number of operands, or if a tile
-/// has the wrong length or alignment; the verifier excludes all of these.
+/// Panics if the function does not take the element type or the number of operands. Also panics if
+/// a tile has the wrong length or alignment. The verifier excludes all of these.
 #[inline]
 pub fn apply(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], operands: &[Operand<'_>]) {
     let info = function.info();
@@ -92,7 +92,7 @@ fn float_function(function: FloatFn, dtype: Dtype, out: &mut [u8], operands: [Op
     match dtype {
         Dtype::F32 => float::float_32(function, out, operands),
         Dtype::F64 => float::float_64(function, out, operands),
-        // In binary32, `fma` would be rounded twice.
+        // Computing `fma` in binary32 would round twice.
         _ if function == FloatFn::Fma => narrow::fma(dtype, out, x, y, z),
         _ => narrow::apply(dtype, out, [x, y], &|out, x, y| float::float_32(function, out, [x, y, z])),
     }
@@ -108,7 +108,7 @@ fn math(function: MathFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>) {
     }
 }
 
-/// Fills a tile, whose elements have `bytes` bytes, with the scalar that has these bits.
+/// Fills a tile with the scalar that has these bits. The elements of the tile have `bytes` bytes.
 pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     match bytes {
         1 => out.fill(bits as u8),
@@ -118,18 +118,18 @@ pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     }
 }
 
-/// Writes `base + step * i`, wrapped, to the element at each index i of an integer tile whose
+/// Writes `base + step * i`, wrapped, to the element at each index i of an integer tile. The
 /// elements have `bytes` bytes (1, 2, 4 or 8).
 pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
-    /// The number of elements that the loop writes at a time.
+    /// The number of elements that an iteration of the loop writes.
     const BLOCK: usize = 16;
     macro_rules! write {
         ($ty:ty) => {
             super::simd::vectorize(
                 #[inline(always)]
                 || {
-                    // Adds to the numbers of a block instead of multiplying each index, because a
-                    // product takes several cycles.
+                    // Adding to the numbers of the previous block avoids a multiplication, which
+                    // takes several cycles.
                     let step = step as $ty;
                     let mut next: [$ty; BLOCK] =
                         std::array::from_fn(|i| (base as $ty).wrapping_add(step.wrapping_mul(i as $ty)));

@@ -5,7 +5,7 @@ use tilewright_ir::{ArithmeticFn, ComparisonFn, FloatFn, MathFn};
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
 use super::{Operand, Source, integer, math, math32, math64, typed_mut};
 
-/// The families of the table on a float type.
+/// Defines the families of the table on a float type.
 macro_rules! families {
     ($arithmetic:ident, $float:ident, $fma:ident, $math_fn:ident, $compare:ident, $ty:ty, $math:ident) => {
         /// Applies an arithmetic function.

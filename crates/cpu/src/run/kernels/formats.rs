@@ -1,11 +1,11 @@
 //! Converts one element between floating-point formats with integer operations and without
-//! branches, so that a loop over it is vectorized on any instruction set.
+//! branches. A loop over such a conversion is vectorized on any instruction set.
 //!
 //! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
-//! [`double_to_single_odd`] (and integers to binary64 with [`signed_to_double_odd`] or
-//! [`unsigned_to_double_odd`]). Rounding to odd keeps the information that the rounding to the
-//! narrow format needs, because binary32 has at least two bits of precision more than every
-//! narrower format.
+//! [`double_to_single_odd`]. To narrow integers, first convert them to binary64 with
+//! [`signed_to_double_odd`] or [`unsigned_to_double_odd`]. Binary32 has at least two bits of
+//! precision more than every narrower format. Rounding to odd therefore keeps the information that
+//! the rounding to the narrow format needs.
 
 use super::lanes::{Real, Real32, Real64, Word, Word64, select};
 use super::{math32, math64};
@@ -30,21 +30,22 @@ pub(crate) struct Format {
 /// IEEE binary16. Overflow becomes an infinity.
 pub(crate) const F16: Format =
     Format { mantissa: 10, bias: 15, largest: 0x7bff, nan: 0x7e00, overflow: 0x7c00, negative_zero: true };
-/// E5M2: as binary16 with fewer bits. Overflow and infinities saturate to the largest finite
-/// number, 57344.
+/// E5M2: binary16 without the 8 low bits of the mantissa. Overflow and infinities saturate to the
+/// largest finite number, 57344.
 pub(crate) const E5M2: Format =
     Format { mantissa: 2, bias: 15, largest: 0x7b, nan: 0x7f, overflow: 0x7b, negative_zero: true };
-/// E4M3 of OCP: no infinities, NaN is 0x7f and 0xff. Overflow and infinities saturate to 448.
+/// E4M3 of OCP. It has no infinities; NaN is 0x7f and 0xff. Overflow and infinities saturate to
+/// 448.
 pub(crate) const E4M3: Format =
     Format { mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f, overflow: 0x7e, negative_zero: true };
-/// E4M3 with bias 15: no infinities and no NaN. Overflow, infinities and NaN saturate to 0x7f,
-/// which is 1.875.
+/// E4M3 with bias 15. It has no infinities and no NaN. Overflow, infinities and NaN saturate to
+/// 0x7f, which is 1.875.
 pub(crate) const E4M3B15: Format =
     Format { mantissa: 3, bias: 15, largest: 0x7f, nan: 0x7f, overflow: 0x7f, negative_zero: true };
-/// E4M3FNUZ: bias 8, 0x80 is the only NaN. Overflow and infinities saturate to 240.
+/// E4M3FNUZ, with bias 8. 0x80 is the only NaN. Overflow and infinities saturate to 240.
 pub(crate) const E4M3B8: Format =
     Format { mantissa: 3, bias: 8, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
-/// E5M2FNUZ: bias 16, 0x80 is the only NaN. Overflow and infinities saturate to 57344.
+/// E5M2FNUZ, with bias 16. 0x80 is the only NaN. Overflow and infinities saturate to 57344.
 pub(crate) const E5M2B16: Format =
     Format { mantissa: 2, bias: 16, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
 
@@ -62,13 +63,13 @@ impl Format {
     /// Rounds binary32 to the format, to nearest even or towards zero.
     ///
     /// When rounding towards zero, a finite number that is too large becomes the largest finite
-    /// number; infinities become the same result as when rounding to nearest.
+    /// number. Infinities have the same result in both modes.
     #[inline(always)]
     pub(crate) fn narrow<R: Real32>(self, value: R, towards_zero: bool) -> R::Bits {
         let bits = value.to_bits();
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(0x7fff_ffff);
-        // Normal numbers of the format: round in integers; a carry correctly increments the
+        // Rounds to normal numbers of the format in integers; a carry correctly increments the
         // exponent.
         let shift = 23 - self.mantissa;
         let exponent = (127 - self.bias) << 23;
@@ -80,8 +81,8 @@ impl Format {
             magnitude.wrapping_add(is_odd).wrapping_sub(word(exponent.wrapping_sub(below_half)))
         };
         let normal = rounded >> shift;
-        // Subnormal numbers: add a power of two whose unit in the last place is the smallest
-        // subnormal of the format. The addition then rounds to nearest even.
+        // Rounds to subnormal numbers by adding a power of two whose unit in the last place is the
+        // smallest subnormal of the format. The addition then rounds to nearest even.
         let smallest_exponent = 1 - self.bias as i32 - self.mantissa as i32;
         let shifter = word(power_of_two(smallest_exponent + 23));
         let sum = R::from_bits(magnitude) + R::from_bits(shifter);
@@ -92,7 +93,8 @@ impl Format {
         }
         let is_subnormal = magnitude.lt_signed(word(power_of_two(1 - self.bias as i32)));
         let finite = select(is_subnormal, subnormal, normal);
-        // Encodings compare as values do. In binary32, infinities are above the finite numbers.
+        // The order of the encodings is the order of the values. In binary32, infinities are above
+        // the finite numbers.
         let mut too_large = word(self.overflow);
         if towards_zero {
             let is_finite = magnitude.lt_signed(word(f32::INFINITY.to_bits()));
@@ -109,14 +111,15 @@ impl Format {
     }
 
     /// Converts to binary32, which represents every value of the format. The bits above those of
-    /// the format are 0.
+    /// the format must be 0.
     #[inline(always)]
     pub(crate) fn widen<R: Real32>(self, bits: R::Bits) -> R {
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(self.sign() - 1);
         let sign = (bits & word(self.sign())) << (31 - self.sign().ilog2());
-        // With the mantissa in position, the exponent is too small by the difference of the biases.
-        // A multiplication adds this difference to the exponent, and normalizes subnormal numbers.
+        // With the mantissa shifted to its position in binary32, the exponent is too small by the
+        // difference of the biases. A multiplication adds this difference to the exponent, and
+        // normalizes subnormal numbers.
         let scale = R::from_bits(word(power_of_two(127 - self.bias as i32)));
         let mut number = R::from_bits(magnitude << (23 - self.mantissa)) * scale;
         let nan = number.constant(f32::NAN);
@@ -136,7 +139,7 @@ impl Format {
 }
 
 /// Rounds binary32 to the bits of bfloat16, to nearest even or towards zero. Overflow becomes an
-/// infinity; when rounding towards zero, it becomes the largest finite number. NaN stays NaN.
+/// infinity, or the largest finite number when rounding towards zero. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn bf16_narrow<R: Real32>(value: R, towards_zero: bool) -> R::Bits {
     let bits = value.to_bits();
@@ -153,9 +156,9 @@ pub(crate) fn bf16_widen<R: Real32>(bits: R::Bits) -> R {
     R::from_bits(bits << 16)
 }
 
-/// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
-/// A finite number that is too large becomes the largest finite number of binary32. If a later
-/// rounding is to a narrower format, this number overflows there, as the original number would.
+/// Rounds binary64 to binary32, to odd: an inexact result is the neighbor whose last bit is 1. NaN
+/// stays NaN. A finite number that is too large becomes the largest finite number of binary32. In a
+/// later rounding to a narrower format, this number overflows like the original number.
 #[inline(always)]
 pub(crate) fn double_to_single_odd<R: Real64>(value: R) -> R::Single {
     let nearest = value.to_single();
@@ -187,7 +190,7 @@ fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::R
     select(negative, -magnitude, magnitude)
 }
 
-/// Converts a signed integer to binary64; inexact results have the last bit set (rounded to odd).
+/// Converts a signed integer to binary64, rounded to odd: an inexact result has the last bit set.
 #[inline(always)]
 pub(crate) fn signed_to_double_odd<W: Word64>(value: W) -> W::Real {
     signed_to_double(
@@ -207,13 +210,13 @@ pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
     )
 }
 
-/// Converts an unsigned integer to binary64; inexact results are rounded to odd, to at least 42
+/// Converts an unsigned integer to binary64. Inexact results are rounded to odd, to at least 42
 /// bits of precision.
 #[inline(always)]
 pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // If the integer is 2^53 or more, its 11 low bits may not fit into the mantissa. If one of them
-    // is 1, they are replaced by a 1 in the bit above them.
+    // If the integer is 2^53 or more, its 11 low bits may not fit into the mantissa. If any of
+    // these bits is 1, a 1 in the bit above replaces them.
     let is_exact = (value & word(0x7ff)).eq(word(0));
     let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
     select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()
@@ -223,8 +226,8 @@ pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
 #[inline(always)]
 pub(crate) fn unsigned_to_double_zero<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // Both halves are exact, and so is the error of their sum: the high half is 0 or larger than
-    // the low half.
+    // Both halves are exact. The error of their sum is also exact, because the high half is 0 or
+    // larger than the low half.
     let low = (value & word(0xffff_ffff)).unsigned_to_real();
     let high = (value & word(!0xffff_ffff)).unsigned_to_real();
     let nearest = high + low;
@@ -242,19 +245,19 @@ pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
     (value.trunc() + value.constant(math64::SHIFTER)).to_bits()
 }
 
-/// Returns the quotient, towards zero, of integers of at most 16 bits; any integer if the divisor
-/// is 0. The operands are floats with the values of the integers.
+/// Returns the quotient, towards zero, of integers of at most 16 bits. The quotient is unspecified
+/// if the divisor is 0. The operands are floats with the values of the integers.
 ///
-/// The integers have fewer bits than the precision of the float, so their quotient is never rounded
-/// up to the next integer: truncating it is exact.
+/// The integers have fewer bits than the precision of the float. The division therefore never
+/// rounds a quotient up to the next integer, and truncation is exact.
 #[inline(always)]
 pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math32::SHIFTER)).to_bits();
     bits.wrapping_sub(bits.constant(math32::SHIFTER.to_bits()))
 }
 
-/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does, in the low
-/// 32 bits of the result.
+/// Returns the quotient of integers of at most 32 bits, like [`quotient_of_singles`]. The quotient
+/// is in the low 32 bits of the result.
 #[inline(always)]
 pub(crate) fn quotient_of_doubles<R: Real64>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math64::SHIFTER)).to_bits();

@@ -1,11 +1,11 @@
-//! Fused loops: several ops on binary32 tiles in one pass; each op takes the registers of the
+//! Fused loops: several ops on binary32 tiles in one pass. Each op takes the registers of the
 //! previous op's result.
 //!
 //! A loop covers its tiles in blocks of [`BLOCK`] elements, or of a multiple of [`BLOCK`] if there
-//! are enough registers, so that the dispatch of an op costs little compared with the op. Each
-//! block passes through all stages. The results equal those of the ops executed one after another,
-//! to the bit: a sum has [`BLOCK`] interleaved accumulators and combines them in the order of
-//! [`reduce`](super::reduce).
+//! are enough registers. The dispatch of an op thus costs little compared with the op. Each block
+//! passes through all stages. The results equal those of the ops executed one after another, to the
+//! bit. For example, a sum has [`BLOCK`] interleaved accumulators, and combines them in the order
+//! of [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
 
@@ -17,7 +17,7 @@ use crate::tuning::MAX_FUSED_ELEMENTS;
 /// The memory to which a loop writes elements.
 pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
-    /// The number of elements that the loop writes, from the first on.
+    /// The number of elements that the loop writes, from the first element on.
     pub elements: usize,
 }
 
@@ -29,8 +29,9 @@ pub(crate) struct Reduced {
     pub is_certain: bool,
 }
 
-/// The table of binary functions. A row has the name of a function, and its opcodes for an operand
-/// that is a number, a tile, or a tile with one element for each row.
+/// The table of binary functions. A row has the name of a function and its three opcodes. The
+/// operand of the first opcode is a number, that of the second a tile, and that of the third a tile
+/// with one element for each row.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {
@@ -49,8 +50,8 @@ macro_rules! binary_functions {
 
 macro_rules! opcodes {
     ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
-        /// The opcode of a stage. It encodes the function and the kind of its operand, so that the
-        /// dispatch is one indirect jump: three jumps in a row would take as long as the op.
+        /// The opcode of a stage: the function and the kind of its operand. The dispatch is one
+        /// indirect jump, because three jumps in a row would take as long as the op.
         #[derive(Clone, Copy, Debug)]
         enum Opcode {
             $($number, $tile, $rows,)*
@@ -92,20 +93,20 @@ macro_rules! opcodes {
 }
 binary_functions!(opcodes);
 
-/// An op of a fused loop whose operand has been located.
+/// An op of a fused loop whose operand has been located in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
     /// The operand, if it is a number. A stage that reads a tile uses this number in place of
-    /// elements after the end of `run`. A stage made by [`Stage::cut`] replaces elements by this
-    /// number.
+    /// elements after the end of `run`. A stage that [`Stage::cut`] creates replaces elements by
+    /// this number.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,
-    /// For [`Stage::cut`], the index of the first replaced element; for [`Stage::write`], the index
-    /// of the target; for [`Stage::rows`], the shift.
+    /// For [`Stage::cut`], the index of the first replaced element. For [`Stage::write`], the index
+    /// of the target. For [`Stage::rows`], the shift.
     count: usize,
     /// The operand of a stage that reads a tile.
     run: RunReader<'a>,
@@ -133,15 +134,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Creates a stage that combines the element with the element of `run` at the same index, or
-    /// after the end of `run`, with the number `rest`.
+    /// Creates a stage that combines the element with the element of `run` at the same index. After
+    /// the end of `run`, the operand is the number `rest`.
     #[inline(always)]
     pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
         Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
     }
 
-    /// Creates a stage that combines the element with the element of `run` whose index is that of
-    /// the current row. A row has `1 << shift` times [`BLOCK`] elements.
+    /// Creates a stage that combines the element with an element of `run`, whose index is the index
+    /// of the current row. A row has `1 << shift` times [`BLOCK`] elements.
     #[inline(always)]
     pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
         Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
@@ -173,7 +174,7 @@ impl<'a> Stage<'a> {
         Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
     }
 
-    /// Creates a stage that writes the elements to the target at an index.
+    /// Creates a stage that writes the elements to the target with the index `target`.
     #[inline(always)]
     pub(crate) fn write(target: usize) -> Self {
         Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
@@ -189,7 +190,7 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Returns the memory that the stage reads; empty if it reads none.
+    /// Returns the memory that the stage reads; empty if the stage reads no memory.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run
@@ -198,7 +199,7 @@ impl<'a> Stage<'a> {
 
 /// Passes `elements` elements through the stages. From the element `varying` on, the operands are
 /// uniform, so the loop computes a single block for all these elements. `elements` and `varying`
-/// are multiples of [`BLOCK`]. Returns the result of the reduction, if there is one.
+/// are multiples of [`BLOCK`]. Returns the result of the reduction, if any.
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -222,7 +223,7 @@ impl WithSimd for Loop<'_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Reduced> {
-        // The number of registers in a large block and in a small one.
+        // The constants are the numbers of registers in a large block and in a small block.
         match S::F32_LANES {
             16 => self.run::<S, 8, 4>(simd),
             8 => self.run::<S, 8, 8>(simd),
@@ -239,13 +240,13 @@ struct Scratch([f32; MAX_FUSED_ELEMENTS]);
 /// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
 struct Accumulators<S: Simd, const M: usize> {
     values: [S::f32s; M],
-    /// NaN in each lane of a maximum that has read a NaN.
+    /// A lane is NaN if the maximum has read a NaN in this lane.
     nan: S::f32s,
 }
 
 impl Scratch {
-    /// Stores a block. Takes it by value: a block whose address is taken does not stay in
-    /// registers.
+    /// Stores a block. The block is passed by value, because a block whose address is taken does
+    /// not stay in registers.
     #[inline(always)]
     fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
         let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
@@ -256,7 +257,7 @@ impl Scratch {
         );
     }
 
-    /// Loads the block. The function overwrites the content of the parameter.
+    /// Loads the block. Overwrites the content of the parameter.
     #[inline(always)]
     fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
         let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
@@ -270,11 +271,11 @@ impl Scratch {
 
 impl Loop<'_, '_, '_> {
     /// Runs the loop. Calls only cold functions, because all other functions are inlined. The block
-    /// and the accumulators thus stay in registers.
+    /// and the accumulators therefore stay in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
-            // Only the addition of -0 changes no other number.
+            // Adding -0 changes no number; adding +0 would change -0.
             None | Some(Reduction::Sum) => -0.0,
             Some(Reduction::Max) => f32::NEG_INFINITY,
         };
@@ -296,7 +297,8 @@ impl Loop<'_, '_, '_> {
     }
 
     /// Passes a block of N registers through the stages. The block represents `blocks` equal
-    /// blocks: a sum adds it `blocks` times, and a stage that writes stores it `blocks` times.
+    /// blocks. A sum therefore adds the block `blocks` times, and a stage that writes stores it
+    /// `blocks` times.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -383,8 +385,8 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// Returns the elements that the stage reads for the block of N registers that begins at the
-/// element `first`. After the end of the stage's run, these are the stage's number.
+/// Returns the elements that a stage reads for a block of N registers. The block begins at the
+/// element `first`. After the end of the stage's run, the elements equal the stage's number.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -400,8 +402,7 @@ fn part<'p, S: Simd, const N: usize>(
     RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
 }
 
-/// Returns the operand elements of two rows: the row in which a block of N registers begins, and
-/// the row in which it ends.
+/// Returns the operand elements of the rows in which a block of N registers begins and ends.
 #[inline(always)]
 fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
     let last = first + N * S::F32_LANES - 1;
@@ -410,7 +411,8 @@ fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S
     [number(row(first)), number(row(last))]
 }
 
-/// Copies the elements of a run from a byte offset on, and fills the rest with a number.
+/// Copies the elements of a run from a byte offset on, and fills the remaining elements with a
+/// number.
 #[cold]
 #[inline(never)]
 fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
@@ -452,7 +454,7 @@ fn reduced<S: Simd, const M: usize>(
             }
         )*}};
     }
-    // First combine registers, then the lanes of the register that is left.
+    // Combines registers first, then the lanes of the last register.
     match reduction {
         Reduction::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
         Reduction::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
@@ -465,14 +467,14 @@ fn reduced<S: Simd, const M: usize>(
         Reduction::Max => {
             let value = halve(&mut scratch.0, S::F32_LANES, |x, y| if y > x { y } else { x });
             let has_nan = any_nan(simd, accumulators.nan);
-            // A comparison does not order the two zeros.
+            // A comparison does not order -0 and +0.
             Reduced { value, is_certain: !has_nan && value != 0.0 }
         }
     }
 }
 
 /// Combines the upper half of the first `count` elements with the lower half, until one element is
-/// left, and returns that element.
+/// left. Returns this element.
 #[inline(always)]
 fn halve(all: &mut [f32; MAX_FUSED_ELEMENTS], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {

@@ -31,7 +31,7 @@ pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     }
 }
 
-/// Combines a block with an operand, whose registers the closure returns.
+/// Combines a block with an operand. The closure returns each register of the operand.
 #[inline(always)]
 pub(super) fn apply<S: Simd, const N: usize>(
     simd: S,
@@ -101,8 +101,9 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// Returns the minimum or maximum of x and y, as [`math`](super::math) defines it: x if y is NaN,
-/// `of_equals` if x and y are equal (they may be zeros with different signs), otherwise `compared`.
+/// Returns the minimum or maximum of x and y, as [`math`](super::math) defines it. The result is x
+/// if y is NaN, and `of_equals` if x and y are equal. (Equal numbers may be zeros with different
+/// signs.) Otherwise, the result is `compared`.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
@@ -119,12 +120,12 @@ pub(super) fn any_above<S: Simd>(simd: S, x: S::u32s, limit: u32) -> bool {
 /// Returns whether any element is NaN.
 #[inline(always)]
 pub(super) fn any_nan<S: Simd>(simd: S, x: S::f32s) -> bool {
-    // NaN has larger bits than any number.
+    // The bits of a NaN, as an integer, are larger than those of any number.
     any_above(simd, bits(simd, simd.abs_f32s(x)), f32::INFINITY.to_bits())
 }
 
-/// For dividends and divisors between these magnitudes, a quotient and its remainder neither
-/// underflow nor overflow.
+/// The bits of two magnitudes. If the dividend and the divisor are between them, neither the
+/// quotient nor its remainder underflows or overflows.
 const DIVISIBLE: [u32; 2] = [(127 - 60) << 23, (127 + 60) << 23];
 
 /// Returns the reciprocal of a divisor that [`quotient`] accepts.
@@ -134,11 +135,12 @@ pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
     (least..=most).contains(&divisor.abs().to_bits()).then(|| 1.0 / divisor)
 }
 
-/// Divides the block by a number, correctly rounded. The product with the reciprocal is off by less
-/// than two units in the last place; its remainder then determines the correct quotient (Markstein,
-/// Computation of elementary functions on the IBM RISC System/6000 processor, 1990). An exhaustive
-/// test over every divisor showed that no quotient close to a midpoint between two numbers is
-/// rounded wrongly. This method takes half as long as a division.
+/// Divides the block by a number, correctly rounded. This method takes half as long as a division.
+///
+/// The product with the reciprocal is off by less than two units in the last place. The remainder
+/// of this product then determines the correct quotient. (Source: Markstein, Computation of
+/// elementary functions on the IBM RISC System/6000 processor, 1990.) An exhaustive test over every
+/// divisor showed that no quotient close to a midpoint between two numbers is rounded wrongly.
 #[inline(always)]
 pub(super) fn quotient<S: Simd, const N: usize>(
     simd: S,
@@ -187,12 +189,12 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The constants of an exponential. `black_box` makes the compiler read the constants from memory
-/// at each use. Otherwise, the compiler would hold them in registers during the whole fused loop,
+/// The constants of an exponential. `black_box` makes the compiler read them from memory at each
+/// use. Otherwise, the compiler would keep the constants in registers during the whole fused loop,
 /// and the blocks would not fit into the remaining registers.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
-    /// The result for arguments below this magnitude is neither subnormal nor infinite.
+    /// If the argument is below this magnitude, the result is neither subnormal nor infinite.
     moderate: f32,
     shifter: f32,
     log2_e: f32,
@@ -287,7 +289,8 @@ fn scaled<S: Simd, const N: usize>(
             #[inline(always)]
             |i| {
                 let (p, shifted) = parts(x[i]);
-                // The low bits of `shifted` (n + SHIFTER) are n; the shift drops the other bits.
+                // The low bits of `shifted`, which is n + SHIFTER, are n. The shift drops the other
+                // bits.
                 let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
                 out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
             },
@@ -296,11 +299,11 @@ fn scaled<S: Simd, const N: usize>(
     out
 }
 
-/// Returns x * 2^n in two steps, so that a subnormal result is rounded once; `shifted` is n +
+/// Returns x * 2^n in two steps, so that a subnormal result is rounded once. `shifted` is n +
 /// [`SHIFTER`].
 #[inline(always)]
 fn scale<S: Simd>(simd: S, x: S::f32s, shifted: S::f32s) -> S::f32s {
-    /// An even number that makes n positive.
+    /// An even number whose sum with n is positive.
     const BIAS: u32 = 1024;
     let n = simd.sub_u32s(bits(simd, shifted), simd.splat_u32s(SHIFTER.to_bits() - BIAS));
     let half = simd.wrapping_dyn_shr_u32s(n, simd.splat_u32s(1));

@@ -1,4 +1,4 @@
-//! The integer rows of the elementwise table. All arithmetic wraps; no element causes a panic.
+//! The integer rows of the elementwise table. All arithmetic wraps, and no element causes a panic.
 //!
 //! Functions that do not depend on signedness are compiled only for unsigned types.
 
@@ -12,12 +12,12 @@ use super::{Element, Operand, Source, typed, typed_mut};
 trait Integer: Element {
     /// Returns the quotient; unspecified for a zero divisor.
     fn quotient(self, divisor: Self) -> Self;
-    /// Returns `self >> count` with an unsigned count. If the count is the width or more, returns
-    /// the sign (0 or -1) of a signed number, and 0 for an unsigned number.
+    /// Returns `self >> count` with an unsigned count. A count of at least the width shifts all
+    /// bits out: the result is 0, or -1 for a negative number.
     fn shift_right(self, count: Self) -> Self;
     /// Returns the upper half of the product.
     fn mul_high(self, factor: Self) -> Self;
-    /// Returns the absolute value. For the smallest integer of the type, returns this integer.
+    /// Returns the absolute value. The smallest integer of the type is returned unchanged.
     fn absolute(self) -> Self;
 }
 
@@ -45,7 +45,7 @@ macro_rules! integer_type {
     };
 }
 
-/// `x >> y` of a signed type: the sign if y, unsigned, is the width or more.
+/// `x >> y` of a signed type: the sign if y, as an unsigned number, is the width or more.
 macro_rules! shr_signed {
     ($ty:ty, $uint:ty) => {
         |x: $ty, y: $ty| {
@@ -306,7 +306,7 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
 /// Divides booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
-    // A division by zero sets all bits of the byte; a boolean has only the lowest one.
+    // A division by zero sets all bits of the byte, but a boolean has only the lowest bit.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 
@@ -317,7 +317,7 @@ pub(super) fn bitwise_of_booleans(function: BitwiseFn, out: &mut [u8], x: Operan
             bitwise(function, BOOLEAN, out, x, y);
         }
         BitwiseFn::Not => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, Operand::Scalar(1)),
-        // A shift by one or more leaves no bit.
+        // A shift by one or more, in either direction, shifts the only bit out.
         BitwiseFn::Shl => bitwise(BitwiseFn::Shr, BOOLEAN, out, x, y),
     }
 }
@@ -336,7 +336,7 @@ fn select_width<T: Element>(out: &mut [u8], condition: Operand<'_>, x: Operand<'
     );
 }
 
-/// Selects `x` where the condition is not 0, else `y`; the elements have `bytes` bytes.
+/// Selects `x` where the condition is not 0, otherwise `y`. The elements have `bytes` bytes.
 pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Operand<'_>, y: Operand<'_>) {
     match bytes {
         1 => select_width::<u8>(out, condition, x, y),

@@ -1,10 +1,10 @@
 //! Defines the values on which the formulas of single elements compute.
 //!
 //! The formulas of `math`, `math32`, `math64`, `formats` and `narrow` are generic over these
-//! traits. A formula thus has one definition for two users. The loops of the executor apply a
-//! formula to the scalar types `f32` and `f64`, and to `u32`, `u64` and `bool` for bits and
-//! comparisons. The compiler of loop nests applies the formula to handles of vectors, whose methods
-//! append instructions.
+//! traits. Each formula thus has one definition for two users. The first user is the loops of the
+//! executor: they apply a formula to the scalar types `f32` and `f64`, with `u32` and `u64` for
+//! their bits and `bool` for comparisons. The second user is the compiler of loop nests: it applies
+//! the formula to handles of vectors, whose methods append instructions.
 //!
 //! A formula has no branch that depends on an element. It computes the results of both cases, and a
 //! [`Mask`] selects one of them.
@@ -45,7 +45,7 @@ pub(crate) trait Real:
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     /// Returns the square root, correctly rounded.
     fn sqrt(self) -> Self;
-    /// Removes the fraction. The result has the sign of the argument, even if it is 0.
+    /// Removes the fraction. The result has the sign of the argument, even if the result is 0.
     fn trunc(self) -> Self;
     /// Clears the sign.
     fn abs(self) -> Self;
@@ -82,8 +82,8 @@ pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
     fn to_double(self) -> Self::Double;
 
     /// Returns `self * 2^exponent`, rounded once. The parameters are the exponent as a float and as
-    /// an integer; the magnitude of the exponent is at most 254, and that of `self` is 0 or from
-    /// 2^-32 to 2^32.
+    /// an integer. The magnitude of the exponent is at most 254. The magnitude of `self` is 0, or
+    /// from 2^-32 to 2^32.
     #[inline(always)]
     fn scale(self, _exponent: Self, bits: Self::Bits) -> Self {
         math32::scale_in_steps(self, bits)
@@ -99,8 +99,8 @@ pub(crate) trait Real64: Real<Number = f64, Bits: Word64<Real = Self>> {
     fn to_single(self) -> Self::Single;
 }
 
-/// Integers. Each function defines whether it treats them as signed. Arithmetic wraps; the count of
-/// a shift is below the width.
+/// Integers. Each function defines whether it treats them as signed. Arithmetic wraps. The count of
+/// a shift must be below the width.
 pub(crate) trait Word:
     Lanes
     + BitAnd<Output = Self>

@@ -2,41 +2,41 @@
 
 use super::lanes::{Lanes, Real, select};
 
-/// Returns the minimum; of a NaN and a number, the number; -0 is below +0.
+/// Returns the minimum. If one operand is NaN, returns the other operand. -0 is below +0.
 #[inline(always)]
 pub(crate) fn min<R: Real>(x: R, y: R) -> R {
     let ordered = select(x.eq(y), R::from_bits(x.to_bits() | y.to_bits()), x.lesser(y));
     select(y.is_nan(), x, ordered)
 }
 
-/// Returns the maximum; of a NaN and a number, the number; +0 is above -0.
+/// Returns the maximum. If one operand is NaN, returns the other operand. +0 is above -0.
 #[inline(always)]
 pub(crate) fn max<R: Real>(x: R, y: R) -> R {
     let ordered = select(x.eq(y), R::from_bits(x.to_bits() & y.to_bits()), x.greater(y));
     select(y.is_nan(), x, ordered)
 }
 
-/// Returns the minimum; NaN if either is NaN; -0 is below +0.
+/// Returns the minimum, or NaN if an operand is NaN. -0 is below +0.
 #[inline(always)]
 pub(crate) fn min_nan<R: Real>(x: R, y: R) -> R {
     let ordered = select(x.eq(y), R::from_bits(x.to_bits() | y.to_bits()), x.lesser(y));
     select(x.is_nan(), x, ordered)
 }
 
-/// Returns the maximum; NaN if either is NaN; +0 is above -0.
+/// Returns the maximum, or NaN if an operand is NaN. +0 is above -0.
 #[inline(always)]
 pub(crate) fn max_nan<R: Real>(x: R, y: R) -> R {
     let ordered = select(x.eq(y), R::from_bits(x.to_bits() & y.to_bits()), x.greater(y));
     select(x.is_nan(), x, ordered)
 }
 
-/// Returns the reciprocal of the square root, computed by two rounded operations.
+/// Returns the reciprocal of the square root. Both operations round.
 #[inline(always)]
 pub(crate) fn rsqrt<R: Real>(x: R) -> R {
     x.small_constant(1.0) / x.sqrt()
 }
 
-/// Evaluates a polynomial by Horner's rule in fused multiply-adds; the highest coefficient is
+/// Evaluates a polynomial by Horner's rule with fused multiply-adds. The highest coefficient is
 /// first.
 #[inline(always)]
 pub(super) fn polynomial<R: Real, const N: usize>(x: R, coefficients: [R::Number; N]) -> R {
@@ -63,8 +63,8 @@ pub(super) fn log_special<R: Real>(x: R, result: R) -> R {
     select(x.eq(zero), x.small_constant(f32::NEG_INFINITY), result)
 }
 
-/// Returns whether x is a finite number of a magnitude above a bound. (Infinities and NaN are not
-/// hard arguments of sin and cos: the fast formula returns NaN.)
+/// Returns whether x is finite and its magnitude is above a bound. Infinities and NaN need no slow
+/// path, because the fast formulas of sin and cos return NaN for them.
 #[inline(always)]
 pub(super) fn is_finite_above<R: Real>(x: R, bound: R::Number) -> <R as Lanes>::Mask {
     let magnitude = x.abs();

@@ -1,8 +1,8 @@
 //! Transcendental functions of one binary32 element, branch-free.
 //!
 //! The documentation of each function states its largest error in units in the last place (ulp) of
-//! the exact result. Tests check it; an ignored test of `tests/kernels/functions.rs` checks all
-//! arguments. Subnormal arguments and results are handled, not flushed.
+//! the exact result. Tests check this error; an ignored test of `tests/kernels/functions.rs` checks
+//! all arguments. Subnormal arguments and results are not flushed to 0.
 #![allow(
     clippy::excessive_precision,
     reason = "nine digits determine a binary32 number; fewer may be the wrong one"
@@ -15,18 +15,19 @@ use super::lanes::{Lanes, Real32, Word, Word32, select};
 use super::math::{clamp, is_finite_above, log_special, polynomial};
 use super::simd::{self, vectorize};
 
-/// The sum of x and this number, 1.5 * 2^23, has the integer nearest to x in its low bits;
-/// subtracting this number again leaves the integer as a float.
+/// 1.5 * 2^23. The sum of x and this number has the integer nearest to x in its low bits.
+/// Subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
 /// If x is outside of these bounds, e^x is 0 or infinite. At the lower bound, [`scale_in_steps`]
-/// multiplies by an exact 0: this avoids a product that underflows, which takes about a hundred
+/// multiplies by an exact 0. This avoids a product that underflows, which takes about a hundred
 /// cycles.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
 /// If x is outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
-/// Minus the natural logarithm of 2, in two parts; small multiples of the first part are exact.
+/// Minus the natural logarithm of 2, in two parts. Products of the first part and small integers
+/// are exact.
 pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
 /// The polynomial of e^x near 0.
 pub(super) const EXP: [f32; 7] =
@@ -57,7 +58,7 @@ fn round<R: Real32>(x: R) -> (R, R::Bits) {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 254. At -253 and -254 a factor is 0, and so is the result for a finite x.
+/// at most 254. If it is -253 or -254, a factor is 0, and so is the result for a finite x.
 #[inline(always)]
 pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     let half = exponent.shift_signed(1);
@@ -82,7 +83,7 @@ pub(crate) fn exp<R: Real32>(x: R) -> R {
     near_one.scale(n, exponent)
 }
 
-/// Returns e^x within 1 ulp, if x is between -87 and 88; otherwise an unspecified number.
+/// Returns e^x within 1 ulp, if x is between -87 and 88. Otherwise, the result is unspecified.
 #[inline(always)]
 fn exp_of_moderate<R: Real32>(x: R) -> R {
     let (near_one, _, exponent) = exp_parts(x);
@@ -109,7 +110,7 @@ fn split<R: Real32>(x: R) -> (R, R) {
     (exponent.shift_signed(23).signed_to_real() + bias, m)
 }
 
-/// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+/// Returns the natural logarithm within 1 ulp. The result is NaN below 0, and -inf at both zeros.
 #[inline(always)]
 pub(crate) fn log<R: Real32>(x: R) -> R {
     let (exponent, m) = split(x);
@@ -120,8 +121,8 @@ pub(crate) fn log<R: Real32>(x: R) -> R {
     log_special(x, exponent.mul_add(x.constant(LN_2), r))
 }
 
-/// Returns the binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both
-/// zeros.
+/// Returns the binary logarithm within 1.5 ulp; it is exact at powers of two. The result is NaN
+/// below 0, and -inf at both zeros.
 #[inline(always)]
 pub(crate) fn log2<R: Real32>(x: R) -> R {
     let (exponent, m) = split(x);
@@ -161,7 +162,7 @@ pub(crate) fn sin_shifted<R: Real32>(x: R, quarter: u32) -> R {
     let cos = polynomial(s, [2.446_770_67e-5, -1.388_772_97e-3, 4.166_665_67e-2, -0.5, 1.0]);
     let result = select((quadrant & word(1)).eq(word(0)), sin, cos);
     let result = R::from_bits(result.to_bits() ^ ((quadrant & word(2)) << 30));
-    // The reduction would lose the sign of zero.
+    // The range reduction would lose the sign of zero.
     if quarter == 0 { select(x.eq(x.constant(0.0)), x, result) } else { result }
 }
 
@@ -171,7 +172,8 @@ pub(crate) fn is_large_angle<R: Real32>(x: R) -> <R as Lanes>::Mask {
     is_finite_above(x, LARGEST_FAST_ANGLE)
 }
 
-/// Computes the sine of a tile within 1.6 ulp over the whole range; NaN for infinities.
+/// Computes the sine of a tile within 1.6 ulp for all finite angles. The sine of an infinity is
+/// NaN.
 pub(super) fn sin_tile(out: &mut [f32], x: Source<'_, f32>) {
     vectorize(
         #[inline(always)]
@@ -179,7 +181,8 @@ pub(super) fn sin_tile(out: &mut [f32], x: Source<'_, f32>) {
     );
 }
 
-/// Computes the cosine of a tile within 1.6 ulp over the whole range; NaN for infinities.
+/// Computes the cosine of a tile within 1.6 ulp for all finite angles. The cosine of an infinity is
+/// NaN.
 pub(super) fn cos_tile(out: &mut [f32], x: Source<'_, f32>) {
     vectorize(
         #[inline(always)]
@@ -197,7 +200,7 @@ pub(crate) fn erf<R: Real32>(x: R) -> R {
     let u = c(-3.883_964_38e-3).mul_add(t, c(2.425_462_19e-2));
     let r = r.mul_add(s, u).mul_add(t, c(-1.067_778_77e-1)).mul_add(t, c(-6.348_466_87e-1));
     let r = r.mul_add(t, c(-1.287_175_12e-1)).mul_add(t, -t);
-    // Above 4 the result is 1; the polynomial is not valid for large arguments.
+    // Above 4, the result is 1; the polynomial is not valid for such arguments.
     let tail = select(c(4.0).lt(t), c(1.0), c(1.0) - exp_of_moderate(r));
     let large = R::from_bits(tail.to_bits() | x.sign());
     let p = polynomial(

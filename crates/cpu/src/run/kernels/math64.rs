@@ -10,11 +10,11 @@ use super::lanes::{Lanes, Real64, Word, select};
 use super::math::{clamp, is_finite_above, log_special, polynomial};
 use super::simd::{self, vectorize};
 
-/// The sum of x and this number, 1.5 * 2^52, has the integer nearest to x in its low bits;
-/// subtracting this number again leaves the integer as a float.
+/// 1.5 * 2^52. The sum of x and this number has the integer nearest to x in its low bits.
+/// Subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f64 = 6_755_399_441_055_744.0;
 
-/// The maximum magnitude for which these formulas compute sin and cos; `libm` handles larger
+/// The maximum magnitude for which these formulas compute sin and cos. `libm` computes larger
 /// arguments.
 const LARGEST_FAST_ANGLE: f64 = 1_000_000.0;
 
@@ -27,30 +27,30 @@ fn round<R: Real64>(x: R) -> (R, R::Bits) {
     (shifted - shifter, bits.wrapping_sub(bits.constant(SHIFTER.to_bits())))
 }
 
-/// Converts an integer below 2^51 in magnitude to a float: the inverse of [`round`].
+/// Converts an integer whose magnitude is below 2^51 to a float. This is the inverse of [`round`].
 #[inline(always)]
 fn to_float<R: Real64>(x: R::Bits) -> R {
     let shifted = R::from_bits(x.wrapping_add(x.constant(SHIFTER.to_bits())));
     shifted - shifted.constant(SHIFTER)
 }
 
-/// Returns 2^exponent for a normal result.
+/// Returns 2^exponent, which must be a normal number.
 #[inline(always)]
 fn power<R: Real64>(exponent: R::Bits) -> R {
     R::from_bits(exponent.wrapping_add(exponent.constant(1023)) << 52)
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 2046. At -2045 and -2046 a factor is 0, and so is the result for a finite x.
+/// at most 2046. If it is -2045 or -2046, a factor is 0, and so is the result for a finite x.
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
-    // Halves the exponent without a shift of signed 64-bit numbers, which AVX2 lacks.
+    // Halves the exponent without an arithmetic right shift of 64-bit numbers, which AVX2 lacks.
     let half = (exponent.wrapping_add(word(4096)) >> 1).wrapping_sub(word(2048));
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, with a remainder below 2^-57.
+/// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35. The Taylor series has a remainder below 2^-57.
 #[inline(always)]
 fn exp_tail<R: Real64>(r: R) -> R {
     polynomial(
@@ -72,7 +72,7 @@ fn exp_tail<R: Real64>(r: R) -> R {
     )
 }
 
-/// Splits x into n * ln 2 + r.
+/// Splits x into n * ln 2 + r. Returns r, and n as an integer.
 #[inline(always)]
 fn reduce_exp<R: Real64>(x: R) -> (R, R::Bits) {
     let (n, exponent) = round(x * x.constant(LOG2_E));
@@ -100,8 +100,8 @@ pub(crate) fn exp2<R: Real64>(x: R) -> R {
 
 /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
 ///
-/// Returns `(exponent, f, s * (f^2/2 + t), f^2/2)`, where log(1 + f) = f - f^2/2 + s * (f^2/2 + t),
-/// s = f / (2 + f), and t is `even + odd`, a polynomial in s^2.
+/// Returns `(exponent, f, s * (f^2/2 + t), f^2/2)`, where s = f / (2 + f). `t` is `even + odd`, a
+/// polynomial in s^2. Then log(1 + f) = f - f^2/2 + s * (f^2/2 + t).
 #[inline(always)]
 fn split<R: Real64>(x: R) -> (R, R, R, R) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_0000_0000;
@@ -131,7 +131,7 @@ fn split<R: Real64>(x: R) -> (R, R, R, R) {
     (exponent, f, s * (half_square + (even + odd)), half_square)
 }
 
-/// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+/// Returns the natural logarithm within 1 ulp. The result is NaN below 0, and -inf at both zeros.
 #[inline(always)]
 pub(crate) fn log<R: Real64>(x: R) -> R {
     let (exponent, f, rest, half_square) = split(x);
@@ -139,8 +139,8 @@ pub(crate) fn log<R: Real64>(x: R) -> R {
     log_special(x, exponent.mul_add(x.constant(6.931_471_803_691_238e-1), low - half_square + f))
 }
 
-/// Returns the binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both
-/// zeros.
+/// Returns the binary logarithm within 1 ulp; it is exact at powers of two. The result is NaN below
+/// 0, and -inf at both zeros.
 #[inline(always)]
 pub(crate) fn log2<R: Real64>(x: R) -> R {
     let high_factor = x.constant(1.442_695_040_721_446_3);
@@ -173,8 +173,8 @@ pub(crate) fn sin_shifted<R: Real64>(x: R, quarter: u64) -> R {
     let (n, quadrant) = round(x * c(FRAC_2_PI));
     let word = |number: u64| quadrant.constant(number);
     let quadrant = quadrant.wrapping_add(word(quarter));
-    // x - n * pi/2 with twice the precision: x - n * half_pi[0] is exact up to the error of the
-    // product.
+    // Computes x - n * pi/2 with twice the precision: x - n * half_pi[0] is exact, because the
+    // error of the product is added.
     let product = n * half_pi[0];
     let (high, low) = exact_difference(x - product, n.mul_add(half_pi[0], -product));
     let product = n * half_pi[1];
@@ -213,7 +213,7 @@ pub(crate) fn sin_shifted<R: Real64>(x: R, quarter: u64) -> R {
     let cos = w + (((c(1.0) - w) - half) + (z * z).mul_add(q, -(r * tail)));
     let result = select((quadrant & word(1)).eq(word(0)), sin, cos);
     let result = R::from_bits(result.to_bits() ^ ((quadrant & word(2)) << 62));
-    // The reduction would lose the sign of zero.
+    // The range reduction would lose the sign of zero.
     if quarter == 0 { select(x.eq(c(0.0)), x, result) } else { result }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn is_large_angle<R: Real64>(x: R) -> <R as Lanes>::Mask {
     is_finite_above(x, LARGEST_FAST_ANGLE)
 }
 
-/// Computes the sine of a tile within 1 ulp over the whole range; NaN for infinities.
+/// Computes the sine of a tile within 1 ulp for all finite angles. The sine of an infinity is NaN.
 pub(super) fn sin_tile(out: &mut [f64], x: Source<'_, f64>) {
     vectorize(
         #[inline(always)]
@@ -231,7 +231,8 @@ pub(super) fn sin_tile(out: &mut [f64], x: Source<'_, f64>) {
     );
 }
 
-/// Computes the cosine of a tile within 1 ulp over the whole range; NaN for infinities.
+/// Computes the cosine of a tile within 1 ulp for all finite angles. The cosine of an infinity is
+/// NaN.
 pub(super) fn cos_tile(out: &mut [f64], x: Source<'_, f64>) {
     vectorize(
         #[inline(always)]
@@ -251,7 +252,7 @@ pub(super) fn erf_tile(out: &mut [f64], x: Source<'_, f64>) {
 /// Returns the hyperbolic tangent within 3 ulp.
 #[inline(always)]
 pub(crate) fn tanh<R: Real64>(x: R) -> R {
-    // With u = e^(-2|x|) - 1: tanh |x| = -u / (2 + u).
+    // With u = e^(-2|x|) - 1, tanh |x| = -u / (2 + u).
     let t = x.abs();
     let y = select(x.constant(20.0).lt(t), x.constant(-40.0), x.constant(-2.0) * t);
     let (r, exponent) = reduce_exp(y);

@@ -1,8 +1,8 @@
 //! The numeric inner loops of each op on dense tiles.
 //!
-//! A dense tile is a byte slice that holds its elements in row-major order, aligned to the size of
-//! an element (see [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls
-//! one function per tile op. Only [`buffer`] allocates memory for elements. Of these modules, only
+//! A dense tile is a byte slice with its elements in row-major order, aligned to the size of an
+//! element. ([`Buffer`](buffer::Buffer) aligns to a cache line.) The executor calls one function
+//! for each tile op. Only [`buffer`] allocates memory for elements. Of these modules, only
 //! `instructions` has `unsafe` code.
 //!
 //! | module | what it does | entry |
@@ -16,16 +16,22 @@
 //! | [`buffer`] | aligned storage of tiles | |
 //!
 //! `fused` is the loop of a fused group, with the functions of `fused_math`. These modules call the
-//! following ones: `simd` selects the instruction set and splits tiles into blocks; `integer` and
-//! `float` are the loops of the elementwise table; `narrow` computes 16- and 8-bit floats in
-//! binary32; `math`, `math32` and `math64` are the functions of one element, branch-free so that a
-//! block of them is vectorized; `formats` converts one element between floating-point formats;
-//! `shuffle` transposes blocks of registers. The formulas of one element are generic over the
-//! traits of `lanes`, so that the compiler of loop nests emits the same formulas.
+//! following modules:
 //!
-//! The results do not depend on the instruction set, except those of a dot of bf16 (see [`dot`]):
-//! sums have a fixed order, and the code writes every fused multiply-add explicitly. (On a
-//! processor without that instruction, software emulates it.)
+//! - `simd` selects the instruction set and splits tiles into blocks.
+//! - `integer` and `float` are the loops of the elementwise table.
+//! - `narrow` computes 16- and 8-bit floats in binary32.
+//! - `math`, `math32` and `math64` are the functions of one element. They are branch-free, so that
+//!   a block of elements is vectorized.
+//! - `formats` converts one element between floating-point formats.
+//! - `shuffle` transposes blocks of registers.
+//!
+//! The formulas of one element are generic over the traits of `lanes`, so that the compiler of loop
+//! nests emits the same formulas.
+//!
+//! The results do not depend on the instruction set, except those of a dot of bf16 (see [`dot`]).
+//! Sums have a fixed order, and the code writes every fused multiply-add explicitly. On a processor
+//! without that instruction, software emulates it.
 #![allow(
     clippy::inline_always,
     reason = "only inlined functions are compiled for the instruction set of the caller"
@@ -63,9 +69,9 @@ use bytemuck::Pod;
 /// An operand of an elementwise function.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
-    /// A dense tile with as many elements as the result.
+    /// A dense tile with the number of elements of the result.
     Tile(&'a [u8]),
-    /// One value for all elements; bits above its width are ignored.
+    /// One value for all elements. Bits above its width are ignored.
     Scalar(u64),
     /// The current content of the result buffer: the function works in place.
     Out,
@@ -73,7 +79,7 @@ pub enum Operand<'a> {
 
 /// A native element type of tiles.
 trait Element: Pod + Default {
-    /// Returns the value with these bits; bits above its width are ignored.
+    /// Returns the value with these bits. Bits above its width are ignored.
     fn from_word(bits: u64) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! The floating-point rows of the elementwise table for 16- and 8-bit floats: widens chunks to
+//! The floating-point rows of the elementwise table for 16- and 8-bit floats. Widens chunks to
 //! binary32 on the stack, computes there, and rounds once.
 
 use tilewright_ir::{ComparisonFn, Dtype};
@@ -8,7 +8,7 @@ use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 use crate::tuning::SMALL_TILE_ELEMENTS;
 
-/// Maximum number of elements of a chunk.
+/// The maximum number of elements of a chunk.
 const CHUNK: usize = 256;
 /// Binary32 values on the stack.
 struct Wide<const CHUNK: usize>([f32; CHUNK]);
@@ -18,7 +18,7 @@ impl<const CHUNK: usize> Wide<CHUNK> {
         bytemuck::cast_slice_mut(&mut self.0[..len])
     }
 
-    /// Loads the part of an operand for a chunk, and returns it as a binary32 operand.
+    /// Loads a chunk of an operand, and returns it as a binary32 operand.
     fn load<'a>(&'a mut self, dtype: Dtype, operand: Operand<'_>, start: usize, out: &[u8]) -> Operand<'a> {
         let len = out.len() / dtype.bytes();
         let narrow = match operand {
@@ -35,7 +35,7 @@ impl<const CHUNK: usize> Wide<CHUNK> {
     }
 }
 
-/// Applies a function of one or two elements, with `single` as its binary32 version.
+/// Applies a function of one or two elements. `single` is its binary32 version.
 pub(super) fn apply(
     dtype: Dtype,
     out: &mut [u8],
@@ -84,8 +84,8 @@ pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: O
     }
 }
 
-/// Computes `x * y + z`, rounded once: the product is exact in binary64, and the sum is rounded to
-/// odd there.
+/// Computes `x * y + z`, rounded once. In binary64, the product is exact, and the sum is rounded to
+/// odd.
 pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
     let mut wide = [Wide([0.0; CHUNK]), Wide([0.0; CHUNK]), Wide([0.0; CHUNK])];
     let mut product = [0.0_f32; CHUNK];
@@ -117,7 +117,7 @@ pub(crate) fn fma_odd<R: Real32>(x: R, y: R, z: R) -> R {
     let z = z.to_double();
     let sum = product + z;
     // The exact error of the sum. If the error is not 0, its sign tells on which side of the sum
-    // the exact value lies.
+    // the exact value is.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
     let zero = sum.constant(0.0);
@@ -125,7 +125,7 @@ pub(crate) fn fma_odd<R: Real32>(x: R, y: R, z: R) -> R {
     let word = |number: u64| bits.constant(number);
     let is_away_from_zero = (sum.sign() ^ error.sign()).eq(word(0));
     let odd = select(is_away_from_zero, bits.wrapping_add(word(1)), bits.wrapping_sub(word(1)));
-    // With infinities, the error is NaN.
+    // If an operand is infinite, the error is NaN, and both comparisons are false.
     let inexact = error.lt(zero) | zero.lt(error);
     let is_even = (bits & word(1)).eq(word(0));
     formats::double_to_single_odd(select(inexact & is_even, R::Double::from_bits(odd), sum))

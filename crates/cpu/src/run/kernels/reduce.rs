@@ -3,17 +3,18 @@
 //! The tile is viewed as `(outer, n, inner)`; the result is `(outer, inner)`. The order of
 //! combination depends only on the shape and the element type, never on the processor:
 //!
-//! - If `inner` is a power of two below 64 (1 for a reduction of rows): the elements `[n, inner]`
-//!   in row-major order form 64 interleaved accumulators (of the elements 0, 64, 128, …; 1, 65,
-//!   129, …). Then the upper half of the accumulators is combined with the lower half, repeatedly,
-//!   until `inner` accumulators are left. If there are fewer than 64 elements, the number of
-//!   accumulators is the largest power of two that does not exceed the number of elements.
-//! - Otherwise: the elements are combined from the first to the last of the axis, one after
-//!   another.
+//! - `inner` is a power of two below 64 (it is 1 for a reduction of rows): the elements
+//!   `[n, inner]` in row-major order form 64 interleaved accumulators. Accumulator i combines the
+//!   elements i, i + 64, i + 128 and so on. Then the upper half of the accumulators is combined
+//!   with the lower half, repeatedly, until `inner` accumulators are left. With fewer than 64
+//!   elements, the number of accumulators is the largest power of two that does not exceed the
+//!   number of elements.
+//! - Any other `inner`: the elements are combined one after another, from the first to the last
+//!   along the axis.
 //!
 //! Integers wrap. 16- and 8-bit floats are widened to binary32, reduced in the order above, and
 //! rounded once at the end. Minima and maxima are those of the elementwise table, so the result of
-//! `min` and `max` is NaN only if all elements are.
+//! `min` and `max` is NaN only if all elements are NaN.
 
 use tilewright_ir::Dtype;
 
@@ -34,11 +35,11 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The number of binary32 elements on the stack to which narrow floats are widened, a multiple of
-/// [`ACCUMULATORS`].
+/// The number of elements of the stack buffer in which narrow floats are widened to binary32. It is
+/// a multiple of [`ACCUMULATORS`].
 const CHUNK: usize = 1024;
 
-/// Calls `run` in the module that uses the macro, for integers of a certain width; only minima and
+/// Calls `run` of the module that uses the macro, for integers of a certain width. Only minima and
 /// maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
@@ -66,7 +67,7 @@ macro_rules! integers {
 }
 
 /// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
-/// are left. The macro unrolls this, so that the accumulators stay in registers.
+/// are left. The macro unrolls these steps, so that the accumulators stay in registers.
 macro_rules! halve {
     ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {
@@ -99,16 +100,16 @@ pub fn reduce(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u
     }
 }
 
-/// Returns the reduction of equal elements with the given bits, if it does not depend on their
-/// number.
+/// Returns the reduction of equal elements with these bits. Returns `None` if the reduction depends
+/// on the number of elements.
 pub fn of_equal_elements(combine: Combine, dtype: Dtype, bits: u64) -> Option<u64> {
     if matches!(combine, Combine::Sum | Combine::Product | Combine::Xor) {
         return None;
     }
     let (x, mut out) = ([bits], [0]);
     let bytes = dtype.bytes();
-    // The result may differ from `bits`: a reduction rounds an infinity to a finite number in an
-    // 8-bit format.
+    // The result may differ from `bits`: in an 8-bit format, a reduction rounds an infinity to a
+    // finite number.
     let axis = Axis { outer: 1, n: 1, inner: 1 };
     let out_bytes = &mut bytemuck::cast_slice_mut(&mut out)[..bytes];
     reduce(combine, dtype, axis, out_bytes, &bytemuck::cast_slice(&x)[..bytes]);
@@ -149,9 +150,9 @@ floats!(floats_32, f32);
 floats!(floats_64, f64);
 
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
-/// certainly equal the results of the combine function. This is certain if no element is NaN and no
-/// result is a zero, because comparisons order all other numbers. The order of the comparisons then
-/// does not matter. Returns false without results if `inner` is not 1 or an element is NaN.
+/// certainly equal the results of the combine function. They do if no element is NaN and no result
+/// is a zero: comparisons order all other numbers, so the order of the comparisons does not matter.
+/// Returns false without results if `inner` is not 1 or an element is NaN.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -186,8 +187,8 @@ pub(super) fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 
-/// Reduces narrow floats in binary32: widens and reduces many short reductions at a time, or a long
-/// reduction by itself.
+/// Reduces narrow floats in binary32. Widens and reduces many short reductions at a time, or one
+/// long reduction.
 fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let Axis { n, inner, .. } = axis;
@@ -210,7 +211,7 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
 }
 
-/// Reduces `[n, inner]` narrow floats, at least [`ACCUMULATORS`] elements, to `[inner]`.
+/// Reduces `[n, inner]` narrow floats to `[inner]`. There are at least [`ACCUMULATORS`] elements.
 fn narrow_long(combine: Combine, dtype: Dtype, out: &mut [u8], x: &[u8]) {
     match combine {
         Combine::Sum => run_long(dtype, out, x, |x, y| x + y),
@@ -223,7 +224,7 @@ fn narrow_long(combine: Combine, dtype: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// Reduces narrow floats as [`narrow_long`] does, with an inlined combine function: widens at most
+/// Reduces narrow floats, like [`narrow_long`], with an inlined combine function. Widens at most
 /// [`CHUNK`] elements at a time, and keeps the accumulators between these chunks.
 fn run_long(dtype: Dtype, out: &mut [u8], x: &[u8], f: impl Fn(f32, f32) -> f32 + Copy) {
     let bytes = dtype.bytes();
@@ -281,7 +282,7 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     if out.is_empty() {
         return;
     }
-    // Reduce many rows in squares of `SIDE` rows.
+    // Reduces many rows in squares of `SIDE` rows.
     let (mut out, mut x) = (out, x);
     if inner == 1 && n >= SIDE && size_of::<T>() == size_of::<u32>() {
         let whole = out.len() - out.len() % SIDE;
@@ -299,8 +300,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
         );
     }
     let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
-    // Uses loops instead of `for_each`, because the compiler would not compile the function
-    // `for_each` for the instruction set.
+    // The code uses loops instead of `for_each`, because the compiler would not compile the
+    // function `for_each` for the instruction set.
     if inner < ACCUMULATORS && inner.is_power_of_two() {
         vectorize(
             #[inline(always)]
@@ -322,8 +323,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
 }
 
-/// Combines rows of accumulators into the first row, a few columns at a time, so that these columns
-/// stay in registers.
+/// Combines rows of accumulators into the first row. Processes a few columns at a time, so that
+/// these columns stay in registers.
 #[inline(always)]
 fn fold_rows<T: Element>(
     first: &[T; ACCUMULATORS],
@@ -356,7 +357,8 @@ fn fold<T: Element>(
     let (rows, tail) = block.as_chunks::<ACCUMULATORS>();
     let mut accumulators = fold_rows(first, rows, f);
     if !tail.is_empty() {
-        // Uses a copy, because an array that is indexed by a run-time value stays in memory.
+        // The code uses a copy, because an array that is indexed by a run-time value stays in
+        // memory.
         let mut all = accumulators;
         for (accumulator, &value) in all.iter_mut().zip(tail) {
             *accumulator = f(*accumulator, value);
@@ -366,8 +368,8 @@ fn fold<T: Element>(
     accumulators
 }
 
-/// Returns the accumulators of the elements of a block, and their number; accumulators beyond that
-/// number are unspecified.
+/// Returns the accumulators of the elements of a block, and their number. The other elements of the
+/// array are unspecified.
 #[inline(always)]
 fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
     if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
@@ -382,7 +384,7 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
     (accumulators, count)
 }
 
-/// Reduces `[n, inner]` elements to `[inner]`, with interleaved accumulators; the length of `out`
+/// Reduces `[n, inner]` elements to `[inner]`, with interleaved accumulators. The length of `out`
 /// divides [`ACCUMULATORS`].
 #[inline(always)]
 fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
@@ -391,9 +393,9 @@ fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Co
     out.copy_from_slice(&accumulators[..out.len()]);
 }
 
-/// Reduces [`SIDE`] rows, each of at least [`SIDE`] 32-bit elements, with the results of
-/// [`horizontal`]: transposes the last [`SIDE`] accumulators of all rows and combines them side by
-/// side, in the same order.
+/// Reduces [`SIDE`] rows, with the results of [`horizontal`]. A row has at least [`SIDE`] elements
+/// of 32 bits. Transposes the last [`SIDE`] accumulators of all rows, and combines them side by
+/// side in the same order.
 #[inline(always)]
 fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let mut square = [[T::default(); SIDE]; SIDE];

@@ -1,8 +1,8 @@
 //! Scans a tile along one axis with a known combine function.
 //!
 //! Along the last axis, the method of Hillis and Steele scans blocks of `SCAN_BLOCK` elements. The
-//! results of a block are then combined with the total of the blocks before it. A vector holds a
-//! block or a part of one. Along another axis, rows are combined one after another.
+//! total of the preceding blocks is then combined with the results of the block. One or several
+//! vectors hold a block. Along another axis, rows are combined one after another.
 
 use tilewright_ir::Dtype;
 
@@ -33,7 +33,7 @@ macro_rules! floats {
     }};
 }
 
-/// Calls [`run`] for integers of a certain width; only minima and maxima depend on the sign.
+/// Calls [`run`] for integers of a certain width. Only minima and maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $tile:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -55,8 +55,8 @@ macro_rules! integers {
     };
 }
 
-/// Returns whether comparisons find minima and maxima: no element is NaN or a zero. (A zero has two
-/// signs, which comparisons do not order.)
+/// Returns whether comparisons find minima and maxima. They do if no element is NaN or a zero:
+/// comparisons do not order -0 and +0.
 fn is_plain<T: Element + PartialOrd>(tile: &[T]) -> bool {
     let zero = T::default();
     vectorize(
@@ -82,8 +82,7 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function. If the first operand of the combine function is
-/// `identity`, the function returns its second operand.
+/// Scans with an inlined combine function. `identity` is a left identity of this function.
 fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     for part in tile.chunks_exact_mut((n * inner).max(1)) {
@@ -126,7 +125,8 @@ fn line<T: Element>(line: &mut [T], reverse: bool, identity: T, f: impl Fn(T, T)
     );
 }
 
-/// Scans a block. `total` is the total of the blocks before it. Returns the total with this block.
+/// Scans a block. `total` is the total of the preceding blocks. Returns the total including this
+/// block.
 #[inline(always)]
 fn block<T: Element>(elements: &mut [T; SCAN_BLOCK], total: T, f: impl Fn(T, T) -> T) -> T {
     let mut distance = 1;

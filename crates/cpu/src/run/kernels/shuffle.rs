@@ -6,8 +6,8 @@ use pulp::x86::V3;
 /// The side of a square that [`transpose_square`] transposes.
 pub(crate) const SIDE: usize = 16;
 
-/// An element type of 1, 2, 4 or 8 bytes. Transposing only moves its values. `BLOCK` is the side of
-/// the blocks that are transposed in registers.
+/// An element type of 1, 2, 4 or 8 bytes, whose values are only moved. `BLOCK` is the side of the
+/// blocks that are transposed in registers.
 pub(crate) trait Word<const BLOCK: usize>: Copy + Default {
     /// Transposes a block.
     fn transpose(block: [[Self; BLOCK]; BLOCK]) -> [[Self; BLOCK]; BLOCK] {
@@ -44,7 +44,7 @@ pub(crate) fn transpose_square(square: &mut [[u32; SIDE]; SIDE]) {
     transpose_blocks(square, u32::transpose);
 }
 
-/// Transposes the four blocks of a square, and swaps two of them.
+/// Transposes the four blocks of a square, and swaps the two blocks off the diagonal.
 #[inline(always)]
 fn transpose_blocks(square: &mut [[u32; SIDE]; SIDE], transpose: impl Fn([[u32; 8]; 8]) -> [[u32; 8]; 8]) {
     let mut blocks = [[[[0; 8]; 8]; 2]; 2];
@@ -83,9 +83,9 @@ mod x86 {
         #[inline(always)]
         fn transpose_v3(simd: V3, block: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
             let mut rows: [__m128i; 16] = bytemuck::cast(block);
-            // Interleaving the lower half of the rows with the upper half rotates the bits of the
-            // index of each element by one position. Four rotations exchange the row and the
-            // column.
+            // The index of an element is its row and its column. Interleaving the lower half of the
+            // rows with the upper half rotates the bits of this index by one position. Four
+            // rotations exchange the row and the column.
             for _ in 0..4 {
                 let before = rows;
                 for i in 0..8 {

@@ -1,7 +1,7 @@
 //! Selects the instruction set, and loops over blocks of elements.
 //!
 //! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
-//! that the remaining elements need no scalar loop. Therefore the function that a loop applies is
+//! that the remaining elements need no scalar loop. The function that a loop applies is therefore
 //! always vectorized.
 
 use super::Source;
@@ -9,9 +9,9 @@ use super::Source;
 /// The number of elements in a block. 32 elements of 32 bits take two registers of AVX-512.
 pub(super) const BLOCK: usize = 32;
 
-/// Runs a function compiled for the best instruction set of this processor.
+/// Runs a function that is compiled for the best instruction set of this processor.
 ///
-/// Its callees have to be inlined: mark them `#[inline(always)]`.
+/// The callees of the function have to be inlined: mark them `#[inline(always)]`.
 #[inline(always)]
 pub(super) fn vectorize<R>(function: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(function)
@@ -37,7 +37,7 @@ impl<T: Copy + Default> Source<'_, T> {
     }
 }
 
-/// The blocks of a tile (step 1), or a block of copies of a scalar (step 0).
+/// The blocks of a tile (`step` is 1), or a block of copies of a scalar (`step` is 0).
 #[derive(Clone, Copy)]
 struct Feed<'a, T> {
     blocks: &'a [[T; BLOCK]],
@@ -47,7 +47,7 @@ struct Feed<'a, T> {
 
 impl<'a, T: Copy> Feed<'a, T> {
     /// Creates the feed of an operand. `splat` receives the copies of a scalar. [`Source::Out`]
-    /// reads as an unspecified scalar: the loops that allow it handle it themselves.
+    /// reads as an unspecified scalar; the loops that allow it do not use its feed.
     #[inline(always)]
     fn new(source: Source<'a, T>, splat: &'a mut [T; BLOCK], elements: usize) -> Self {
         if let Source::Tile(data) = source {
@@ -84,7 +84,7 @@ fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     pad
 }
 
-/// Computes `out[i] = f(x[i])` on whole blocks, as [`update1`] does.
+/// Computes `out[i] = f(x[i])` on whole blocks. Like [`update1`], takes them as a slice.
 #[inline(always)]
 fn apply1<T: Copy, R>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     let whole = out.len() & !(BLOCK - 1);
@@ -120,7 +120,7 @@ fn update2<T: Copy>(out: &mut [T; BLOCK], y: &[T; BLOCK], f: impl Fn(T, T) -> T)
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])`; neither operand is [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i])`. Neither operand may be [`Source::Out`].
 #[inline(always)]
 pub(super) fn map2<T, R>(out: &mut [R], x: Source<'_, T>, y: Source<'_, T>, f: impl Fn(T, T) -> R)
 where
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// Computes `out[i] = f(out[i], y[i])`; the operand is not [`Source::Out`].
+/// Computes `out[i] = f(out[i], y[i])`. The operand may not be [`Source::Out`].
 #[inline(always)]
 pub(super) fn fold2<T: Copy + Default>(out: &mut [T], y: Source<'_, T>, f: impl Fn(T, T) -> T) {
     if let [out] = out {
@@ -218,7 +218,7 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// Computes `out[i] = f(out[i])` on whole blocks. Even a single block is passed as a slice: if the
+/// Computes `out[i] = f(out[i])` on whole blocks. Takes a slice even for a single block: if the
 /// compiler knew the number of elements, it would unroll the loop before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
@@ -228,7 +228,7 @@ fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// Copies an operand to the result. A function then replaces each element there.
+/// Copies an operand to the result, where a function then replaces each element.
 #[inline(always)]
 fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     match x {
@@ -240,8 +240,8 @@ fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
 
 /// Computes `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
 ///
-/// The function is applied to a copy of the operand in the result, and partial blocks take the same
-/// path as whole ones, so that the function, which may be long, is compiled once.
+/// The function may be long, so it is compiled only once: it is applied to a copy of the operand in
+/// the result, and partial blocks take the same path as whole blocks.
 #[inline(always)]
 pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     bring(out, x);
@@ -255,7 +255,7 @@ pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl F
     tail.copy_from_slice(&pad[..tail.len()]);
 }
 
-/// Computes `out[i] = f(out[i], y[i])` on whole blocks, as [`update1`] does.
+/// Computes `out[i] = f(out[i], y[i])` on whole blocks. Like [`update1`], takes them as a slice.
 #[inline(always)]
 fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -264,7 +264,7 @@ fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     }
 }
 
-/// Computes `out[i] = f(x[i])`, except for hard arguments, for which it computes `slow(x[i])`.
+/// Computes `out[i] = f(x[i])`. For hard arguments, computes `slow(x[i])` instead.
 #[inline(always)]
 pub(super) fn map1_guarded<T: Copy + Default>(
     out: &mut [T],
@@ -290,8 +290,8 @@ pub(super) fn map1_guarded<T: Copy + Default>(
     }
 }
 
-/// The number of elements of the result that a loop copies to the stack at a time, if it reads
-/// elements after it has overwritten them.
+/// The number of elements of the result that a loop copies to the stack at a time. Loops need this
+/// copy if they read elements after they have overwritten them.
 pub(super) const CHUNK: usize = 256;
 
 /// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
@@ -350,7 +350,7 @@ pub(super) fn binary<T: Copy + Default>(
 }
 
 /// Computes `out[i] = f(x[i], y[i])` for long functions. Copies `x` to the result and applies `f`
-/// there, so that `f` is compiled fewer times than by [`binary`].
+/// there, so that `f` is compiled fewer times than in [`binary`].
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -415,7 +415,8 @@ pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl 
     );
 }
 
-/// Computes `out[i] = f(x[i], y[i])` with a boolean result; the operands are not [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i])` with a boolean result. The operands may not be
+/// [`Source::Out`].
 pub(super) fn compare<T: Copy + Default>(
     out: &mut [u8],
     x: Source<'_, T>,

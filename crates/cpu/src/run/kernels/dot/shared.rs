@@ -2,8 +2,9 @@
 //!
 //! Consecutive programs of a grid often multiply different rows of A by the same tiles of B. In a
 //! matmul, these are the tiles of one column of programs; in attention, the keys and values of a
-//! head. If no program of the launch can write to the memory of B, the first dot that reads a tile
-//! packs it, and later dots of the same thread find the packed tile by the address of the elements.
+//! head. Tiles are shared if no program of the launch can write to the memory of B. The first dot
+//! that reads such a tile packs it. Later dots of the same thread find the packed tile by the
+//! address of its elements.
 
 use std::ops::Range;
 
@@ -15,15 +16,16 @@ use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 use crate::run::memory::{MatrixIdentity, MatrixReader};
 use crate::tuning::{MAX_SHARED_BYTES, MAX_TESTED_OPERANDS, MIN_PANEL_ROWS, MIN_SHARED_BYTES};
 
-/// The size of the longest vectors. Packed operands have room for whole vectors of columns.
+/// The size in bytes of the longest vectors. Packed operands have room for whole vectors of
+/// columns.
 const MAX_VECTOR_BYTES: usize = 64;
 
-/// The form in which an operand is packed.
+/// The layout of a packed operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum PackedForm {
     /// Panels of elements of the accumulator's type.
     Elements(Dtype),
-    /// Panels of words for instructions of a set.
+    /// Panels of words for the named instruction set.
     Words(&'static str),
 }
 
@@ -43,9 +45,10 @@ pub(super) struct SharedOperands {
     ranges: FxHashMap<Key, Range<usize>>,
     /// True if a dot has found a packed operand since the memory was last emptied.
     is_useful: bool,
-    /// True if dots have filled the memory, and no dot has found a packed operand there.
+    /// True if dots have filled the memory, and no dot has found a packed operand in it.
     is_off: bool,
-    /// For operands whose memory does not change during the launch: whether an element is subnormal.
+    /// For each operand whose memory does not change during the launch: whether an element is
+    /// subnormal.
     subnormal: FxHashMap<MatrixIdentity, bool>,
 }
 
@@ -62,15 +65,15 @@ impl SharedOperands {
         (self.used, self.is_useful) = (0, false);
     }
 
-    /// Returns the key of operand B; `None` if dots do not share this operand. They do not share it
-    /// if A has too few rows to repay the memory of packed panels.
+    /// Returns the key of operand B. Returns `None` if dots do not share this operand. They do not
+    /// share it if A has too few rows to repay the memory of packed panels.
     pub fn key(&self, b: &Matrix<'_>, rows_of_a: usize, form: PackedForm) -> Option<Key> {
         let is_shared = b.is_shared && rows_of_a >= MIN_PANEL_ROWS && !self.is_off;
         is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })
     }
 
-    /// Returns whether an element of an operand is subnormal. Calls `test`, which reads the elements,
-    /// unless an earlier dot has read them and no program of the launch can change them.
+    /// Returns whether an element of an operand is subnormal. `test` reads the elements. It is not
+    /// called if an earlier dot has read them, and no program of the launch can change them.
     pub fn has_subnormals(&mut self, matrix: &Matrix<'_>, test: impl FnOnce() -> bool) -> bool {
         if !matrix.is_shared {
             return test();
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
     use crate::tuning::MIN_SHARED_BYTES;
 
-    /// Returns whether a dot finds a tile of this number of elements packed.
+    /// Returns whether a dot finds a packed copy of the first `count` elements of a tile.
     fn finds(shared: &mut SharedOperands, tile: &[u8], count: usize) -> bool {
         let matrix = Matrix { is_shared: true, ..Matrix::new(Dtype::F32, &tile[..4 * count], 16) };
         let key = shared.key(&matrix, MIN_PANEL_ROWS, PackedForm::Elements(Dtype::F32));

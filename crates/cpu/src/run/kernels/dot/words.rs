@@ -1,9 +1,9 @@
-//! Dots of narrow elements by instructions that multiply words: bf16 with an accumulator of
-//! binary32, and 8-bit integers with an accumulator of 32-bit integers.
+//! Dots of narrow elements by instructions that multiply words. The elements are bf16 with an
+//! accumulator of binary32, or 8-bit integers with an accumulator of 32-bit integers.
 //!
-//! A word holds 2 or 4 elements with consecutive k. Rows of `a` that consist of whole words are
-//! read in place. `b` is interleaved: each of its words holds elements of one column. Elements
-//! after the last k are 0.
+//! A word has 2 or 4 elements with consecutive k. Rows of `a` that consist of whole words are read
+//! in place. `b` is interleaved: each of its words has elements of one column. Elements after the
+//! last k are 0.
 
 use tilewright_ir::Dtype;
 
@@ -39,8 +39,8 @@ impl Instructions {
     }
 }
 
-/// Chooses the most capable instructions, up to a level, for the operands; `None` if there are
-/// none.
+/// Chooses the most capable instructions for the operands, up to a level. Returns `None` if there
+/// are no such instructions.
 fn choose(
     compute: Dtype,
     a: &Matrix<'_>,
@@ -76,14 +76,16 @@ fn choose(
                 .or_else(|| avx().map(Instructions::AvxVnni))
                 .or_else(|| multiply_add().map(Instructions::MultiplyAdd))
         }
-        // tidy: wildcard because no instruction multiplies other types by words
+        // tidy: wildcard because no instruction multiplies words of other types
         _ => None,
     }
 }
 
 /// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense.
-/// Returns false, without a change, if the processor has no such instructions for the operands, or
-/// if an element of bf16 is subnormal: these instructions would read a subnormal element as 0.
+///
+/// Returns false, without a change, if the processor has no such instructions for the operands.
+/// Also returns false if an element of bf16 is subnormal, because these instructions would read it
+/// as 0.
 pub(super) fn dot(
     compute: Dtype,
     acc: &mut [u8],
@@ -95,7 +97,7 @@ pub(super) fn dot(
     let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
     let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, shared, .. } = scratch;
     let is_bf16 = matches!(instructions, Instructions::Bf16(_) | Instructions::Amx(_, TileProduct::Bf16));
-    // Numbers of 8 bits are not subnormal after a cast to bf16.
+    // An 8-bit float that is cast to bf16 is never subnormal.
     let mut is_subnormal = |operand: &Matrix<'_>| {
         operand.dtype == Dtype::BF16
             && shared.has_subnormals(operand, || has_subnormals(operand.elements, dense))
@@ -172,8 +174,8 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     vectorize(
         #[inline(always)]
         || {
-            // Without the sign bit, the bits of a subnormal element are a number from 1 to 0x7f.
-            // The subtraction of 1 turns zero into the largest number.
+            // Without the sign bit, the bits of a subnormal element are an integer from 1 to 0x7f.
+            // Subtracting 1 turns zero into the largest integer.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
             matrix.least(order) < 0x7f
         },
@@ -188,11 +190,12 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     );
 }
 
-/// Corrects the accumulator, before a dot with flipped sign bits of `b`. The instruction reads an
-/// element with a flipped sign bit as an unsigned number, which is 128 more than the signed
-/// element. The dot therefore adds 128 times the sum of a row of `a` to each element of the same
-/// row of the accumulator, and this function subtracts that number. Elements of padding are flipped
-/// too, but the dot multiplies them by 0.
+/// Corrects the accumulator before a dot with flipped sign bits of `b`.
+///
+/// The instruction reads an element with a flipped sign bit as an unsigned number, which is 128
+/// more than the signed element. Each element of the accumulator thus gets an excess of 128 times
+/// the sum of its row of `a`. This function subtracts the excess. Elements of padding are also
+/// flipped, but the dot multiplies them by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -207,7 +210,7 @@ fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     );
 }
 
-/// Returns the matrix whose words hold consecutive elements of rows. If rows do not consist of
+/// Returns the matrix whose words have consecutive elements of rows. If rows do not consist of
 /// whole words, the result is a copy in the buffer, with zeros after the last element of a row.
 fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     if let Some(words) = matrix.as_words() {
@@ -221,7 +224,7 @@ fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> Matrix
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Returns the matrix whose words hold consecutive elements of columns.
+/// Returns the matrix whose words have consecutive elements of columns.
 fn words_of_columns<'a>(
     matrix: MatrixReader<'a>,
     buffer: &'a mut Buffer,
@@ -255,8 +258,8 @@ fn words_of_columns<'a>(
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Interleaves groups of 4 rows of 8-bit elements to rows of words. Fills an incomplete group with
-/// rows of zeros.
+/// Interleaves groups of 4 rows of 8-bit elements to rows of words. Rows of zeros complete the last
+/// group.
 #[inline(always)]
 fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     let columns = columns.max(1);
@@ -297,7 +300,7 @@ mod tests {
     use super::*;
     use crate::run::memory::Multiply;
 
-    /// Emulates `vpdpbusd` with vectors of 8 lanes: the elements of `b` are unsigned.
+    /// Emulates `vpdpbusd`, which reads the elements of `b` as unsigned, with vectors of 8 lanes.
     #[derive(Clone, Copy)]
     struct Emulated;
 
@@ -325,8 +328,8 @@ mod tests {
         }
     }
 
-    /// Tests the correction for flipped signs, also on processors without an instruction that
-    /// multiplies signed by unsigned bytes.
+    /// Tests the correction for flipped signs. The test also runs on processors without an
+    /// instruction that multiplies signed by unsigned bytes.
     #[test]
     fn flipped_signs_are_corrected() {
         for (m, n, k) in [(3, 19, 7), (16, 64, 64), (9, 32, 130)] {

@@ -1,8 +1,8 @@
 //! The tiles of AMX: 8 registers of 16 rows of 64 bytes.
 //!
-//! An instruction multiplies 16 rows of 16 words of A by 16 rows of 16 words of B, and adds the
-//! products to 16 rows of 16 numbers. Each word of B holds elements of one column with consecutive
-//! k, as for vectors.
+//! An instruction multiplies 16 rows of 16 words of A by 16 rows of 16 words of B. It adds the
+//! products to 16 rows of 16 numbers. As in [`vectors`](super::vectors), each word of B has
+//! elements of one column with consecutive k.
 
 use crate::run::memory::MatrixReader;
 
@@ -16,8 +16,8 @@ const ROW: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TileProduct {
     Bf16,
-    /// 8-bit elements. The name of a variant says whether the elements of A are signed, then
-    /// whether those of B are.
+    /// The variants for 8-bit elements. Their names say whether the elements of A are signed, then
+    /// whether the elements of B are signed.
     SignedSigned,
     SignedUnsigned,
     UnsignedSigned,
@@ -25,12 +25,12 @@ pub(crate) enum TileProduct {
 }
 
 /// Proves that the processor has AMX with products of bf16 and of 8-bit integers, and that the
-/// system lets this process use it.
+/// system lets this process use AMX.
 #[derive(Clone, Copy)]
 pub(crate) struct Amx(());
 
 impl Amx {
-    /// Returns the token, if the processor has the instructions.
+    /// Returns the token if the processor has the instructions.
     pub(crate) fn new() -> Option<Self> {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
         {
@@ -41,14 +41,14 @@ impl Amx {
         None
     }
 
-    /// Returns whether these numbers of rows of A, columns of B and bytes of a row of A form whole
-    /// tiles.
+    /// Returns whether the operands form whole tiles. `m` is the number of rows of A, `n` the
+    /// number of columns of B, and `row_bytes` the length of a row of A.
     pub(crate) fn accepts(m: usize, n: usize, row_bytes: usize) -> bool {
         m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) && row_bytes.is_multiple_of(ROW) && row_bytes > 0
     }
 
-    /// Adds the product of `a` and `b`, which are matrices of words, to the accumulator, which is
-    /// dense. Panics unless all have whole tiles and contiguous rows.
+    /// Adds the product of `a` and `b` to the accumulator. `a` and `b` are matrices of words, and
+    /// the accumulator is dense. Panics unless all have whole tiles and contiguous rows.
     #[allow(clippy::unused_self, reason = "it proves that the processor has the instructions")]
     pub(crate) fn multiply(
         self,
@@ -70,21 +70,22 @@ impl Amx {
     }
 }
 
-/// Returns whether the processor and the system support AMX. Requests the permission of Linux to
+/// Returns whether the processor and the system support AMX. Requests from Linux the permission to
 /// use tiles in this process.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 fn is_available() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-    /// The code of `arch_prctl` that requests the right to use a component of the processor's
+    /// The code of `arch_prctl` that requests the permission to use a component of the processor's
     /// state.
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    /// The index of the component of the processor's state that holds the data of tiles.
+    /// The index of the state component with the data of tiles.
     const XFEATURE_XTILEDATA: libc::c_long = 18;
-    /// The bits of AMX-BF16, AMX-TILE and AMX-INT8 in EDX of leaf 7.
+    /// The bits of AMX-BF16, AMX-TILE and AMX-INT8 in EDX of CPUID leaf 7.
     const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     /// The bits of XCR0 for the state of tiles, which the system has to save.
     const TILE_STATES: u64 = 3 << 17;
-    /// The bits of XSAVE and OSXSAVE (the system uses XSAVE) in ECX of leaf 1.
+    /// The bits of XSAVE and OSXSAVE in ECX of CPUID leaf 1. OSXSAVE means that the system uses
+    /// XSAVE.
     const XSAVE: u32 = 1 << 26 | 1 << 27;
 
     #[target_feature(enable = "xsave")]
@@ -96,8 +97,8 @@ fn is_available() -> bool {
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & XSAVE != XSAVE || __cpuid_count(7, 0).edx & AMX != AMX {
         return false;
     }
-    // SAFETY: the processor has XSAVE, and the system has enabled it. The call only extends what
-    // the process may do.
+    // SAFETY: the processor has XSAVE, and the system has enabled it. The call only extends the
+    // permissions of the process.
     unsafe {
         saved_states() & TILE_STATES == TILE_STATES
             && libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0
@@ -119,8 +120,8 @@ fn with_tiles(function: impl FnOnce()) {
         Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     configuration.row_bytes[..8].fill(ROW as u16);
     configuration.rows[..8].fill(SIDE as u8);
-    // SAFETY: the caller has a token of `Amx`; the configuration has 64 bytes. The compiler holds
-    // no values in tiles, and the code releases them at the end.
+    // SAFETY: the caller has a token of `Amx`, and the configuration has 64 bytes. The compiler
+    // keeps no values in tiles, and the code releases the tiles at the end.
     unsafe {
         std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const configuration, options(nostack, readonly));
         function();
@@ -176,13 +177,14 @@ mod blocks {
         for row in (0..m).step_by(2 * SIDE) {
             for column in (0..n).step_by(2 * SIDE) {
                 if row + 2 * SIDE <= m && column + 2 * SIDE <= n {
-                    // SAFETY: the tiles of the block lie in the operands, by the checks above.
+                    // SAFETY: the checks above show that the tiles of the block are in the
+                    // operands.
                     unsafe { four(block(row, column)) };
                     continue;
                 }
                 for row in (row..m.min(row + 2 * SIDE)).step_by(SIDE) {
                     for column in (column..n.min(column + 2 * SIDE)).step_by(SIDE) {
-                        // SAFETY: as before.
+                        // SAFETY: the checks above show that the tile is in the operands.
                         unsafe { one(block(row, column)) };
                     }
                 }
@@ -248,10 +250,10 @@ mod blocks {
                 ///
                 /// # Safety
                 ///
-                /// As for `four`.
+                /// The operands are valid, and tiles are configured.
                 unsafe fn one(block: Block) {
                     let Block { acc, stride, a, a_stride, b, b_stride, tiles } = block;
-                    // SAFETY: as for `four`.
+                    // SAFETY: the tiles are those of the operands. The loop runs at least once.
                     unsafe {
                         std::arch::asm!(
                             "tileloadd tmm0, [{c} + {stride}*1]",
@@ -278,7 +280,7 @@ mod blocks {
                     }
                 }
 
-                // SAFETY: the functions require what `each` requires of them.
+                // SAFETY: the contracts of `four` and `one` are those that `each` allows.
                 unsafe { each(acc, a, b, four, one) };
             }
         };

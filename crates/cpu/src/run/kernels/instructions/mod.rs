@@ -1,10 +1,9 @@
-//! Instructions that multiply words of narrow elements, and tokens: a value of a token type proves
-//! that the processor has the instructions.
+//! Instructions that multiply words of narrow elements, and their tokens. A value of a token type
+//! proves that the processor has the instructions.
 //!
-//! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. An instruction
-//! multiplies the elements of two words, and adds the products to a lane of the accumulator. A
-//! token exists only if the processor has its instructions, and `run::memory::multiply` is generic
-//! over tokens.
+//! A word of 32 bits has 2 elements of 16 bits or 4 elements of 8 bits, with consecutive k. An
+//! instruction multiplies the elements of two words, and adds the products to a lane of the
+//! accumulator. `run::memory::multiply` is generic over tokens.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")
@@ -41,8 +40,8 @@ impl Level {
     /// All levels, the least capable one first.
     pub const ALL: [Self; 5] = [Self::Wide, Self::MultiplyAdd, Self::AvxVnni, Self::Avx512, Self::Amx];
 
-    /// Returns whether this processor has the instructions of the level for elements of bf16 if
-    /// `is_bf16` is true, otherwise for 8-bit integers.
+    /// Returns whether this processor has the instructions of the level. `is_bf16` selects those
+    /// for elements of bf16; otherwise, they are those for 8-bit integers.
     pub fn is_available(self, is_bf16: bool) -> bool {
         match self {
             Self::Wide => true,

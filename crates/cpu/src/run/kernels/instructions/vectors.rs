@@ -11,28 +11,30 @@ use crate::run::memory::Multiply;
 
 /// A token of instructions on words.
 pub(crate) trait WordToken: Multiply<Element = u32> {
-    /// Runs a function compiled for the instructions of the token. Its callees have to be inlined.
+    /// Runs a function that is compiled for the instructions of the token. The callees of the
+    /// function have to be inlined.
     fn vectorize(self, function: impl FnOnce());
 }
 
-/// Adds the products of 2 signed 16-bit elements: `vpmaddwd` of AVX2.
+/// Adds the products of 2 signed 16-bit elements by `vpmaddwd` of AVX2.
 #[derive(Clone, Copy)]
 pub(crate) struct MultiplyAdd(());
 
-/// Adds the products of 4 elements of 8 bits, signed in A and unsigned in B: `vpdpbusd` of
-/// AVX-VNNI. Before the multiplication, `prepare` flips the bits of B that are set in `flipped`.
+/// Adds the products of 4 elements of 8 bits by `vpdpbusd` of AVX-VNNI. The elements of A are
+/// signed, and those of B are unsigned. Before the multiplication, `prepare` flips the bits of B
+/// that are set in `flipped`.
 #[derive(Clone, Copy)]
 pub(crate) struct AvxVnni {
     flipped: u32,
 }
 
-/// As [`AvxVnni`], with the vectors of AVX-512.
+/// Like [`AvxVnni`], with vectors of 512 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Vnni {
     flipped: u32,
 }
 
-/// Adds the products of 2 bf16 elements to a binary32 number: `vdpbf16ps` of AVX512-BF16.
+/// Adds the products of 2 bf16 elements to a binary32 number by `vdpbf16ps` of AVX512-BF16.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Bf16(());
 
@@ -59,7 +61,7 @@ impl Avx512Vnni {
 macro_rules! token {
     ($token:ident, $value:expr, [$($feature:tt),*], $features:literal) => {
         impl $token {
-            /// Returns the token, if the processor has the instructions.
+            /// Returns the token if the processor has the instructions.
             #[inline]
             pub(crate) fn new() -> Option<Self> {
                 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -124,7 +126,7 @@ macro_rules! multiply {
 
             #[inline(always)]
             fn prepare($self, $b: $vector) -> $vector {
-                // SAFETY: as for `splat`.
+                // SAFETY: a token exists only if the processor has the instructions.
                 #[allow(unused_unsafe, reason = "some tokens change nothing")]
                 unsafe {
                     $prepare
@@ -133,7 +135,8 @@ macro_rules! multiply {
 
             #[inline(always)]
             fn mul_add(self, $left: $vector, $right: $vector, $sum: $vector) -> $vector {
-                // SAFETY: as for `splat`; vectors of the same size have no invalid bits.
+                // SAFETY: a token exists only if the processor has the instructions. Vectors of the
+                // same size have no invalid bits.
                 unsafe { $add }
             }
         }
@@ -164,7 +167,7 @@ multiply!(Avx512Bf16, __m512i, 32, _mm512_set1_epi32, |self, b| b, |a, b, sum| {
     _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
 });
 
-/// On other processors there is no token, so the program never calls these operations.
+/// Other processors have no token, so the program never calls these operations.
 #[cfg(not(target_arch = "x86_64"))]
 mod portable {
     use super::{Avx512Bf16, Avx512Vnni, AvxVnni, Multiply, MultiplyAdd};
