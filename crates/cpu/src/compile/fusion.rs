@@ -1,14 +1,13 @@
 //! Fusion: combines producer-consumer chains of steps on binary32 tiles into one loop, in which
 //! elements stay in registers.
 //!
-//! A fused group begins with a load or with the first operand of a function, continues with
+//! A fused group begins with a load or with the first operand of a function. It continues with
 //! functions that consume the element, and may end in a reduction and a store. The members remain
-//! in the program, after the group: if the loop does not support an operand at run time, such as an
-//! affine tile, the executor runs the members one by one. If only a member that accesses memory
-//! prevents the loop, such as a strided load or store, the executor runs this load before the loop,
-//! or this store after it.
+//! in the program, after the group. If the loop does not support an operand at run time, such as an
+//! affine tile, the executor runs the members one by one. If only a strided load or store prevents
+//! the loop, the executor runs this load before the loop, or this store after it.
 //!
-//! Fusion reorders steps, but moves no load across a store, and nothing across a step with other
+//! Fusion reorders steps, but moves no load across a store, and no step across a step with other
 //! side effects.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -23,11 +22,11 @@ use crate::tuning::{MAX_KEPT_BYTES, MIN_FUSED_BLOCKS};
 /// A group with at least this number of members takes no further functions.
 const MAX_MEMBERS: usize = 32;
 
-/// Maximum steps that a search for dependences visits.
+/// The maximum number of steps that a search for dependences visits.
 const MAX_VISITED: usize = 64;
 
-/// Maximum number of steps in which fusion searches for groups at a time. With this limit, the time
-/// of fusion is linear in the number of steps.
+/// The maximum number of steps in which fusion searches for groups at a time. This limit makes the
+/// time of fusion linear in the number of steps.
 const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members in blocks without nests, and recomputes last uses.
@@ -53,7 +52,7 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the small outputs of groups. A group leaves the tiles of these outputs in their slots,
+/// Returns the outputs of groups that are small tiles. A group leaves these tiles in their slots,
 /// so that the next program of the grid reuses the memory.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
@@ -71,8 +70,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees. These are the slots that its members would free one by
-/// one and for which `is_freed` returns true.
+/// Records the slots that each group frees. Without the group, its members would free these slots
+/// one by one. Skips slots for which `is_freed` returns false.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -86,9 +85,8 @@ fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     }
 }
 
-/// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects is
-/// also the last step of its window: the window includes this step, because a store may end a
-/// group.
+/// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects
+/// ends its window. It belongs to the window, because a store may end a group.
 fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
@@ -125,8 +123,8 @@ struct Window<'a> {
     /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
-    /// Def-use chains of the slots that are defined in the window: the defining step, and the steps
-    /// that read the slot.
+    /// The def-use chains of the slots that are defined in the window: the defining step, and the
+    /// steps that read the slot.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
@@ -135,11 +133,11 @@ struct Window<'a> {
 struct GroupDraft {
     group: FusedGroup,
     members: SmallVec<[usize; 16]>,
-    /// The slot of the last op's result.
+    /// The slot of the result of the last op.
     current: Slot,
 }
 
-/// How a fused loop reads an operand of a function, if the operand is not the last op's result.
+/// How a fused loop reads an operand of a function that is not the result of the last op.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -149,7 +147,7 @@ enum FusedOperand {
 }
 
 impl FusedOperand {
-    /// Returns the op that applies a function to the operand.
+    /// Returns the op that applies a binary function to the element and the operand.
     fn apply(self, function: Binary) -> FusedOp {
         match self {
             FusedOperand::Slot(operand) => FusedOp::Slot(function, operand),
@@ -161,7 +159,7 @@ impl FusedOperand {
 }
 
 impl GroupDraft {
-    /// Appends an op that writes the last op's result to the next output.
+    /// Appends an op that writes the result of the last op to the next output.
     fn write(&mut self) {
         self.group.ops.push(FusedOp::Write(self.group.outputs.len()));
     }
@@ -183,7 +181,8 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// Returns the group that begins with a step, if it has at least two members.
+    /// Returns the group that begins with a step. Returns `None` if the group has fewer than two
+    /// members.
     fn group_from(&self, head: usize) -> Option<CompleteGroup> {
         let mut draft = self.begin(head)?;
         while draft.members.len() < MAX_MEMBERS && self.extend(&mut draft) {}
@@ -207,7 +206,7 @@ impl<'a> Window<'a> {
             current: result,
         };
         if step.is_load() {
-            // If a function is the only reader, the group begins with that function.
+            // If a function is the only reader, the group begins with that function instead.
             let readers = self.readers.get(&result).map_or(&[][..], |readers| &readers[..]);
             if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
                 return None;
@@ -234,8 +233,8 @@ impl<'a> Window<'a> {
         elementwise(&self.steps[step]).is_some_and(is_fusible)
     }
 
-    /// Adds the consumers of the last op's result: a reduction, and a function or a store. Returns
-    /// whether it added a function, after which the group may continue.
+    /// Adds the consumers of the result of the last op: a reduction, and a function or a store.
+    /// Returns whether it added a function, which is when the group may continue.
     fn extend(&self, draft: &mut GroupDraft) -> bool {
         let current = draft.current;
         let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
@@ -250,8 +249,8 @@ impl<'a> Window<'a> {
         let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
         let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
         // The loop may fail to determine a maximum: see [`Reduction::Max`]. The executor then
-        // recomputes it from an output, or executes all members one by one if the maximum ends the
-        // group.
+        // recomputes the maximum from an output. If the maximum ends the group, the executor runs
+        // all members one by one instead.
         let is_end = next.is_none() && store.is_none();
         if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
             draft.write();
@@ -270,8 +269,8 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Returns the reduction if a step reduces the last op's result, a tile of one axis, to its sum
-    /// or maximum. Returns `None` for any other step.
+    /// Returns the reduction if a step reduces the result of the last op to its sum or maximum. The
+    /// result must be a tile of one axis. Returns `None` for any other step.
     fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };
@@ -290,10 +289,10 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a step stores the last op's result and may end the group. The pointers and
-    /// the mask of the store must not depend on members. A load between the first member and the
-    /// store must not depend on a member either, unless the load is itself a member: `rearrange`
-    /// would move the load after the store.
+    /// Returns whether a step stores the result of the last op and may end the group. The pointers
+    /// and the mask of the store must not depend on members. A load between the first member and
+    /// the store must be a member or independent of all members. Otherwise, `rearrange` would move
+    /// the load after the store.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
@@ -325,8 +324,8 @@ impl<'a> Window<'a> {
         true
     }
 
-    /// Returns the op for a step that applies a function to the last op's result. Also returns the
-    /// step that computes the other operand, if that step becomes a member, too. Returns `None` if
+    /// Returns the op for a step that applies a function to the result of the last op. If the step
+    /// that computes the other operand becomes a member, also returns that step. Returns `None` if
     /// the group cannot contain the step.
     fn function(&self, draft: &GroupDraft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
@@ -359,9 +358,9 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Returns the form in which a fused loop reads an operand that is not the last op's result.
-    /// Also returns the step that computes the operand, if that step becomes a member, too. Returns
-    /// `None` if the operand is not an output and [`Self::depends`] returns true for it.
+    /// Returns how a fused loop reads an operand that is not the result of the last op. If the step
+    /// that computes the operand becomes a member, also returns that step. Returns `None` if the
+    /// operand is not an output and [`Self::depends`] returns true for it.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));
@@ -391,12 +390,13 @@ impl<'a> Window<'a> {
                 let rows = FusedOperand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
                 Some((rows, Some(definition)))
             }
-            // tidy: wildcard because the slot has the value of any other step.
+            // tidy: wildcard because the loop reads the results of other steps from their slots.
             _ => from_slot,
         }
     }
 
-    /// Returns whether a slot depends on a member, or the search exceeds its limit.
+    /// Returns whether a slot depends on a member. Also returns true if the search exceeds its
+    /// limit.
     fn depends(&self, draft: &GroupDraft, slot: Slot) -> bool {
         let mut open: SmallVec<[Slot; 16]> = SmallVec::from_slice(&[slot]);
         let mut visited = 0;
@@ -426,23 +426,22 @@ pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
     function == ElementwiseFn::Select || Function::of(function).is_some()
 }
 
-/// Returns whether a tile of this size fits a fused loop, whose blocks have [`BLOCK`] elements, and
-/// repays the set-up of the loop.
+/// Returns whether a fused loop supports tiles of this size and repays its set-up. The blocks of a
+/// loop have [`BLOCK`] elements.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_FUSED_BLOCKS * BLOCK && elements.is_multiple_of(BLOCK)
 }
 
-/// A complete group.
 struct CompleteGroup {
     draft: GroupDraft,
-    /// The site of the step from which the group was built.
+    /// The source position of the step with which the group begins.
     site: u32,
 }
 
 impl CompleteGroup {
     /// Moves the members to the position of the last member, and inserts the step of the group
-    /// before them. The steps between the first and the last member that depend on a member follow
-    /// the members. Returns the index of the first step after the members.
+    /// before them. Other steps between the first and the last member that depend on a member
+    /// follow the members. Returns the index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
         let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");

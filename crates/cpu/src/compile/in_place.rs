@@ -1,8 +1,7 @@
 //! Marks the loads that may leave their elements in memory, because only a dot reads the elements.
 //!
-//! The dot then reads the elements of user memory, without a copy. Between the load and the dot no
-//! step may have an effect on memory, and the dot is the only reader of the elements. The load
-//! still checks its addresses, so a fault still names the load.
+//! The dot then reads the elements in user memory, without a copy. No step between the load and the
+//! dot may change memory. The load still checks its addresses, so a fault still names the load.
 
 use crate::program::{Action, Block, Program, Slot, Step};
 
@@ -18,9 +17,9 @@ pub(crate) fn mark(program: &mut Program) {
     program.in_place = in_place;
 }
 
-/// Returns the results of those loads of a block that may leave their elements in memory.
+/// Returns the results of the loads of a block that may leave their elements in memory.
 fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
-    // The results of loads since the last effect on memory.
+    // The results of loads since the last step that may change memory.
     let mut candidates: Vec<Slot> = Vec::new();
     let mut found = Vec::new();
     let mut members = 0_usize;
@@ -28,7 +27,7 @@ fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
         let is_member = members > 0;
         members = members.saturating_sub(1);
         match &step.action {
-            // The steps after a group are its members, and have its effects.
+            // The steps after a group are its members, whose effects count instead of the group's.
             Action::Fused(_) | Action::Nest(_) => {
                 members = Program::members(step);
                 continue;
@@ -51,7 +50,7 @@ fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
     found
 }
 
-/// Returns whether a step, or a block that it runs, may change memory.
+/// Returns whether a step, or a block that the step runs, may change memory.
 fn may_change_memory(step: &Step) -> bool {
     step.has_side_effects() || !step.blocks.is_empty()
 }

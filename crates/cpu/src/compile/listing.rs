@@ -1,7 +1,7 @@
 //! Lists the machine code of a program for `tilewright compile --emit asm`: each nest and each
 //! tree, with the source line of each instruction.
 //!
-//! A program does not store the text: the listing compiles the functions again.
+//! A program does not store the text, so the listing compiles the functions again.
 
 use std::fmt::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::program::describe::{line_ranges, step_names};
 use crate::program::nest::NestCode;
 use crate::program::{Action, Program, Step};
 
-/// The column at which the sources of instructions begin.
+/// The column at which the source lines begin, to the right of the instructions.
 const SOURCE_COLUMN: usize = 56;
 
 /// The machine code of a program as text.
@@ -27,8 +27,8 @@ pub struct MachineListing {
 pub struct MachineLine {
     /// The text.
     pub text: String,
-    /// The source position of the instruction; `None` for other lines, and for instructions that
-    /// belong to no step, such as loop counters.
+    /// The source position of the instruction. `None` for other lines, and for instructions that
+    /// belong to no step, such as those of loop counters.
     pub span: Option<Span>,
 }
 
@@ -39,8 +39,8 @@ impl fmt::Display for MachineListing {
 }
 
 impl Program {
-    /// Returns the machine code of the nests and trees, in the order of the program. Compiles it
-    /// again.
+    /// Returns the machine code of the nests and trees, in the order of the program. Compiles the
+    /// functions again.
     pub fn machine_listing(&self) -> MachineListing {
         let mut listing = MachineListing { lines: Vec::new() };
         let mut target = None;
@@ -72,7 +72,8 @@ impl Program {
         listing
     }
 
-    /// Returns `k.py:3: x = tl.load(p)` for a span.
+    /// Returns the file, the line and the text of a span's source, such as
+    /// `k.py:3: x = tl.load(p)`.
     fn source_line(&self, span: Span) -> String {
         let (file, line) = self.place(span);
         let name = file.name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -82,7 +83,7 @@ impl Program {
 }
 
 impl MachineListing {
-    /// Adds a function of machine code that executes `steps`.
+    /// Adds the listing of a function of machine code that executes `steps`.
     fn add(&mut self, program: &Program, name: &str, steps: &[Step], code: &NestCode) {
         let own = |text: String| MachineLine { text, span: None };
         let lines = line_ranges(&program.lines_of(steps));

@@ -10,7 +10,7 @@ pub(crate) fn analyze(program: &mut Program) {
     mark(program);
 }
 
-/// Drops dead steps and recomputes last uses.
+/// Drops dead steps, and recomputes last uses and kills.
 pub(crate) fn mark(program: &mut Program) {
     let mut analysis = Analysis {
         owner: vec![PINNED; program.slots.len()],
@@ -23,7 +23,7 @@ pub(crate) fn mark(program: &mut Program) {
     analysis.block(body, body);
     analysis.preamble(preamble);
     program.blocks = analysis.blocks;
-    // A scalar holds no memory: its slot need not be cleared.
+    // A scalar holds no memory, so its slot need not be cleared.
     for block in &mut program.blocks {
         let is_tile = |slot: &mut Slot| !program.types[program.slots[*slot as usize] as usize].is_scalar();
         block.kills.retain(is_tile);
@@ -31,8 +31,8 @@ pub(crate) fn mark(program: &mut Program) {
     }
 }
 
-/// Moves the grid-invariant steps from the body to the preamble, the block that each thread of a
-/// launch runs once.
+/// Moves the grid-invariant steps from the body to the preamble. Each thread of a launch runs the
+/// preamble once.
 fn hoist(program: &mut Program) {
     let mut invariant = vec![false; program.slots.len()];
     for parameter in &program.parameters {
@@ -64,20 +64,20 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// For each slot, the innermost block around its definition that may run repeatedly; the body
-    /// of the program counts as such a block. [`PINNED`] for slots that live longer.
+    /// For each slot: the innermost block around its definition that may run repeatedly. The body
+    /// of the program counts as such a block. [`PINNED`] for slots that live as long as the launch.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,
 }
 
-/// The owner of the parameters of the program, and of the results of the preamble: these slots live
+/// The owner of the parameters of the program and of the results of the preamble. These slots live
 /// as long as the launch.
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
     /// Sets the owner of each slot that `block`, or a block inside of it, defines. `root` is the
-    /// innermost block that may run repeatedly, among `block` and the blocks around `block`.
+    /// innermost block that may run repeatedly, among `block` and the blocks around it.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];
         let mut inner = Vec::new();
@@ -96,9 +96,10 @@ impl Analysis {
         }
     }
 
-    /// Walks a block backwards. On entry, `live` holds the slots that are live after the block; on
-    /// return, those that are live before it. The block may free a slot only if `root` owns the
-    /// slot: the next iteration of `root` may read any other slot.
+    /// Visits a block backwards. Before the call, `live` has the slots that are live after the
+    /// block. After the call, `live` has the slots that are live before the block. The block may
+    /// free a slot only if `root` owns the slot: the next iteration of `root` may read any other
+    /// slot.
     fn block(&mut self, block: BlockId, root: BlockId) {
         let mut data = std::mem::take(&mut self.blocks[block as usize]);
         self.uses(&mut data.yields, root);
@@ -138,8 +139,8 @@ impl Analysis {
         }
     }
 
-    /// Walks the blocks of a step. If the blocks read a slot that `root` owns and that is dead
-    /// after the step, the slot becomes a kill of the step.
+    /// Visits the blocks of a step. A slot that the blocks read becomes a kill of the step if
+    /// `root` owns the slot and the slot is dead after the step.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;
@@ -162,7 +163,7 @@ impl Analysis {
         self.live = captured;
     }
 
-    /// Walks the preamble. Its results live as long as the launch, so this function marks no last
+    /// Visits the preamble. Its results live as long as the launch, so this function marks no last
     /// uses and only drops dead steps.
     fn preamble(&mut self, preamble: BlockId) {
         let steps = std::mem::take(&mut self.blocks[preamble as usize].steps);
@@ -180,9 +181,9 @@ impl Analysis {
     }
 }
 
-/// Turns the mark of a last use into a kill of the step if several operands read the slot. A step
-/// reads its operands in any order, and might move the value out before it has read the other
-/// operands.
+/// If several operands read a slot that dies at the step, replaces the mark of the last use by a
+/// kill. A step reads its operands in any order. It might therefore move the value out before it
+/// has read the other operands.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

@@ -1,6 +1,6 @@
 //! Lowering: translates a module to the blocks of a program, and inlines calls.
 //!
-//! An op becomes one step with the same op, unless [`Lowering::inst`] has a case for this op.
+//! An op becomes one step with the same op, unless [`Lowering::inst`] has another case for it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -20,14 +20,14 @@ use crate::program::{
 use crate::tuning::ASSUMED_TRIP_COUNT;
 use crate::types::TileType;
 
-/// Maximum depth of nested calls. A deeper nesting, such as a recursion, is an error.
+/// The maximum depth of nested calls. A deeper nesting, such as a recursion, is an error.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// Maximum number of steps. In practice, only nested calls exceed this number, because each level
-/// of calls multiplies the inlined copies.
+/// The maximum number of steps. In practice, only nested calls exceed this number, because each
+/// level of calls multiplies the inlined copies.
 const MAX_STEPS: usize = 4_000_000;
 
-/// Maximum nesting of regions, so that the executor does not run out of stack.
+/// The maximum nesting of regions, so that the executor does not run out of stack.
 const MAX_NESTING: usize = 256;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
@@ -40,7 +40,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
 }
 
 /// Lowers the kernel with a step for each barrier and each hint, except hints in a region that
-/// computes on whole tiles. These steps compute nothing; a sanitized launch checks them.
+/// computes on whole tiles. These steps compute no values; a sanitized launch checks them.
 pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, true, assembler, true)
 }
@@ -87,7 +87,7 @@ fn lower_with(
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        // The parameters of a kernel are scalars; the parameters of a program for
+        // The parameters of a kernel are scalars. The parameters of a program for
         // [`Program::evaluate`] may also be tiles.
         let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
@@ -102,7 +102,7 @@ fn lower_with(
 #[derive(Clone, Copy)]
 struct Location {
     slot: Slot,
-    /// True if all elements are known to be equal, so the slot may be shared with the scalar.
+    /// True if all elements are known to be equal. The value may then share the slot of the scalar.
     uniform: bool,
 }
 
@@ -122,33 +122,33 @@ struct Lowering<'a> {
     /// True if barriers and hints become steps.
     is_whole: bool,
     program: Program,
-    /// The function that is being lowered.
     function: &'a Function,
-    /// The slots of the function's values.
+    /// The slots of the values of `function`.
     slots: FxHashMap<Value, Location>,
-    /// The indices in [`Program::types`] of the types so far.
+    /// The index in [`Program::types`] of each type so far.
     types: FxHashMap<Type, TypeId>,
-    /// The calls through which the function is being inlined, innermost first.
+    /// The calls through which `function` is being inlined, innermost first.
     callers: SmallVec<[Span; 2]>,
     /// The block to which steps are appended.
     block: BlockId,
-    /// The number of calls, and the number of regions, around the current instruction.
+    /// The number of calls around the current instruction. `nesting` is the number of regions
+    /// around it.
     depth: usize,
     nesting: usize,
     steps: usize,
-    /// The assumed number of times that the current block runs per program.
+    /// The assumed number of times that one program of the grid runs the current block.
     weight: u64,
-    /// In a region that computes on whole tiles (see [`Strategy::Tree`]): the shape that replaces
+    /// In a region that computes on whole tiles (see [`Strategy::Tree`]), the shape that replaces
     /// the shape of each scalar.
     tile: Option<Shape>,
 }
 
 impl Lowering<'_> {
-    /// Returns the type of a value at run time.
+    /// Returns the type that a value has at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // In a region that computes on whole tiles, the use of a scalar from outside of the region
-        // also gets the shape of the tiles. The scalar is uniform, so its shape is not read.
+        // In a region that computes on whole tiles, a scalar from outside of the region also gets
+        // the shape of the tiles. The scalar is uniform, so no step reads its shape.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -175,7 +175,7 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// Returns whether values are scalars or known to be uniform.
+    /// Returns whether all values are scalars or known to be uniform.
     fn are_uniform(&self, values: &[Value]) -> bool {
         self.tile.is_none() && values.iter().all(|value| self.slots[value].uniform)
     }
@@ -195,8 +195,8 @@ impl Lowering<'_> {
                 self.alias(inst, &[location]);
                 Ok(())
             }
-            // An `assume` has no effect, a program runs on one thread and needs no barrier, and
-            // `insts` reads the operands of terminators.
+            // `assume` has no effect. A program runs on one thread and needs no barrier. `insts`
+            // reads the operands of terminators.
             Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
             Op::Call { callee, .. } => self.inline(inst, *callee),
             Op::Splat { .. }
@@ -207,7 +207,7 @@ impl Lowering<'_> {
             | Op::Transpose { .. }
                 if self.program.symbolic && self.are_uniform(&data.operands) =>
             {
-                // Moving the elements of a uniform tile does not change it.
+                // Moving the elements of a uniform tile does not change the tile.
                 let slot = self.slots[&data.operands[0]].slot;
                 self.alias(inst, &[Location { slot, uniform: true }]);
                 Ok(())
@@ -336,7 +336,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lowers the instructions of a block and returns its terminator's operands.
+    /// Lowers the instructions of a block. Returns the operands of its terminator.
     fn insts(&mut self, block: IrBlock) -> Result<SmallVec<[Use; 4]>> {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
@@ -422,9 +422,9 @@ impl Lowering<'_> {
         combine_of(function)
     }
 
-    /// Returns whether a block of a function, or of one of its callees, has an op with regions, or
-    /// an op other than its terminator that is not pure. Returns true if calls are nested too
-    /// deeply.
+    /// Returns whether a block cannot compute on whole tiles. This is so if the block, or a callee,
+    /// has an op with regions or an impure op other than its terminator. Also returns true if calls
+    /// are nested too deeply.
     fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
             || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
@@ -432,7 +432,7 @@ impl Lowering<'_> {
                     let callee = &self.module.functions[*callee];
                     self.has_control(callee, callee.entry, depth + 1)
                 }
-                // tidy: wildcard because the op's effect and its regions decide.
+                // tidy: wildcard because the effect and the regions of the op decide.
                 op => !op.is_pure() && !op.is_terminator() || !function.insts[inst].regions.is_empty(),
             })
     }
@@ -447,8 +447,8 @@ impl Lowering<'_> {
                 return Ok((Strategy::Kernel(combine), SmallVec::new()));
             }
         }
-        // Inside a region that computes on whole tiles, tiles already replace scalars, so the
-        // region of a nested reduction cannot compute on whole tiles.
+        // In a region that computes on whole tiles, tiles already replace scalars. The region of a
+        // nested reduction therefore cannot compute on whole tiles.
         if self.has_control(self.function, region, 0) || self.tile.is_some() {
             return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
         }
@@ -489,9 +489,10 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
-    /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
-    /// `pack` is 1, [`Self::has_control`] returns false for the region, and the `map` is not inside
-    /// a region that computes on whole tiles; otherwise it takes `pack` elements of each tile.
+    /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles
+    /// under three conditions: `pack` is 1, [`Self::has_control`] returns false, and no region
+    /// around the `map` computes on whole tiles. Otherwise, the block takes `pack` elements of each
+    /// tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -504,11 +505,12 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If the
-    /// operand is the result of an op that only swaps axes or widens elements, the dot reads the
-    /// operand of this op. But if the op widens elements in a block outside of the dot's block, for
-    /// example before a loop that contains the dot, the op may run less often than the dot, and the
-    /// dot reads the result of the op.
+    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If an
+    /// op only swaps axes or widens elements to compute the operand, the dot reads the operand of
+    /// this op.
+    ///
+    /// There is an exception: an op that widens elements outside of the dot's block may run less
+    /// often than the dot, for example before a loop. The dot then reads the result of the op.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut cast) = (false, None);
         while let Some(inst) = self.function.defining_inst(value) {
@@ -528,8 +530,8 @@ impl Lowering<'_> {
         DotOperand { value, is_transposed, cast }
     }
 
-    /// Returns whether a cast of the value `from` to the value `to` converts numbers of 8 or 16
-    /// bits to a wider float type, which represents the numbers exactly.
+    /// Returns whether a cast converts numbers of 8 or 16 bits to a wider float type. The wider
+    /// type represents these numbers exactly.
     fn widens(&self, from: Value, to: Value) -> bool {
         let dtype = |value| self.function.ty(value).dtype();
         match (dtype(from), dtype(to)) {

@@ -1,8 +1,10 @@
-//! Compiles a module of the IR to a program. The passes, in order: lowering, liveness, sorts,
-//! trees, nests of loops, rematerialization and fusion in the blocks without nests. Then analyses
-//! find the loads whose elements stay in memory, the loops that are one dot, and the parameters
-//! through which the kernel writes. If there is no machine code for the processor, the program has
-//! no trees in machine code and no nests.
+//! Compiles a module of the IR to a program.
+//!
+//! The passes are, in order: lowering, liveness, sorts, trees, nests of loops, rematerialization,
+//! and fusion in the blocks without nests. Then analyses find the loads whose elements stay in
+//! memory, the loops that are one dot, and the parameters through which the kernel writes. If the
+//! project compiles no machine code for the processor, the program has no trees in machine code and
+//! no nests.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};
@@ -25,13 +27,13 @@ mod sorts;
 pub(crate) mod trace_points;
 mod written;
 
-/// Compiles the kernel for sanitized launches, without removing, moving or fusing steps: one step
-/// sets each slot.
+/// Compiles the kernel for sanitized launches, without removing, moving or fusing steps. Only one
+/// step sets each slot.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
     lower::lower_whole(module, assembler)
 }
 
-/// Returns whether there is machine code for this processor.
+/// Returns whether the executor can compile machine code for this processor.
 pub fn has_machine_code() -> bool {
     Target::host().is_some()
 }
@@ -60,14 +62,14 @@ pub fn may_be_in_nest(op: &Op) -> bool {
 impl Program {
     /// Compiles the kernel of a verified module. Calls are inlined.
     ///
-    /// Fails if calls or regions are nested too deeply (as in a recursion), if inlining makes the
-    /// program too large, or if the kernel has inline assembly.
+    /// Fails if calls or regions are nested too deeply (as in a recursion), or if inlining makes
+    /// the program too large. Also fails if the kernel has inline assembly.
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         Self::with_assembler(module, None)
     }
 
-    /// Compiles the kernel with an assembler for inline assembly. Fails as [`Program::new`] does,
-    /// but inline assembly is an error only if the assembler rejects it.
+    /// Compiles the kernel with an assembler for inline assembly. Fails in the same cases as
+    /// [`Program::new`], except that inline assembly is an error only if the assembler rejects it.
     pub fn with_assembler(
         module: &Module,
         assembler: Option<&dyn Assembler>,
@@ -76,7 +78,7 @@ impl Program {
     }
 
     /// Compiles the kernel with machine code for a target, or without machine code. Tests compare
-    /// the results with and without it.
+    /// the results of both programs.
     #[doc(hidden)]
     pub fn with_target(module: &Module, target: Option<Target>) -> Result<Self, Box<Diagnostic>> {
         Self::compile(module, None, target)
@@ -90,7 +92,8 @@ impl Program {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);
         sorts::form(&mut program);
-        // A program that yields values evaluates one op, and runs once: see [`Program::evaluate`].
+        // A program that yields values evaluates one op and runs once, so machine code does not pay
+        // off: see [`Program::evaluate`].
         let is_launched = program.blocks[program.body as usize].yields.is_empty();
         if is_launched && target.is_none() {
             nests::report_no_target();
@@ -109,8 +112,8 @@ impl Program {
     }
 
     /// Compiles the kernel for traced launches, only with the passes lowering, liveness and fusion.
-    /// These passes copy no recorded step, except that they inline calls. So a trace records each
-    /// execution of an instruction at most once.
+    /// Apart from inlining calls, these passes copy no recorded step. A trace therefore records
+    /// each execution of an instruction at most once.
     pub fn for_traces(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);

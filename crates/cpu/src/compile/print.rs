@@ -1,7 +1,7 @@
-//! Prints a program for `tilewright compile --emit cpu`: the syntax of the IR, with slots in place
-//! of values.
+//! Prints a program for `tilewright compile --emit cpu`. The text has the syntax of the IR, with
+//! slots in place of values.
 //!
-//! A slot is `s3`, and `s3!` at its last use.
+//! A slot is printed as `s3`, and as `s3!` at its last use.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ fn name(action: &Action) -> &'static str {
 fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
     let mut attributes = Vec::new();
     match action {
-        // The name of the op is that of its function, so the op needs no attribute.
+        // An elementwise op prints the name of its function, so it needs no attribute.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
         Action::Dot { transposed: [a, b], .. } => {
@@ -129,7 +129,7 @@ impl Program {
     }
 }
 
-/// Prints the shape of a tile; nothing for a scalar.
+/// Prints the shape of a tile; prints nothing for a scalar.
 struct Shape<'a>(&'a Program, Slot);
 
 impl fmt::Display for Shape<'_> {

@@ -1,13 +1,14 @@
 //! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
 //! A [fused group](crate::compile::fusion) cannot read the result of its own reduction: the steps
-//! that need the result are in a later group. If these steps also read the tile that was reduced,
-//! the first group would have to write the tile to memory, and the later group would have to read
-//! it again. The memory from which the tile was loaded is as close in the caches as the tile
-//! itself, and an addition or a multiplication takes no longer than a store. The pass therefore
-//! copies loads of contiguous memory, and cheap functions of the loaded elements, to each reader
-//! after the first. It does so only if no step with side effects is between the original steps and
-//! the readers, so that all copies compute the same elements.
+//! that need the result are in a later group. If these steps also read the reduced tile, the first
+//! group would have to store the tile, and the later group would have to load it. The source of the
+//! tile in memory is as close in the caches as the tile itself. An addition or a multiplication
+//! takes no longer than a store.
+//!
+//! The pass therefore copies loads of contiguous memory, and cheap functions of the loaded
+//! elements, to each reader after the first. It does so only if no step with side effects is
+//! between the original steps and the readers. All copies thus compute the same elements.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -17,8 +18,8 @@ use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
-/// Maximum number of steps through which the pass follows a pointer to its origin: additions, and
-/// the `arange`.
+/// The maximum number of steps through which the pass follows a pointer to its origin. These steps
+/// are additions and the `arange`.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
@@ -48,7 +49,8 @@ fn is_pointer_arithmetic(step: &Step) -> bool {
     matches!(step.op(), Some(Op::Arange { .. } | Op::PtrAdd {})) || elementwise(step) == Some(add)
 }
 
-/// The steps to copy before the step `reader`, which reads the result of the last of these steps.
+/// The steps to copy before the step `reader`. The reader reads the result of the last of these
+/// steps.
 struct Copies {
     reader: usize,
     steps: Steps,
@@ -79,7 +81,7 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
                 names.push((slot, fresh));
                 block.steps.push(copy);
             }
-            // The reader takes the result of the last copy.
+            // The reader now reads the result of the last copy.
             rename(&mut step, &names[names.len() - 1..]);
         }
         block.steps.push(step);
@@ -89,8 +91,8 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
 /// The facts about a block from which the pass selects the steps to copy.
 struct Candidates<'a> {
     program: &'a Program,
-    /// The steps of the whole program that may compute pointers or offsets: `arange`s and
-    /// additions, by result.
+    /// The steps of the whole program that may compute pointers or offsets (`arange` and
+    /// additions), by result.
     pointers: &'a FxHashMap<Slot, Step>,
     /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
@@ -129,7 +131,8 @@ impl<'a> Candidates<'a> {
             let Some(steps) = self.cheap(index, MAX_REMATERIALIZED_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
-            // All reads of the slot are in this block, before the next step with side effects.
+            // Checks that all reads of the slot are in this block, before the next step with side
+            // effects.
             let is_known = readers.len() == self.uses[slot as usize] as usize
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
@@ -145,10 +148,12 @@ impl<'a> Candidates<'a> {
     }
 
     /// Returns the steps that compute the result of a step from memory: a contiguous load, then
-    /// cheap functions, the step itself last. Returns `None` if a function is not cheap or has
-    /// another tile as an operand (except the condition of a `select`), if more than `most` steps
-    /// compute the result, if a side effect is between these steps, or if a fused loop would not
-    /// execute them.
+    /// cheap functions. The step itself is last.
+    ///
+    /// Returns `None` if more than `most` steps compute the result, if a side effect is between
+    /// these steps, or if a fused loop would not execute them. Also returns `None` if a function is
+    /// not cheap, or has another tile as an operand. The condition of a `select` may be another
+    /// tile.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {
@@ -179,9 +184,9 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step is a load that a fused loop can probably perform: a load, not
-    /// volatile, of a 1-D binary32 tile, large enough for a fused loop, from addresses that are an
-    /// `arange` plus scalars. Its `other`, if present, is a scalar.
+    /// Returns whether a step is a load that a fused loop can probably perform. The load is not
+    /// volatile, and its result is a 1-D binary32 tile that is large enough for a fused loop. Its
+    /// addresses are an `arange` plus scalars, and its `other`, if any, is a scalar.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;

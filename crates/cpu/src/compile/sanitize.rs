@@ -1,10 +1,11 @@
-//! Plans a sanitized launch: the check of each step of a program, and for each write the loads that
-//! always precede the write in the same program.
+//! Plans a sanitized launch. The plan has the check of each step of a program. For each write, it
+//! also has the loads that always precede the write in the same program.
 //!
 //! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
-//! threads. But an op that combines elements of different lanes (a reduction, a scan, a dot) ends
-//! only after all threads have completed the loads on which it depends. The users of its result run
-//! after these loads. [`Plan::orders`] returns whether a load precedes a write for this reason.
+//! threads. However, an op that combines elements of different lanes (a reduction, a scan, a dot)
+//! ends only after all threads have completed the loads on which it depends. The users of its
+//! result run after these loads. [`Plan::orders`] returns whether a load precedes a write for this
+//! reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};
@@ -16,12 +17,13 @@ use crate::program::{Action, BlockId, Program, Slot, Step};
 pub(crate) struct Plan {
     /// The check of each step of each block.
     pub points: Vec<Vec<CheckPoint>>,
-    /// The index in [`Program::sites`] of each check point.
+    /// For each check point, the index in [`Program::sites`] of its source position.
     pub sites: Vec<u32>,
-    /// For the check point of each write, the check points of the loads that always precede it.
+    /// For the check point of each write: the check points of the loads that always precede the
+    /// write.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// For each slot, the slots whose values control flow copies to it: initial values of loops,
-    /// and yields.
+    /// For each slot, the slots whose values control flow copies to it. These are the initial
+    /// values of loops, and yields.
     pub sources: Vec<Vec<Slot>>,
     /// The size of the smallest accessed element in bytes, at most 8.
     pub unit: usize,
@@ -33,7 +35,7 @@ pub(crate) struct CheckPoint {
     /// The index of the check point in the plan.
     pub number: u32,
     pub what: CheckKind,
-    /// True for a load whose masked-off lanes have no value.
+    /// True for a load whose masked-off lanes have no defined value.
     pub leaves_lanes: bool,
 }
 
@@ -56,7 +58,7 @@ pub(crate) enum CheckKind {
 }
 
 impl Plan {
-    /// Plans the checks of a program in which one step sets each slot.
+    /// Plans the checks of a program. Only one step sets each slot.
     pub fn new(program: &Program) -> Self {
         let mut analysis = Analysis {
             program,
@@ -67,8 +69,8 @@ impl Plan {
         };
         analysis.number(program.body);
         analysis.mark_offsets();
-        // Each pass over the program may carry loads one loop iteration further: repeat until no
-        // set of loads grows.
+        // Each pass over the program may carry loads one loop iteration further, so the passes
+        // repeat until no set of loads grows.
         while analysis.follow(program.body, &FxHashSet::default()) {}
         Plan { sources: analysis.sources, ..analysis.plan }
     }
@@ -80,11 +82,11 @@ impl Plan {
     }
 }
 
-/// The loads that a value depends on.
+/// The loads on which a value depends.
 #[derive(Clone, Default)]
 struct Loads {
-    /// The loads that the value depends on lane by lane: each element depends on the loaded element
-    /// at the same index.
+    /// The loads on which the value depends lane by lane: each element depends on the loaded
+    /// element at the same index.
     same: FxHashSet<u32>,
     /// The loads that all threads have completed before any thread computes the value.
     all: FxHashSet<u32>,
@@ -127,7 +129,7 @@ impl Analysis<'_> {
             }
             points.push(CheckPoint { number, what, leaves_lanes: self.leaves_lanes(step) });
             self.propagate(step);
-            // The blocks of these ops have no checks of their own: the op has one check.
+            // The blocks of these ops have no checks, because the op has one check as a whole.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
@@ -153,21 +155,21 @@ impl Analysis<'_> {
             Op::Load { .. } | Op::Store { .. } => CheckKind::Access,
             Op::Barrier {} => CheckKind::Barrier,
             Op::Hint { .. } => CheckKind::Hint,
-            // tidy: wildcard because the family of any other op says what it does
+            // tidy: wildcard because the family of any other op decides about its check
             op => match op.family() {
                 OpFamily::Atomic => CheckKind::Atomic,
                 OpFamily::Pointwise if is_float && !matches!(op, Op::Bitcast { .. }) => CheckKind::Numbers,
                 OpFamily::Reduction | OpFamily::Scan => combined,
-                // tidy: wildcard because no other op makes numbers or accesses memory
+                // tidy: wildcard because no other op computes numbers or accesses memory
                 _ => CheckKind::Nothing,
             },
         }
     }
 
-    /// Returns whether a step is a load that leaves masked-off lanes without a value: it has a mask
-    /// but no `other`, and the mask is not computed at the source position of the load. (A mask at
-    /// that position comes from the bounds of a descriptor or a block pointer; the masked-off lanes
-    /// then have its padding value.)
+    /// Returns whether a step is a load that leaves masked-off lanes without a defined value. Such
+    /// a load has a mask but no `other`, and its mask is not computed at the source position of the
+    /// load. (A mask at that position comes from the bounds of a descriptor or a block pointer. The
+    /// masked-off lanes then have the padding value of the descriptor or block pointer.)
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -183,8 +185,8 @@ impl Analysis<'_> {
         true
     }
 
-    /// Records in `sources` the slots whose values a step copies to its results and to the
-    /// parameters of its blocks.
+    /// Records in `sources` which slots a step copies to its results and to the parameters of its
+    /// blocks.
     fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
             for (&to, from) in to.iter().zip(from) {
@@ -222,10 +224,10 @@ impl Analysis<'_> {
         }
     }
 
-    /// Selects the check of offsets for the sums, differences, products, negations and left shifts
-    /// of integers of at least 16 bits that become part of addresses. Does not follow the operands
-    /// of other functions: under a remainder or a bitwise function, integers may wrap on purpose,
-    /// as in a hash.
+    /// Selects the check of offsets for integers of at least 16 bits that become part of addresses.
+    /// The checked functions are sums, differences, products, negations and left shifts. Does not
+    /// follow the operands of other functions. Under a remainder or a bitwise function, for example
+    /// in a hash, integers may wrap on purpose.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);
@@ -249,8 +251,8 @@ impl Analysis<'_> {
                     _ => (false, false),
                 },
                 Op::Cast { .. } | Op::Hint { .. } | Op::Splat { .. } => (true, false),
-                // tidy: wildcard because the family of any other op says whether it passes integers
-                // on
+                // tidy: wildcard because the family of any other op says whether its result has the
+                // integers of its operand
                 op => (op.family() == OpFamily::Shape, false),
             };
             if is_linear && !self.program.ty(slot).is_pointer() {
@@ -268,7 +270,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Propagates loads through a block that runs after the loads of `control` are complete.
+    /// Propagates loads through a block, which runs after the loads in `control` are complete.
     /// Returns whether any set of loads has grown.
     fn follow(&mut self, block: BlockId, control: &FxHashSet<u32>) -> bool {
         let mut is_new = false;
@@ -285,7 +287,7 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // Each element of the result depends lane by lane on this access only, and no longer on
+            // Each element of the result depends lane by lane only on this access, and no longer on
             // the loads of the operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
@@ -318,8 +320,8 @@ impl Analysis<'_> {
 }
 
 /// Returns whether a step computes or selects an element of the results from elements of the
-/// operands at other indices. Ops of the family `Shape` do not count: they only move each element
-/// to a fixed index.
+/// operands at other indices. Ops of the family `Shape` do not count, because they only move each
+/// element to a fixed index.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Sort(_) => true,

@@ -1,7 +1,7 @@
-//! Forms sorts: replaces consecutive bitonic merges that sort with one step.
+//! Forms sorts: replaces consecutive bitonic merges that together sort by one step.
 //!
-//! Merges sort blocks of 2, 4, 8 … elements if the first merge orders neighbors, and each later
-//! merge combines two blocks of the previous merge.
+//! Merges sort blocks of 2, 4, 8 … elements if two conditions are true: the first merge orders
+//! neighbors, and each later merge combines two blocks of the previous merge.
 
 use tilewright_ir::Op;
 
@@ -27,8 +27,8 @@ pub(crate) fn form(program: &mut Program) {
     }
 }
 
-/// Returns the sort whose blocks a merge combines in pairs. If the merge orders neighbors, the
-/// `stages` of this sort are 0.
+/// Returns the sort whose sorted blocks a merge combines in pairs. If the merge orders neighbors,
+/// this sort has 0 stages.
 fn stage(step: &Step) -> Option<Sort> {
     match step.op()? {
         &Op::Bitonic { axis, high, low: 0, block, descending } if block == high + 1 => {
@@ -43,7 +43,7 @@ fn stage(step: &Step) -> Option<Sort> {
 fn sorts_before(step: &Step) -> Option<Sort> {
     match step.action {
         Action::Sort(sort) => Some(sort),
-        // tidy: wildcard because only the first merge of a sort is a sort by itself
+        // tidy: wildcard because only the first merge of a sort is itself a sort
         _ => stage(step).filter(|sort| sort.stages == 0).map(|sort| Sort { stages: 1, ..sort }),
     }
 }

@@ -10,14 +10,15 @@ use crate::program::describe::op_name;
 use crate::program::{Action, BlockId, Program, Slot, Step, Use};
 use crate::types::TileType;
 
-/// The steps of a program that a traced launch records, and the values that it records of each.
+/// The steps of a program that a traced launch records, and the values that it records of each
+/// step.
 #[derive(Debug, Default)]
 pub struct TracePoints {
     /// The op table of the trace.
     pub ops: Vec<trace::Op>,
     /// The source files to which the source positions of `ops` refer.
     pub files: Vec<trace::File>,
-    /// For each block, the index in `points` of each of its steps; `None` for a step that is not
+    /// For each block, the index in `points` of each of its steps. `None` for a step that is not
     /// recorded.
     pub(crate) steps: Vec<Vec<Option<u32>>>,
     /// For each block that is the body of a recorded loop, the index of the loop in `points`.
@@ -29,8 +30,9 @@ pub struct TracePoints {
 /// The values that a launch records of a step.
 #[derive(Debug, Default)]
 pub(crate) struct TracePoint {
-    /// True for a memory access. Its pointers and mask are recorded in every program of the grid;
-    /// other values are recorded only in programs that the recording selects for values.
+    /// True for a memory access. Its pointers and its mask are recorded in every program of the
+    /// grid. All other values are recorded only in the programs with values that the recording
+    /// selects.
     pub is_access: bool,
     pub operands: Operands,
     pub results: Vec<Slot>,
@@ -70,8 +72,8 @@ fn files(sources: &SourceMap) -> Vec<trace::File> {
 fn place(sources: &SourceMap, span: Span) -> trace::SourceRange {
     let file = sources.file(span.file);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));
-    // `line_column` counts the indentation that was removed from the file, but the text in the
-    // trace lacks it.
+    // `line_column` counts the indentation that was removed from the file. The text in the trace
+    // does not have this indentation.
     let (column, end_column) = (column - file.removed_columns, end_column - file.removed_columns);
     let number = sources.files().position(|(id, _)| id == span.file).unwrap_or(0) as u32;
     trace::SourceRange { file: number, line, column, end_line, end_column }
@@ -146,8 +148,8 @@ impl TracePoints {
 /// The recorded operands of a step, with their roles.
 type Operands = Vec<(Role, Use)>;
 
-/// Returns the kind and name of a recorded step, and its recorded operands; `None` for a step that
-/// is not recorded.
+/// Returns the kind and the name of a recorded step, and its recorded operands. Returns `None` for
+/// a step that is not recorded.
 fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     let roles = |roles: &[Role]| roles.iter().copied().zip(step.operands.iter().copied()).collect();
     let operands = || step.operands.iter().map(|&operand| (Role::Operand, operand)).collect();
@@ -174,7 +176,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
         }
         Op::For { .. } | Op::While {} => (Kind::Loop, Vec::new()),
         Op::ProgramId { .. } => (Kind::Value, Vec::new()),
-        // Pointers are shown at the accesses that use them.
+        // The accesses that use the pointers show them.
         Op::PtrAdd {} => return None,
         // tidy: wildcard because the family of any other op says whether it computes elements
         op => match op.family() {
@@ -188,8 +190,8 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, op_name(op), roles))
 }
 
-/// Moves the pointer and the mask to the front, because every program records these two operands,
-/// but only some programs record the other operands.
+/// Moves the pointer and the mask to the front. Every program records these two operands, but only
+/// some programs record the other operands.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands

@@ -5,10 +5,11 @@ use tilewright_ir::{Effect, Op, OpFamily};
 
 use crate::program::{Action, Program, Slot, Step};
 
-/// Returns the indices of the parameters that stores write through. Returns `None` if the parameter
-/// of a store is not found, if the kernel may change memory in another way, or if it has atomic or
-/// volatile accesses: with these, a kernel can wait for a flag, and then read memory that another
-/// launch writes at the same time.
+/// Returns the indices of the parameters through which stores write.
+///
+/// Returns `None` if the parameter of a store is not found, or if the kernel may change memory in
+/// another way. Also returns `None` if the kernel has atomic or volatile accesses. Such a kernel
+/// can wait for a flag, and then read memory that another launch writes at the same time.
 pub(crate) fn parameters(program: &Program) -> Option<Vec<usize>> {
     let steps = || program.blocks.iter().flat_map(|block| &block.steps);
     let definitions: FxHashMap<Slot, &Step> =
