@@ -35,10 +35,10 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 /// Not measured.
 pub(crate) const MAX_NEST_STEPS: usize = 400;
 
-/// The most steps of a nest whose loops compute [`INTERLEAVED_VECTORS`] vectors in an iteration. An
-/// iteration of a longer nest computes one vector, or [`SCAN_BLOCK`] elements if the loop has a
-/// scan. This limit does not apply to loops with reductions: their iterations have [`ACCUMULATORS`]
-/// elements, if a row has enough.
+/// The most steps of a nest whose loops compute four vectors in an iteration. An iteration of a
+/// longer nest computes one vector, or [`SCAN_BLOCK`] elements if the loop has a scan. This limit
+/// does not apply to loops with reductions: their iterations have [`ACCUMULATORS`] elements, if a
+/// row has enough.
 ///
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;

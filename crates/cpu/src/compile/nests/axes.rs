@@ -1,7 +1,7 @@
 //! Finds the axes of tiles over which one loop of a nest can run.
 //!
-//! Two axes of tiles are the same *dimension* if an op relates their elements index by index. For
-//! example, a broadcast relates the axis of a vector to the last axis of a matrix.
+//! Two axes of tiles belong to the same *dimension* if an op relates their elements index by index.
+//! For example, a broadcast relates the axis of a vector to the last axis of a matrix.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::Op;
@@ -12,7 +12,7 @@ use crate::program::{Action, Program, Slot, Step};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Dimension(u32);
 
-/// The dimension of each axis of each tile of a program. Union-find merges the classes.
+/// The dimension of each axis of each tile of a program. Union-find merges the dimensions.
 pub(super) struct Dimensions {
     numbers: FxHashMap<(Slot, usize), u32>,
     parents: Vec<u32>,
@@ -34,7 +34,8 @@ impl Dimensions {
         dimensions
     }
 
-    /// Returns the dimension of an axis; `None` if no op has the tile as an operand or result.
+    /// Returns the dimension of an axis. Returns `None` if no op has the tile as an operand or
+    /// result.
     pub fn of(&self, slot: Slot, axis: usize) -> Option<Dimension> {
         self.numbers.get(&(slot, axis)).map(|&number| Dimension(self.parents[number as usize]))
     }
@@ -78,7 +79,7 @@ impl Dimensions {
 
     fn root(&mut self, mut number: u32) -> u32 {
         while self.parents[number as usize] != number {
-            // Each iteration halves the path for later searches.
+            // Path halving: each iteration shortens the path for later searches.
             let next = self.parents[self.parents[number as usize] as usize];
             self.parents[number as usize] = next;
             number = next;

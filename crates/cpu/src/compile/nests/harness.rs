@@ -1,4 +1,5 @@
-//! Compares vector code, in the interpreter and in machine code, with expected results.
+//! Compares the results of vector code with expected results. The code runs in the interpreter and
+//! as machine code.
 #![expect(unsafe_code, reason = "the functions access memory by address")]
 
 use std::cell::RefCell;
@@ -7,7 +8,7 @@ use tilewright_fuzz::random::Random;
 use tilewright_native::ir::{Function, Lane, Value};
 use tilewright_native::{Builder, Executable, Isa, Place, Target, compile, interpret, verify};
 
-/// The size in bytes of the memory for each operand and for the result.
+/// The size in bytes of the memory of each operand and of the result.
 const OPERAND_BYTES: usize = 16 * size_of::<u64>();
 
 /// The code of a function of at most three operands.
@@ -21,7 +22,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Builds `result[i] = emit(operand 0 [i], operand 1 [i], …)`.
+    /// Compiles the function `result[i] = emit(operand 0 [i], operand 1 [i], …)`.
     pub fn new(
         name: &str,
         target: Option<Target>,
@@ -47,7 +48,7 @@ impl Compiled {
         Self { name: name.into(), lanes, from, to, function, executable }
     }
 
-    /// Compares the results of the function for `operands` with the expected ones.
+    /// Compares the results of the function for `operands` with the expected results.
     pub fn check(&self, operands: &[[u64; 3]], expected: &[u64], is_same: impl Fn(u64, u64) -> bool) {
         let mut memory = vec![0_u64; 4 * OPERAND_BYTES / size_of::<u64>()];
         let (from, to) = (self.from.bytes(), self.to.bytes());
@@ -88,7 +89,7 @@ impl Compiled {
     }
 }
 
-/// Returns whether the bits of binary32, binary64 or integers are equal or both NaN.
+/// Returns whether two elements have equal bits or are both NaN.
 pub(super) fn is_same(lane: Lane, x: u64, y: u64) -> bool {
     x == y || (is_nan(lane, x) && is_nan(lane, y))
 }

@@ -2,8 +2,8 @@
 //!
 //! If one nest executes all steps of a loop's body, its outermost loop runs over the iterations.
 //! Scalars that the loop carries stay in registers. Each tile that the loop carries has two
-//! buffers: an iteration reads one buffer and writes the other. The next iteration reads and writes
-//! them in exchanged roles.
+//! buffers: an iteration reads one buffer and writes the other buffer. The next iteration uses the
+//! buffers in exchanged roles.
 
 use rustc_hash::FxHashSet;
 
@@ -17,18 +17,18 @@ use crate::tuning::MAX_ELEMENTS_BETWEEN_CHECKS;
 pub(super) struct Iterations {
     /// The loop counter, which is the first parameter of the body.
     pub counter: Slot,
-    /// The difference of the counters of neighboring iterations.
+    /// The difference between the counters of consecutive iterations.
     pub step: i64,
-    /// The scalars that the loop carries and changes. An entry has the parameter of the body, and
+    /// The scalars that the loop carries and changes. Each entry has the parameter of the body, and
     /// the slot that the body yields for the next iteration.
     pub scalars: Vec<[Slot; 2]>,
-    /// The tiles that the loop carries and changes. An entry has the parameter of the body, and the
-    /// slot that the body yields for the next iteration.
+    /// The tiles that the loop carries and changes. Each entry has the parameter of the body, and
+    /// the slot that the body yields for the next iteration.
     pub tiles: Vec<[Slot; 2]>,
 }
 
 impl Iterations {
-    /// Returns the iterations that a call of the nest's function executes.
+    /// Returns the iterations as the unit that one call of the nest's function repeats.
     pub fn repeated(&self, program: &Program, plan: &Plan<'_>) -> Repeated {
         let results = plan.members.iter().flat_map(|step| &step.results);
         let elements = results.map(|&slot| program.ty(slot).elements()).max().unwrap_or(1);
@@ -38,9 +38,9 @@ impl Iterations {
 }
 
 impl Former<'_> {
-    /// Returns the loop whose body is the block `id`, if a nest that executes all steps of the
-    /// block can also run the iterations of the loop. Returns `None` if the block is not the body
-    /// of a loop with a constant increment, or if the nest cannot carry the values from iteration
+    /// Returns the loop whose body is the block `id`, if a nest can run its iterations. `plan`
+    /// executes all steps of the block. Returns `None` if the block is not the body of a loop with
+    /// a constant increment. Also returns `None` if the nest cannot carry the values from iteration
     /// to iteration.
     pub(super) fn iterations(&self, id: BlockId, plan: &Plan<'_>, outputs: &[Slot]) -> Option<Iterations> {
         let block = &self.program.blocks[id as usize];

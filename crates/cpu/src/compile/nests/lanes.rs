@@ -15,9 +15,9 @@ use tilewright_native::ir::{Binary, Compare, Conversion, Lane, MaskBinary, Unary
 use crate::run::kernels::lanes::{Lanes, Mask, Real, Real32, Real64, Word, Word32, Word64};
 use crate::run::kernels::{cast, formats, math, math32, math64, narrow};
 
-/// A type of lanes on which formulas compute.
+/// An element type of the formulas.
 pub(super) trait LaneType: Copy {
-    /// The type in vector SSA.
+    /// The type of lanes in vector SSA.
     const LANE: Lane;
 }
 
@@ -37,7 +37,7 @@ impl LaneType for u64 {
     const LANE: Lane = Lane::I64;
 }
 
-/// Returns the sign bit of a type of lanes.
+/// Returns the sign bit of an element type.
 fn sign_bit<T: LaneType>() -> u64 {
     1 << (8 * T::LANE.bytes() - 1)
 }
@@ -299,7 +299,7 @@ pub(super) fn widen(builder: &RefCell<Builder>, dtype: Dtype, bits: Value) -> Va
 }
 
 /// Rounds binary32 to narrow floats, to nearest even. The bits of the narrow floats are in lanes of
-/// 32 bits; the upper bits of a lane are 0.
+/// 32 bits, and the upper bits of a lane are 0.
 pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value {
     let x = Vector::<f32>::new(builder, x);
     match dtype {
@@ -309,8 +309,8 @@ pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value
     }
 }
 
-/// Converts binary64 or an integer of at least 32 bits to binary32, rounded to odd. If the result
-/// is then rounded to a narrow float, this has the same effect as a single rounding of the operand.
+/// Converts binary64 or an integer of at least 32 bits to binary32, rounded to odd. A second
+/// rounding, to a narrow float, then has the result of a single rounding.
 pub(super) fn to_single_odd(builder: &RefCell<Builder>, from: Dtype, x: Value) -> Value {
     let double = match from {
         Dtype::F64 => Vector::<f64>::new(builder, x),
@@ -330,8 +330,8 @@ pub(super) fn multiply_add_odd(builder: &RefCell<Builder>, operands: [Value; 3])
     narrow::fma_odd(x, y, z).value
 }
 
-/// Returns the quotient, towards zero, of integers of at most 32 bits; any integer if the divisor
-/// is 0.
+/// Returns the quotient, towards zero, of integers of at most 32 bits. The quotient is unspecified
+/// if the divisor is 0.
 pub(super) fn quotient(builder: &RefCell<Builder>, dtype: Dtype, x: Value, y: Value) -> Value {
     let (signed, lane) = (dtype.is_signed(), builder.borrow().lane(x));
     let convert =
@@ -351,10 +351,10 @@ pub(super) fn quotient(builder: &RefCell<Builder>, dtype: Dtype, x: Value, y: Va
     convert(Conversion::Truncate, lane, wide)
 }
 
-/// Returns whether [`math`] computes a function on lanes of a float type.
+/// Returns whether [`math`] has a formula of a function for a float type.
 pub(super) fn has_math(function: MathFn, lane: Lane) -> bool {
     match function {
-        // Large arguments take the slow path of `libm`.
+        // Large arguments need the slow path of `libm`.
         MathFn::Sin | MathFn::Cos => false,
         MathFn::Erf => lane == Lane::F32,
         MathFn::Exp
@@ -367,7 +367,7 @@ pub(super) fn has_math(function: MathFn, lane: Lane) -> bool {
     }
 }
 
-/// Applies a transcendental function. Panics unless [`has_math`].
+/// Applies a transcendental function. Panics if [`has_math`] returns false.
 pub(super) fn math(builder: &RefCell<Builder>, function: MathFn, lane: Lane, x: Value) -> Value {
     assert!(has_math(function, lane), "there is no formula for {function:?} of {lane:?}");
     if lane == Lane::F32 {

@@ -1,4 +1,4 @@
-//! Forms nests: a nest is a group of consecutive steps that machine code executes as loops over
+//! Forms nests. A nest is a group of consecutive steps that machine code executes as loops over
 //! vectors.
 //!
 //! ```text
@@ -6,11 +6,12 @@
 //! ```
 //! - [`plan`] decides which steps form a nest and in which loop each tile is computed.
 //! - [`emit`] writes the vector code. [`vectors`] has the code of each function, conversion and
-//!   reduction; [`lanes`] evaluates the formulas of the executor's kernels in vector SSA, so that
-//!   both compute the same bits.
+//!   reduction. [`lanes`] evaluates the formulas of the executor's kernels in vector SSA, so that
+//!   nests and kernels compute the same bits.
 //!
 //! The machine code is generated when a launch first executes the nest. [`remarks`] reports which
-//! steps are in nests, and the [`refusal`] of each other step: the reason why no nest executes it.
+//! steps are in nests. For each other step, it reports the [`refusal`]: the reason why no nest
+//! executes the step.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -47,25 +48,26 @@ use segments::Segments;
 struct Formed {
     start: usize,
     end: usize,
-    /// The indices of the steps in the range that are executed before the nest.
+    /// The indices of the steps in the range that the executor runs before the nest.
     before: Vec<usize>,
     nest: Nest,
     /// The inputs that only imports read. An import is a step before the nest that the nest
     /// executes again (see [`Plan::imports`]).
     operands: SmallVec<[Use; 4]>,
-    /// The results that the nest computes, but does not write.
+    /// The results that the nest computes but does not write to slots.
     internal: Vec<Slot>,
 }
 
-/// The nests of a block, and the indices of its other steps, each with the reason why no nest
-/// contains the step.
+/// The nests of a block, and the indices of its other steps. Each other step has the reason why no
+/// nest contains it.
 struct PlannedBlock {
     id: BlockId,
     nests: Vec<Formed>,
     refused: Vec<(usize, Refusal)>,
 }
 
-/// Forms the nests of all blocks. The caller recomputes last uses, and then calls [`set_frees`].
+/// Forms the nests of all blocks. The caller has to recompute last uses, and then to call
+/// [`set_frees`].
 pub(crate) fn form(program: &mut Program, target: Target) {
     let uses = program.use_counts();
     let mut definitions = Definitions::new(program);
@@ -86,8 +88,8 @@ pub(crate) fn form(program: &mut Program, target: Target) {
             target,
         };
         let formed = nests.of_blocks();
-        // If an import reads a value that another nest computes but does not write, forms the nests
-        // again without such imports.
+        // An import may read a value that another nest computes but does not write. If so, the
+        // nests are formed again without such imports.
         let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
@@ -125,7 +127,8 @@ impl<'p> Former<'p> {
         Plan::new(self.program, self.definitions, self.dimensions, space)
     }
 
-    /// Returns the nests of the blocks that run for each program: of all but the preamble.
+    /// Returns the nests of all blocks except the preamble. Programs of the grid do not run the
+    /// preamble.
     fn of_blocks(&self) -> Vec<PlannedBlock> {
         let blocks = (0..).zip(&self.program.blocks);
         let repeated = blocks.filter(|(id, _)| *id != self.program.preamble);
@@ -136,7 +139,7 @@ impl<'p> Former<'p> {
     fn of_steps(&self, id: BlockId, steps: &'p [Step]) -> PlannedBlock {
         let (mut nests, mut refused) = (Vec::new(), Vec::new());
         let mut start = 0;
-        // The reason why the previous plan ends.
+        // The reason why the previous plan ended.
         let mut last: Option<Refusal> = None;
         while start < steps.len() {
             let (plan, count, refusal) = self.longest(&steps[start..]);
@@ -157,8 +160,8 @@ impl<'p> Former<'p> {
                         nests.push(formed);
                     }
                     Err(reason) => {
-                        // If the steps do too little for a nest, the first of them gets the reason
-                        // why the previous plan did not take it.
+                        // If the steps do too little for a nest, the first step gets the reason why
+                        // the previous plan refused it.
                         let first = last.filter(|_| reason == Refusal::TooSmall).unwrap_or(reason);
                         refused.push((range.start, first));
                         refused.extend(range.skip(1).map(|index| (index, reason)));
@@ -170,9 +173,9 @@ impl<'p> Former<'p> {
         PlannedBlock { id, nests, refused }
     }
 
-    /// Returns the plan that executes the most of these steps, the number of steps, and the reason
-    /// why the plan ends. The candidates are a plan without loops over rows, a plan with the rows
-    /// of the first tile that has rows, and a plan whose rows are segments.
+    /// Returns the plan that executes the most of these steps, the number of these steps, and the
+    /// reason why the plan ends. There are three candidates: a plan without loops over rows, a plan
+    /// with the rows of the first tile that has rows, and a plan whose rows are segments.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results()
@@ -188,8 +191,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // Of equally long plans, takes the first plan. But if the first plan ends because it has no
-        // loop for an axis, takes the reason why the next plan ends.
+        // Of equally long plans, the first plan wins. If it ends because it has no loop for an
+        // axis, the reason why the next plan ends replaces this reason.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -199,10 +202,12 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest, and emits its code. Steps outside of the nest may read index tiles or
-    /// pointers that steps of the plan define. The executor then runs these defining steps before
-    /// the nest, and the remaining steps become the members. Fails if the executor cannot run the
-    /// defining steps first, or if the remaining steps cannot form a nest.
+    /// Completes a nest, and emits its code.
+    ///
+    /// Steps outside of the nest may read index tiles or pointers that steps of the plan define.
+    /// The executor then runs these defining steps before the nest, and the remaining steps become
+    /// the members. Fails if the executor cannot run the defining steps first, or if the remaining
+    /// steps cannot form a nest.
     fn complete(
         &self,
         id: BlockId,
@@ -229,7 +234,7 @@ impl<'p> Former<'p> {
                 let known = plan.known[&slot];
                 let is_symbolic = match known.form {
                     Form::Affine(_) | Form::Range => true,
-                    // Indices along rows, and copies of scalars, are uniform.
+                    // Copies of scalars are uniform, and so are indices along the rows' dimensions.
                     Form::Uniform => !ty.is_scalar() && known.phase == 0 && step.is_pure(),
                     Form::Dense => false,
                 };
@@ -332,7 +337,7 @@ fn insert(steps: &mut Vec<Step>, nests: Vec<Formed>) {
     steps.extend(old);
 }
 
-/// Sets the slots that each nest clears, after the last uses have been computed.
+/// Sets the slots that each nest clears. The caller has computed the last uses.
 pub(crate) fn set_frees(program: &mut Program) {
     let is_tile = |slot: &Slot| !program.types[program.slots[*slot as usize] as usize].is_scalar();
     for block in &mut program.blocks {

@@ -1,14 +1,14 @@
 //! Decides which steps a nest executes, and in which order.
 //!
 //! A nest executes consecutive steps of a block, its *members*. The lanes of its vectors are along
-//! one dimension of its tiles. The elements along this dimension, at one index along each other
-//! dimension, are a *row*. The outermost loops of the nest run over the rows, and the inner loops
+//! one dimension of its tiles. A *row* is the elements along this dimension, at one index along
+//! each other dimension. The outermost loops of the nest run over the rows, and the inner loops
 //! over the elements of a row.
 //!
 //! The inner loops are divided into *phases*. A phase has one loop for all tiles that have the same
-//! number of elements in a row. If a value needs the result of a reduction, the nest computes it in
-//! a later phase. If a later phase reads a tile, it recomputes the tile if that is cheap;
-//! otherwise, the nest keeps the tile in scratch memory.
+//! number of elements in a row. A value that needs the result of a reduction is computed in a later
+//! phase. If a later phase reads a tile, it recomputes the tile if that is cheap. Otherwise, the
+//! nest keeps the tile in scratch memory.
 //!
 //! An *index tile* has integers or pointers in arithmetic progression along a row. No loop computes
 //! its elements: a base and a stride represent each row.
@@ -34,22 +34,21 @@ use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The form of a value's elements in each row, as far as the compiler knows it.
+/// What the compiler knows about a value's elements in each row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// All elements of a row are equal.
     Uniform,
-    /// An index tile, with its stride if the compiler knows the stride. The stride of pointers is
-    /// in bytes.
+    /// An index tile. The stride is present if the compiler knows it; for pointers, it is in bytes.
     Affine(Option<i64>),
-    /// Booleans that are true for one range of indices along the lanes, and false for all others.
+    /// Booleans that are true for one range of indices along the lanes, and false elsewhere.
     Range,
     /// The elements are computed, or read from memory, in the loop of a phase.
     Dense,
 }
 
-/// The form of a value, and the first phase that can read the value. For the result of a reduction
-/// in phase p, this is phase p + 1.
+/// The form of a value, and the first phase that can read the value. The result of a reduction in
+/// phase p can be read in phase p + 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub form: Form,
@@ -61,14 +60,14 @@ pub(super) struct Known {
 /// The dimensions over which a nest iterates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Space {
-    /// The dimensions over which the loops over rows run, and their extents, the outermost first.
+    /// The dimension and the extent of each loop over rows, outermost first.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of the lanes. `None` if there are no loops over rows: the lanes of each tile
-    /// are then along the tile's only axis of more than one element.
+    /// The dimension of the lanes. `None` without loops over rows: the lanes of each tile are then
+    /// along its only axis of more than one element.
     pub lane: Option<Dimension>,
     /// The number of elements of a segment, if the nest splits the dimension of the lanes into
-    /// [`segments`](super::segments). Each segment is then a row: the last entry of `rows` has the
-    /// dimension of the lanes, and the number of segments as its extent.
+    /// [`segments`](super::segments). Each segment is a row: the last entry of `rows` has the
+    /// dimension of the lanes, with the number of segments.
     pub segment: Option<usize>,
 }
 
@@ -78,8 +77,8 @@ impl Space {
         Self { rows: Vec::new(), lane: None, segment: None }
     }
 
-    /// Returns the space of a tile whose lanes are along its last axis of more than one element;
-    /// `None` if the tile has no axis of more than one element, or two of the same dimension.
+    /// Returns the space of a tile, with the lanes along its last axis of more than one element.
+    /// `None` if there is no such axis, or if two such axes have the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -101,9 +100,9 @@ pub(super) struct Definitions<'p> {
     steps: FxHashMap<Slot, &'p Step>,
     /// The slots that a nest computes but does not write. Another nest cannot read these slots.
     pub unset: FxHashSet<Slot>,
-    /// The slots from which an `expand_dims` makes rows or columns of a larger tile.
+    /// The operands of `expand_dims`. Such a tile becomes the rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,
-    /// For each loop counter, the slots of its first value and of its increment.
+    /// The slots of the first value and of the increment of each loop counter.
     pub counters: FxHashMap<Slot, [Slot; 2]>,
     pub alignments: Alignments,
 }
@@ -127,7 +126,7 @@ impl<'p> Definitions<'p> {
         self.steps.get(&slot).copied()
     }
 
-    /// Returns the bits of a slot that holds a constant.
+    /// Returns the bits of the constant in a slot.
     pub fn constant(&self, slot: Slot) -> Option<u64> {
         match self.get(slot)?.op() {
             Some(Op::Constant { value }) => Some(value.bits),
@@ -136,7 +135,7 @@ impl<'p> Definitions<'p> {
         }
     }
 
-    /// Returns the value of a slot that holds a constant integer above 0.
+    /// Returns the constant in a slot, if it is an integer above 0.
     pub fn positive_constant(&self, slot: Slot) -> Option<u64> {
         let value = self.program.ty(slot).number.extend(self.constant(slot)?);
         (self.is_integer(slot) && value > 0).then_some(value as u64)
@@ -160,17 +159,18 @@ pub(super) struct Plan<'p> {
     pub known: FxHashMap<Slot, Known>,
     /// The *inputs*: the scalars and tiles that the nest reads from the executor.
     pub inputs: Vec<Slot>,
-    /// The *imports*, in order: steps before the nest that define tiles of indices, ranges or equal
-    /// elements. The nest executes them again instead of reading their elements from memory.
+    /// The *imports*, in order: steps before the nest whose results are index tiles, ranges or
+    /// uniform. The nest executes imports again instead of reading their results from memory.
     pub imports: Vec<&'p Step>,
-    /// The phase of each member that accesses memory or reduces, by the index of the member.
+    /// The phase of each member that accesses memory or reduces. The key is the index of the
+    /// member.
     pub phases: FxHashMap<usize, usize>,
     defined: FxHashSet<Slot>,
     /// True if a member stores.
     has_store: bool,
-    /// The member that is the scatter, if there is one.
+    /// The index of the member that is the scatter, if any.
     pub scatter: Option<usize>,
-    /// The slots that [`Self::classify`] has added to [`Self::known`] for the current step.
+    /// The slots that the current step has added to [`Self::known`].
     added: Vec<Slot>,
 }
 
@@ -179,8 +179,8 @@ pub(super) struct Plan<'p> {
 pub(super) struct Layout {
     /// The number of elements along the lanes; 1 if the tile is uniform in each row.
     pub extent: usize,
-    /// For each axis of the tile over which a loop over rows runs: the index of its dimension in
-    /// [`Space::rows`], and the distance in elements between neighbors along this axis.
+    /// The axes over which loops over rows run. An entry has the index of the axis's dimension in
+    /// [`Space::rows`], and the stride of the axis in elements.
     pub rows: Vec<(usize, usize)>,
     /// True if the lanes are along the last axis of more than one element.
     pub is_contiguous: bool,
@@ -211,11 +211,11 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns whether the nest does enough to repay its set-up. At least one of these conditions
-    /// has to hold:
+    /// is then true:
     /// - A member that accesses memory or reduces has a dense operand.
     /// - A member of a nest with loops over rows stores a row.
-    /// - Two or more members define dense tiles. Arithmetic on indices does not count, because the
-    ///   executor often finds a progression in its result, and then runs no loop.
+    /// - Two or more members define dense tiles. Arithmetic on indices does not count: the executor
+    ///   often finds a progression in its result, and then runs no loop.
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
         let stores_row = |step: &Step| {
@@ -247,8 +247,8 @@ impl<'p> Plan<'p> {
         is_arithmetic && (ty.is_pointer() || ty.dtype().is_int())
     }
 
-    /// Returns the layout of a tile in the space. Returns `None` if the tile has no elements, an
-    /// axis whose dimension is not in the space, or two axes of the same dimension.
+    /// Returns the layout of a tile in the space. Returns `None` if the tile has no elements, if an
+    /// axis has no dimension of the space, or if two axes have the same dimension.
     pub fn layout(&self, slot: Slot) -> Option<Layout> {
         let shape = self.program.ty(slot).shape();
         let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };
@@ -290,13 +290,13 @@ impl<'p> Plan<'p> {
         Some(layout)
     }
 
-    /// Returns whether one element represents the value of a slot: the slot holds a scalar, or a
-    /// tile that is uniform for all inputs of the program.
+    /// Returns whether one element represents the value of a slot. The slot has a scalar, or a tile
+    /// that is uniform for all inputs of the program.
     pub fn is_scalar(&self, slot: Slot) -> bool {
         self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
     }
 
-    /// Returns the bits of a slot that holds a constant.
+    /// Returns the bits of the constant in a slot.
     pub fn constant(&self, slot: Slot) -> Option<u64> {
         self.definitions.constant(slot)
     }
@@ -435,7 +435,7 @@ impl<'p> Plan<'p> {
         if !is_repeatable || step.operands.iter().any(is_unset) {
             return None;
         }
-        // An operand may not be a dense tile: it would become an input of the nest.
+        // No operand may be a dense tile, because it would become an input of the nest.
         for operand in &step.operands {
             if !self.is_scalar(operand.slot) && !self.known.contains_key(&operand.slot) {
                 let known = self.import(operand.slot)?;
@@ -449,8 +449,7 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns the form and phase of the results of a step. For a store, returns the form of its
-    /// accesses (uniform for a single element) and the phase in which the store runs. Fails if the
-    /// nest cannot execute the step.
+    /// pointers and the phase in which the store runs. Fails if the nest cannot execute the step.
     fn classify(&mut self, step: &'p Step) -> Result<Known, Refusal> {
         refuse_action(step)?;
         let mut by_row = false;
@@ -461,7 +460,7 @@ impl<'p> Plan<'p> {
         for operand in &step.operands {
             operands.push(self.known(operand.slot)?);
         }
-        // A reduction or a scan would have to combine the elements of several segments.
+        // Reductions and scans would have to combine the elements of several segments.
         let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
         refuse(combines && self.space.segment.is_some(), Refusal::InnerAxis)?;
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
@@ -489,7 +488,7 @@ impl<'p> Plan<'p> {
                 let extent = self.layout(slot).ok_or(Refusal::Axes)?.extent;
                 let along_lanes = extent == shape[*axis] as usize && *axis + 1 == shape.len();
                 refuse(!along_lanes, Refusal::InnerAxis)?;
-                // An iteration scans whole blocks, or the row.
+                // An iteration scans whole blocks, or the whole row.
                 let has_blocks = extent >= SCAN_BLOCK || extent.is_power_of_two();
                 refuse(!has_blocks, Refusal::ScanLength)?;
                 refuse(!by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
@@ -518,7 +517,7 @@ impl<'p> Plan<'p> {
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
         refuse(!may_be_late && phase > 0, Refusal::LateIndices)?;
         refuse(is_store && !by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
-        // A scatter runs one phase late: the phase before it checks its addresses.
+        // A scatter runs one phase later, after the phase that checks its addresses.
         let is_scatter = is_store && operands[0].form == Form::Dense;
         Ok(Known { form, phase: phase + usize::from(is_scatter), by_row })
     }
@@ -630,9 +629,9 @@ impl<'p> Plan<'p> {
     }
 
     /// Fails unless the nest can access the elements at these pointers:
-    /// - Uniform pointers access one element. Pointers that are an index tile access contiguous
-    ///   elements, or elements of 32 or 64 bits at equal distances. In both cases, the pointers
-    ///   must be known in phase 0, and so must a mask that is not dense.
+    /// - Uniform pointers access one element. An index tile of pointers accesses contiguous
+    ///   elements, or elements of 32 or 64 bits at equal distances. In both cases, the pointers,
+    ///   and a mask that is not dense, must be known in phase 0.
     /// - Dense pointers make the access a scatter. Its elements must have 32 or 64 bits, and the
     ///   nest must not have another scatter.
     fn check_access(
@@ -716,8 +715,8 @@ impl<'p> Plan<'p> {
         symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense)).ok_or(no_function)
     }
 
-    /// Returns the form of a quotient, a remainder or a comparison of indices, if the form follows
-    /// from the fact that each row is a segment: see [`segments`](super::segments).
+    /// Returns the form of a quotient, a remainder or a comparison of indices in a row that is a
+    /// segment: see [`segments`](super::segments). Returns `None` for other functions and indices.
     fn form_in_segments(&self, function: ElementwiseFn, step: &Step, forms: &[Form]) -> Option<Form> {
         let segment = self.space.segment? as u64;
         let [Form::Affine(Some(1)), Form::Uniform] = *forms else { return None };
@@ -728,13 +727,13 @@ impl<'p> Plan<'p> {
             Family::Division(DivisionFn::IntDiv)
             | Family::Comparison(ComparisonFn::Lt | ComparisonFn::Ge) => Form::Uniform,
             Family::Division(DivisionFn::IntRem) => Form::Affine(Some(1)),
-            // tidy: wildcard because other functions differ in a segment
+            // tidy: wildcard because the results of other functions differ within a segment
             _ => return None,
         };
         is_aligned.then_some(form)
     }
 
-    /// Returns the form of a function's result; `None` if it is neither an index tile nor a range.
+    /// Returns the form of a function's result, if it is an index tile or a range.
     fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
         let stride = |form: Form| match form {
             Form::Uniform => Some(Some(0)),
@@ -778,12 +777,12 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Fails with a reason if a condition holds.
+/// Fails with a reason if a condition is true.
 fn refuse(condition: bool, reason: Refusal) -> Result<(), Refusal> {
     if condition { Err(reason) } else { Ok(()) }
 }
 
-/// Fails if no nest executes the action of a step, whatever its operands are.
+/// Fails if no nest executes the action of a step, for any operands.
 fn refuse_action(step: &Step) -> Result<(), Refusal> {
     match &step.action {
         Action::Op(Op::If { .. } | Op::For { .. } | Op::While { .. }) => Err(Refusal::ControlFlow),

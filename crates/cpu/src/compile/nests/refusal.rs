@@ -1,4 +1,4 @@
-//! The reasons why the executor, instead of a nest, runs a step.
+//! The reasons why the executor runs a step, and not a nest.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use tilewright_ir::{Dtype, ElementwiseFn};
 use crate::program::Combine;
 use crate::tuning::MAX_NEST_STEPS;
 
-/// The reason why a step is not a member of a nest. The planner returns this reason when it refuses
-/// the step.
+/// The reason why a step is not a member of a nest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// The step has regions that branch or repeat.
@@ -23,15 +22,15 @@ pub(crate) enum Refusal {
     Cast(Dtype, Dtype),
     /// Vectors have no code for a combine function of this type.
     Combine(Combine, Dtype),
-    /// The combine region is not a function that the executor knows.
+    /// The combine region is not a function of [`Combine`].
     CombineRegion,
-    /// The step applies a function other than the addition of an offset to pointers, or loads or
-    /// stores pointers.
+    /// The step loads or stores pointers, or applies a function to pointers that is not the
+    /// addition of an offset.
     Pointers,
     /// The nest has the maximum number of steps.
     TooLong,
-    /// No loop of the nest runs over an axis of a tile, one loop would run over two of its axes, or
-    /// the tile has no elements.
+    /// The loops of the nest do not fit the axes of a tile. No loop runs over an axis, one loop
+    /// would run over two axes, or the tile has no elements.
     Axes,
     /// A tile that the executor has computed is not contiguous along the lanes.
     TransposedInput,
@@ -53,9 +52,9 @@ pub(crate) enum Refusal {
     Reshape,
     /// Indices, or the bounds of a mask, depend on a reduction.
     LateIndices,
-    /// The step divides indices: the executor often finds a progression in the quotients.
+    /// The step divides indices. The executor often finds a progression in the quotients.
     IndexDivision,
-    /// An operand is an index tile or a range, and nests have no code for that.
+    /// An operand is an index tile or a range, and nests have no code for such an operand.
     IndexOperand,
     /// The addresses are elements of a tile.
     Gather,
@@ -65,8 +64,8 @@ pub(crate) enum Refusal {
     CarriedAddresses,
     /// The addresses of elements of 8 or 16 bits are not contiguous.
     Strided,
-    /// The addresses or the mask depend on a reduction or on loaded elements, so no check of them
-    /// can precede all effects.
+    /// The addresses or the mask depend on a reduction or on loaded elements. The nest cannot check
+    /// them before its first effect.
     LateAddresses,
     /// The pointer is not the sum of an argument of the kernel and an offset.
     UnknownPointer,
@@ -85,8 +84,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns whether the planner refuses the step by choice: a nest would not execute it faster
-    /// than the executor does.
+    /// Returns whether the planner refuses the step because a nest would not execute it faster.
     pub(crate) fn is_choice(self) -> bool {
         matches!(
             self,

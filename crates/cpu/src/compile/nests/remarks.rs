@@ -13,7 +13,7 @@ use crate::program::{Action, BlockId, Program, Slot, Step};
 
 const PASS: &str = "nests";
 
-/// Reports that there is no machine code for the processor.
+/// Reports that the executor compiles no machine code for the processor.
 pub(crate) fn report_no_target() {
     remark(|| Remark {
         pass: PASS,
@@ -25,8 +25,7 @@ pub(crate) fn report_no_target() {
     });
 }
 
-/// Reports the nests of a program and its other steps. The caller has not inserted the nests into
-/// the blocks yet.
+/// Reports the nests of a program and its other steps. The nests are not in the blocks yet.
 pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
     if !tilewright_base::is_collecting() {
         return;
@@ -43,7 +42,8 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
         // If a nest executes the iterations of a loop, the remark about the nest covers the loop.
         refused.retain(|&(index, _)| !is_in_nest(planned, &steps[index]));
         refused.sort_unstable_by_key(|&(index, _)| index);
-        // Consecutive steps of one source line that are refused for the same reason share a remark.
+        // Consecutive steps of one source line share a remark if they are refused for the same
+        // reason.
         let is_same = |&(x, reason): &(usize, Refusal), &(y, other): &(usize, Refusal)| {
             x + 1 == y && reason == other && line(program, &steps[x]) == line(program, &steps[y])
         };
@@ -62,7 +62,7 @@ fn is_in_nest(planned: &[PlannedBlock], step: &Step) -> bool {
     nest.is_some_and(|formed| matches!(formed.nest.repeated, Repeated::Iterations { .. }))
 }
 
-/// Returns the body of the program, and the blocks of the loops and branches in it.
+/// Returns the body of the program, and the blocks of its loops and branches.
 fn executed_blocks(program: &Program) -> Vec<BlockId> {
     let mut blocks = vec![program.body];
     let mut next = 0;

@@ -1,10 +1,11 @@
 //! Finds segments: runs of consecutive indices that have the same quotient.
 //!
-//! A kernel with tiles of one axis computes the row and the column in a tensor from one index `x`:
-//! for example, `x // 768` and `x % 768`. If 2^k divides the divisor and the first index of every
-//! program, each run of 2^k indices has one quotient, and the remainders in a run count up by one.
-//! A nest whose innermost loop over rows runs over such segments computes a quotient once for each
-//! segment. Accesses whose addresses contain remainders are contiguous in a segment.
+//! A kernel with tiles of one axis often computes the row and the column in a tensor from one index
+//! `x`: for example, `x // 768` and `x % 768`. Assume that 2^k divides the divisor and the first
+//! index of every program. Each run of 2^k indices then has one quotient, and the remainders in a
+//! run are consecutive. A nest whose innermost loop over rows runs over such segments computes a
+//! quotient once for each segment. Accesses whose addresses contain remainders are contiguous in a
+//! segment.
 
 use std::cell::RefCell;
 
@@ -50,15 +51,16 @@ impl Segments {
     }
 }
 
-/// Returns the dimension and the extent of the only axis of a tile with more than one element.
+/// Returns the dimension and the extent of a tile's only axis of more than one element. Returns
+/// `None` if the tile has another number of such axes.
 fn only_axis(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<(Dimension, usize)> {
     let mut long = program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1);
     let (Some((axis, &extent)), None) = (long.next(), long.next()) else { return None };
     Some((dimensions.of(slot, axis)?, extent as usize))
 }
 
-/// Returns the length of a run of indices with the same quotient, if a step divides indices by a
-/// constant.
+/// Returns the length of a run of indices with the same quotient. Returns `None` if the step does
+/// not divide indices by a constant.
 fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     let Some(Op::Elementwise { function }) = step.op() else { return None };
     let Family::Division(_) = function.family() else { return None };
@@ -80,8 +82,8 @@ pub(super) struct Alignments {
 
 impl Definitions<'_> {
     /// Returns the greatest known alignment of a tile of indices: a power of two that divides the
-    /// first index. If the tile is divided into runs of this length, the indices of each run count
-    /// up by one. Returns `None` if no alignment is known.
+    /// first index. In runs of this length, the indices are consecutive. Returns `None` if no
+    /// alignment is known.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;
@@ -106,10 +108,10 @@ impl Definitions<'_> {
                 },
                 Family::Arithmetic(ArithmeticFn::Sub) => Some(of_index(0)?.min(of_scalar(1))),
                 Family::Division(DivisionFn::IntRem) => Some(of_index(0)?.min(of_division(self, step)?)),
-                // tidy: wildcard because no other function of indices counts up
+                // tidy: wildcard because the results of other functions are not consecutive
                 _ => None,
             },
-            // tidy: wildcard because no other op makes indices
+            // tidy: wildcard because no other op creates indices
             _ => None,
         }
     }

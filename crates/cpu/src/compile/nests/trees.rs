@@ -1,4 +1,4 @@
-//! Compiles reductions that run as a tree to machine code: one function computes all levels of the
+//! Compiles reductions that run as a tree to machine code. One function computes all levels of the
 //! tree.
 //!
 //! Each level combines pairs of neighbors along the axis and writes the results to the beginning of
@@ -18,8 +18,8 @@ use super::vectors::{self, Elements, Vectors, elements};
 use crate::program::nest::{NestCode, origin_of};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy, TreeCode};
 
-/// Compiles each reduction that the executor runs as a tree to machine code, if vector code can
-/// compute the reduction.
+/// Compiles each reduction that the executor runs as a tree to machine code, if the reduction has
+/// vector code.
 pub(crate) fn form(program: &mut Program, target: Target) {
     let mut blocks = std::mem::take(&mut program.blocks);
     let mut codes = Vec::new();
@@ -55,7 +55,7 @@ struct Tree<'p> {
 }
 
 impl<'p> Tree<'p> {
-    /// Returns the tree of a reduction; `None` if vector code cannot compute it, or if the tiles do
+    /// Returns the tree of a reduction. Returns `None` if it has no vector code, or if the tiles do
     /// not consist of whole vectors.
     fn new(
         program: &'p Program,
@@ -105,14 +105,14 @@ impl<'p> Tree<'p> {
         Some(tree)
     }
 
-    /// Returns the steps of the region. Omits nests and fused loops, because the steps that they
-    /// execute follow them in the region.
+    /// Returns the steps of the region. Omits the steps of nests and fused loops, because their
+    /// members follow them in the region.
     fn steps(&self) -> impl Iterator<Item = &'p Step> + use<'p> {
         let is_group = |step: &&Step| matches!(step.action, Action::Nest(_) | Action::Fused(_));
         self.region.steps.iter().filter(move |step| !is_group(step))
     }
 
-    /// Returns whether vector code computes a step of the region.
+    /// Returns whether a step of the region has vector code.
     fn can_compute(&self, step: &Step) -> bool {
         let ty = |slot: Slot| self.program.ty(slot);
         let slots = step.operands.iter().map(|operand| operand.slot).chain(step.results.iter().copied());
@@ -126,7 +126,7 @@ impl<'p> Tree<'p> {
             (Some(Op::Cast { rounding, .. }), Some(from)) => {
                 vectors::can_cast(from, ty(step.results[0]).dtype(), *rounding)
             }
-            // tidy: wildcard because the executor runs regions with other steps
+            // tidy: wildcard because regions with other steps have no vector code
             _ => false,
         }
     }
@@ -167,7 +167,7 @@ impl Emitter<'_> {
         self.build(|builder| builder.int_binary(IntBinary::Add, x, y))
     }
 
-    /// Emits the loop over the levels, each with a loop over its pairs.
+    /// Emits the loop over the levels. Each level has a loop over its pairs.
     fn levels(&self) {
         let tree = self.tree;
         let lanes = self.build(|builder| builder.lanes()) as i64;
@@ -223,8 +223,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns two vectors: the elements at `2 * index`, `2 * index + 2` and so on, and the
-    /// elements at `2 * index + 1`, `2 * index + 3` and so on.
+    /// Returns the elements at `2 * index`, `2 * index + 2` and so on, then the elements at
+    /// `2 * index + 1`, `2 * index + 3` and so on.
     fn neighbors(&self, dtype: Dtype, base: Value, index: Value) -> (Value, Value) {
         let (left, right) = match dtype.bytes() {
             1 => self.halves(Lane::I16, Lane::I8, base, index),
@@ -247,7 +247,8 @@ impl Emitter<'_> {
         (self.of_lanes(dtype, left), self.of_lanes(dtype, right))
     }
 
-    /// Loads pairs as lanes of twice the width, and returns their lower and upper halves.
+    /// Loads pairs as lanes of twice the width. Returns the lower and the upper halves of these
+    /// lanes.
     fn halves(&self, wide: Lane, lane: Lane, base: Value, index: Value) -> (Value, Value) {
         let place = Place { index: Some((index, wide.bytes() as u8)), ..Place::at(base) };
         self.build(|builder| {

@@ -1,7 +1,7 @@
-//! Emits vector code for elements of the executor's types, and decides which functions, conversions
-//! and reductions have vector code.
+//! Emits vector code for elements of the executor's types. Decides which functions, conversions and
+//! reductions have vector code.
 //!
-//! A vector of narrow floats holds the bits of the floats, in integer lanes of the same width. A
+//! A vector of narrow floats has the bits of the floats in integer lanes of the same width. A
 //! vector of booleans is a mask.
 
 use std::cell::RefCell;
@@ -46,7 +46,7 @@ pub(super) fn elements(dtype: Dtype) -> Elements {
     })
 }
 
-/// Returns whether a type is a 16- or 8-bit float, which is computed in binary32.
+/// Returns whether a type is a 16- or 8-bit float. Vector code computes such floats in binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }
@@ -78,7 +78,7 @@ pub(super) fn can_apply(function: ElementwiseFn, dtype: Dtype) -> bool {
     }
 }
 
-/// Returns whether [`apply_to_integers`], or [`apply`] for floats, computes a function on scalars.
+/// Returns whether a function has code on scalars: [`apply_to_integers`], or [`apply`] for floats.
 pub(super) fn can_apply_to_scalars(function: ElementwiseFn, dtype: Dtype) -> bool {
     if dtype.is_float() {
         return can_apply(function, dtype);
@@ -91,7 +91,7 @@ pub(super) fn can_apply_to_scalars(function: ElementwiseFn, dtype: Dtype) -> boo
     }
 }
 
-/// Returns whether [`cast`] converts elements.
+/// Returns whether [`cast`] supports a conversion.
 pub(super) fn can_cast(from: Dtype, to: Dtype, rounding: Rounding) -> bool {
     if from == to {
         return true;
@@ -110,7 +110,7 @@ pub(super) fn can_cast(from: Dtype, to: Dtype, rounding: Rounding) -> bool {
     }
 }
 
-/// Returns whether [`combine`] computes a reduction.
+/// Returns whether [`combine`] supports a reduction.
 pub(super) fn can_reduce(combine: Combine, dtype: Dtype) -> bool {
     let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
     !(dtype.is_float() && is_bitwise)
@@ -154,7 +154,7 @@ impl Vectors<'_> {
         self.0.borrow_mut().mask_binary(function, x, y)
     }
 
-    /// Returns a vector whose elements all have the bits of a scalar of a type.
+    /// Returns a vector of equal elements, from the bits of a scalar of a type.
     pub fn splat(self, dtype: Dtype, bits: Value) -> Value {
         let mut builder = self.0.borrow_mut();
         match elements(dtype) {
@@ -183,7 +183,7 @@ impl Vectors<'_> {
         }
     }
 
-    /// Applies a function of the elementwise table. `dtype` is the type of the operands; of a
+    /// Applies a function of the elementwise table. `dtype` is the type of the operands; for a
     /// selection, it is the type of the last two operands.
     pub fn apply(self, function: ElementwiseFn, dtype: Dtype, operands: &[Value]) -> Value {
         if let (Family::Selection(SelectionFn::Select), &[condition, x, y]) = (function.family(), operands) {
@@ -272,7 +272,7 @@ impl Vectors<'_> {
             Family::Bitwise(B::Not) => not(x),
             Family::Comparison(C::Eq) => not(self.mask(MaskBinary::Xor, x, y)),
             Family::Comparison(C::Lt) => self.mask(MaskBinary::AndNot, x, y),
-            // A boolean is one bit wide, and a shift by the width gives 0.
+            // A boolean has one bit, and a shift by the width or more gives 0.
             Family::Comparison(C::Gt) | Family::Bitwise(B::Shl | B::Shr) => {
                 self.mask(MaskBinary::AndNot, y, x)
             }
@@ -429,7 +429,7 @@ impl Vectors<'_> {
         self.apply(function, dtype, &[x, y])
     }
 
-    /// Converts elements, as `kernels/cast.rs` defines it.
+    /// Converts elements like `kernels/cast.rs`.
     pub fn cast(self, from: Dtype, to: Dtype, x: Value) -> Value {
         if from == to {
             return x;
@@ -440,7 +440,7 @@ impl Vectors<'_> {
         }
         if is_narrow(to) {
             // A number that binary32 does not represent is rounded twice. The first rounding is to
-            // odd, so both roundings together have the effect of a single one.
+            // odd, so both roundings together have the result of a single rounding.
             let is_exact = from.bytes() <= 2 || from == Dtype::F32;
             let wide =
                 if is_exact { self.cast(from, Dtype::F32, x) } else { lanes::to_single_odd(self.0, from, x) };
@@ -487,10 +487,10 @@ impl Vectors<'_> {
         }
     }
 
-    /// Converts floats to integers of at most 32 bits: towards zero, NaN to 0, and to the nearest
-    /// bound if the type does not represent the result.
+    /// Converts floats to integers of at most 32 bits, towards zero. NaN becomes 0. A number out of
+    /// range becomes the nearest bound.
     fn truncated(self, lane: Lane, (to, target): (Dtype, Lane), x: Value) -> Value {
-        // The bounds of integers of 8 and 16 bits are exact in binary32; those of 32 bits need
+        // The bounds of integers of 8 and 16 bits are exact in binary32. Those of 32 bits need
         // binary64.
         let bits = to.bits();
         let lane = if bits < 32 { lane } else { Lane::F64 };
@@ -502,7 +502,7 @@ impl Vectors<'_> {
         };
         let half = (1_u64 << (bits - 1)) as f64;
         let (low, high) = if to.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) };
-        // A comparison with NaN is false, so the bound replaces NaN. Afterwards, 0 replaces the
+        // A comparison with NaN is false, so a bound replaces NaN. Afterwards, 0 replaces the
         // result of NaN.
         let clamped = self.binary(Binary::Greater, wide, constant(low));
         let clamped = self.binary(Binary::Lesser, clamped, constant(high));
@@ -520,8 +520,8 @@ impl Vectors<'_> {
         if target == Lane::I32 { integer } else { self.convert(Conversion::Truncate, target, integer) }
     }
 
-    /// Applies a function to scalar integers, in their canonical form: extended to 64 bits as their
-    /// type requires. Comparisons and booleans are 0 or 1.
+    /// Applies a function to scalar integers in canonical form: extended to 64 bits as their type
+    /// requires. Comparisons and booleans are 0 or 1.
     pub fn apply_to_integers(self, function: ElementwiseFn, number: Number, operands: &[Value]) -> Value {
         use {ArithmeticFn as A, BitwiseFn as B, ComparisonFn as C, DivisionFn as D, IntBinary as I};
         if let (Family::Selection(_), &[condition, x, y]) = (function.family(), operands) {
@@ -555,7 +555,7 @@ impl Vectors<'_> {
                 }
             },
             Family::Division(function) => {
-                // The machine's division traps for these divisors.
+                // The division instruction traps for these divisors.
                 let is_zero = builder.int_compare(IntCompare::Eq, y, zero);
                 let is_minus_one = builder.int_compare(IntCompare::Eq, y, ones);
                 let is_special =
@@ -579,7 +579,7 @@ impl Vectors<'_> {
                 B::Xor => builder.int_binary(I::Xor, x, y),
                 B::Not => builder.int_binary(I::Xor, x, ones),
                 B::Shl | B::Shr => {
-                    // As an unsigned number, a negative count is larger than the width.
+                    // A negative count, as an unsigned number, is larger than the width.
                     let fits = builder.int_compare(IntCompare::LtUnsigned, y, width);
                     let count = builder.int_select(fits, y, zero);
                     match (function, signed) {
@@ -650,7 +650,7 @@ impl Vectors<'_> {
     }
 }
 
-/// Returns the canonical form of the low bits of a scalar integer: extended to 64 bits.
+/// Returns the canonical form of a scalar integer: its low bits, extended to 64 bits.
 pub(super) fn extended(builder: &mut Builder, number: Number, x: Value) -> Value {
     match number.bits() {
         1 => {

@@ -1,5 +1,6 @@
-//! Emits the checks of a nest. Before its first effect, a nest checks that each access stays inside
-//! its memory, and that accesses overlap only where the order of the loops allows it.
+//! Emits the checks of a nest, which precede its first effect. The first checks are that each
+//! access stays inside its memory. The second checks are that accesses overlap only where the order
+//! of the loops allows an overlap.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::Op;
@@ -20,20 +21,20 @@ pub(super) struct Access {
     /// The number of elements that the member accesses in each row.
     extent: usize,
     size: usize,
-    /// The distance in bytes between neighboring elements of a row; `None` if the compiler does not
+    /// The distance in bytes between neighboring elements of a row. `None` if the compiler does not
     /// know this distance.
     stride: Option<i64>,
     phase: usize,
-    /// The last phase that executes the access: several phases may repeat a load.
+    /// The last phase that executes the access. Several phases may repeat a load.
     pub last_phase: usize,
 }
 
-/// The addresses of an access, in one row or in all rows checked so far.
+/// The addresses of an access, in one row or in all rows that have been checked so far.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     /// The address of the element at index 0.
     base: Value,
-    /// The address of the first byte, and the address after the last byte.
+    /// The address of the first byte. `end` is the address after the last byte.
     pub first: Value,
     pub end: Value,
 }
@@ -57,8 +58,8 @@ impl Access {
         self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
     }
 
-    /// Returns an upper bound of the number of bytes from the first element of a row to the end of
-    /// its last element, if the compiler knows the stride.
+    /// Returns an upper bound of the length of a row in bytes, from its first element to the end of
+    /// its last element. The compiler must know the stride.
     fn reach(&self) -> i64 {
         let stride = self.stride.unwrap_or(0).saturating_abs();
         stride.saturating_mul(self.extent as i64 - 1).saturating_add(self.size as i64)
@@ -66,7 +67,7 @@ impl Access {
 }
 
 impl Emitter<'_> {
-    /// Leaves the nest unless a condition holds.
+    /// Emits a check that leaves the nest if a condition is false.
     pub(super) fn check(&mut self, holds: Value) {
         if self.known(holds).is_some_and(|holds| holds != 0) {
             return;
@@ -108,8 +109,8 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Returns the accesses to check before the first effect. Omits the scatter, and each load that
-    /// reads the same single element in all rows: such a load has its own check and precedes all
+    /// Returns the accesses to check before the first effect. Omits the scatter. Also omits each
+    /// load that reads the same single element in all rows: it has its own check and precedes all
     /// stores.
     pub(super) fn accesses(&self) -> Vec<Access> {
         let plan = self.plan;
@@ -122,7 +123,7 @@ impl Emitter<'_> {
                 // tidy: wildcard because no other op of a nest accesses memory
                 _ => continue,
             };
-            // The phase before the scatter checks its addresses.
+            // The phase before the scatter checks the addresses of the scatter.
             if plan.scatter == Some(member) {
                 continue;
             }
@@ -142,7 +143,7 @@ impl Emitter<'_> {
         accesses
     }
 
-    /// Emits the check of an access, in the current row. Returns its addresses.
+    /// Emits the check of an access in the current row. Returns the addresses of the access.
     pub(super) fn check_access(&mut self, access: &Access) -> Bytes {
         let step = self.plan.members[access.member];
         let _origin = self.origin(step);
@@ -163,14 +164,14 @@ impl Emitter<'_> {
         if range.is_none() {
             return Bytes { base, first, end };
         }
-        // An access without elements ends before all others, so it overlaps none.
+        // An access without elements ends before all other accesses, so it overlaps none of them.
         let zero = self.int(0);
         let is_any = self.compare(IntCompare::LtSigned, zero, bytes);
         Bytes { base, first, end: self.choose(is_any, end, zero) }
     }
 
     /// Returns the address of the first byte of elements at equal distances, and the number of
-    /// bytes from this address to the end of the last element; 0 if there are no elements.
+    /// bytes that they span. The number is 0 if there are no elements.
     fn strided_bytes(
         &mut self,
         [low, high]: [Value; 2],
@@ -203,15 +204,18 @@ impl Emitter<'_> {
         (known.phase == 0 && known.form != Form::Dense).then(|| self.range(mask, extent)).flatten()
     }
 
-    /// Emits a loop over the rows that checks the accesses of each row. Then emits the checks that
-    /// the accesses do not overlap. Returns the loads whose rows the nest prefetches.
+    /// Emits a loop over the rows that checks the accesses of each row. Then emits the checks of
+    /// overlaps. Returns the loads whose rows the nest prefetches.
     pub(super) fn check_rows(&mut self, accesses: &[Access]) -> Vec<DistantRow> {
         let pairs = conflicts(accesses);
         let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
-        // The loop carries, for each access: the addresses of the first byte and after the last
-        // byte of the rows so far, the base in the previous row, the distance between the bases of
-        // neighboring rows, and whether this distance is constant. For each pair of accesses, it
-        // carries whether their bases are equal in all rows.
+        // The loop carries five values for each access:
+        // - the address of the first byte of the rows so far,
+        // - the address after their last byte,
+        // - the base in the previous row,
+        // - the distance between the bases of neighboring rows,
+        // - whether this distance is constant.
+        // For each pair of accesses, it carries whether their bases are equal in all rows.
         let mut carried: Vec<Value> = Vec::new();
         for _ in accesses {
             carried.extend([none, all, zero, zero, one]);
@@ -256,9 +260,9 @@ impl Emitter<'_> {
         self.distant_rows(accesses, &last)
     }
 
-    /// Returns those loads of the nest that read a different row of memory for each row of the
-    /// nest. The distance to the row that the nest prefetches is 0 if the rows are not at equal
-    /// distances. `rows` has the values that [`Self::check_rows`] carries.
+    /// Returns the loads that read a different row of memory for each row of the nest. If the rows
+    /// are not at equal distances, the distance to the prefetched row is 0. `rows` has the values
+    /// that [`Self::check_rows`] carries.
     fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
         let mut found = Vec::new();
         for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {
@@ -273,8 +277,8 @@ impl Emitter<'_> {
         found
     }
 
-    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches
-    /// the rest of a row.
+    /// Prefetches the beginning of rows that the nest will load. The hardware prefetches the rest
+    /// of a row.
     pub(super) fn prefetch(&self, rows: &[DistantRow]) {
         for &DistantRow { pointer, length, bytes } in rows {
             let base = self.add(self.affine(pointer).0, bytes);
@@ -337,8 +341,8 @@ impl Emitter<'_> {
                     Some(values) => {
                         let same = values[5 * accesses.len() + pair];
                         let (one, two) = (&values[5 * x..5 * x + 5], &values[5 * y..5 * y + 5]);
-                        // If the rows overlapped in memory, the nest would read elements of a row
-                        // after it had written them for the previous row.
+                        // If the rows overlapped in memory, the nest would read elements that it
+                        // has already written for the previous row.
                         let extent = self.int(first.reach());
                         let moves = self.compare(IntCompare::LeSigned, extent, one[3]);
                         let regular = self.binary(IntBinary::And, one[4], two[4]);
@@ -356,10 +360,10 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether the rows of two accesses alternate in memory without an overlap. This holds
-    /// if both accesses have the same distance between neighboring rows, and the distance between
-    /// the accesses, modulo the distance between rows, leaves room for `extent` bytes on both
-    /// sides.
+    /// Returns whether the rows of two accesses alternate in memory without an overlap. The rows
+    /// alternate under two conditions. Both accesses have the same distance between neighboring
+    /// rows. The distance between the accesses, modulo the distance between rows, leaves room for
+    /// `extent` bytes on both sides.
     pub(super) fn is_interleaved(
         &self,
         base: Value,

@@ -11,7 +11,7 @@ use crate::program::nest::Word;
 impl Emitter<'_> {
     /// Emits a loop over consecutive iterations of a loop of the kernel. Registers carry the
     /// scalars. Each tile that the loop carries has two buffers. An iteration reads one buffer and
-    /// writes the other; then the loop exchanges their addresses.
+    /// writes the other buffer; then the loop exchanges their addresses.
     pub(super) fn iterations(&mut self, iterations: &Iterations) {
         let &Iterations { counter, step, ref scalars, ref tiles } = iterations;
         let mut first = Vec::new();

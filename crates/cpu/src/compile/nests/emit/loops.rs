@@ -13,10 +13,10 @@ use crate::program::{Action, Slot, Step};
 use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MASKED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The elements that the sinks of a group (its stores and reductions) take from one vector.
+/// The elements of one vector that the sinks of a group (its stores and reductions) take.
 struct Sunk {
     body: Body,
-    /// The elements that each sink takes, in the order of the sinks.
+    /// The elements for each sink, in the order of the sinks.
     values: Vec<SunkValue>,
     /// The elements of each tile that the loop writes.
     written: Vec<Value>,
@@ -34,16 +34,17 @@ struct SunkValue {
 /// The properties of a group's loop that all its parts share.
 pub(super) struct Loop<'g> {
     pub group: &'g Group,
-    /// The number of elements of an iteration without masks, and the number of its vectors.
+    /// The number of elements of an iteration without masks. `vectors` is the number of its
+    /// vectors.
     pub chunk: usize,
     pub vectors: usize,
-    /// True unless iterations of whole vectors cover the elements of the tile exactly.
+    /// False if iterations of whole vectors cover the elements of the tile exactly.
     pub is_partial: bool,
 }
 
 impl Loop<'_> {
     /// Returns the index at which the loop ends. If an iteration has whole vectors, this index is a
-    /// multiple of `chunk`, so that the loop adds to each accumulator equally often: see
+    /// multiple of `chunk`. The loop then adds to each accumulator equally often: see
     /// [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;
@@ -96,7 +97,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the parts of a loop. Returns, for each reduction, a vector whose first lane is the
+    /// Emits the parts of a loop. Returns a vector for each reduction, whose first lane is the
     /// result.
     pub(super) fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
         let &Loop { group, chunk, is_partial, .. } = it;
@@ -157,8 +158,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether a store of the group also writes the elements after the end of all ranges:
-    /// its mask is not a range, or it has no mask.
+    /// Returns whether a store of the group also writes the elements after the end of all ranges.
+    /// Such a store has no mask, or its mask is not a range.
     fn stores_all(&self, group: &Group) -> bool {
         group.sinks.iter().any(|&member| {
             let step = self.plan.members[member];
@@ -167,9 +168,10 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the condition under which the stores of the group should bypass the caches: a launch
-    /// writes more to their memory than the caches hold, and the vectors are aligned. Returns
-    /// `None` unless the loop only stores contiguous elements that are not booleans.
+    /// Returns the condition under which the stores of the group should bypass the caches. The
+    /// condition is that a launch writes more to their memory than the caches hold, and that the
+    /// vectors are aligned. Returns `None` if the loop does more than store contiguous elements, or
+    /// if these are booleans.
     fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
         if !it.group.written.is_empty() {
             return None;
@@ -220,7 +222,7 @@ impl Emitter<'_> {
         {
             return start;
         }
-        // The loop of the uniform part repeats one element, which is computed before the loop.
+        // The uniform part repeats one element, which is computed before its loop.
         let mut uniform = FxHashMap::default();
         if part == Part::Uniform {
             let mut body = self.body(it, part, start, 0);
@@ -277,11 +279,11 @@ impl Emitter<'_> {
         index
     }
 
-    /// Returns the state of the code of a vector, before its first element is computed.
+    /// Returns the initial state of the code that computes a vector.
     fn body(&mut self, it: &Loop<'_>, part: Part, position: Value, vector: usize) -> Body {
         let lanes = self.lanes();
         let offset = vector * lanes;
-        // In a short row, or at the end of a row, a vector has more lanes than there are elements.
+        // In a short row, or at the end of a row, there are fewer elements than lanes.
         let active = (part == Part::Masked && (it.is_partial || it.chunk < lanes)).then(|| {
             let end = self.int(it.group.extent as i64);
             let left = self.sub(end, position);
@@ -297,7 +299,7 @@ impl Emitter<'_> {
         Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
     }
 
-    /// Computes the elements that the sinks take from a vector.
+    /// Computes the elements of a vector that the sinks take.
     fn sunk(&mut self, it: &Loop<'_>, mut body: Body) -> Sunk {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
@@ -322,7 +324,7 @@ impl Emitter<'_> {
         Sunk { body, values, written }
     }
 
-    /// Emits the sinks of a vector, and writes the vector's elements of the tiles that the loop
+    /// Emits the sinks of a vector. Also writes the vector's elements of the tiles that the loop
     /// writes. `next` has the accumulators of all reductions.
     fn sinks(
         &mut self,
@@ -377,7 +379,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the mask of a store; `None` if it stores the whole vector.
+    /// Returns the mask of a store; `None` if the store writes the whole vector.
     fn store_mask(&mut self, step: &Step, it: &Loop<'_>, body: &mut Body) -> Option<Value> {
         let mask = step.operands.get(2).and_then(|mask| self.mask(mask.slot, it.group.extent, body));
         self.conjunction(mask, body.active)
@@ -390,7 +392,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the mask of an access; `None` if it is true for the whole vector.
+    /// Returns the mask of an access; `None` if the mask is true for the whole vector.
     fn mask(&mut self, slot: Slot, extent: usize, body: &mut Body) -> Option<Value> {
         match (self.range(slot, extent), body.part) {
             (Some(_), Part::Whole | Part::Streaming) => None,
@@ -400,7 +402,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the lanes of a vector whose indices are in a range.
+    /// Returns the mask of the lanes whose indices are in a range.
     fn range_mask(&self, low: Value, high: Value, body: &Body) -> Value {
         let offset = self.int(body.offset as i64);
         let first = self.add(body.position, offset);
@@ -466,8 +468,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Returns the address of the first element of a vector, and the offsets of all its elements
-    /// from there.
+    /// Returns the address of a vector of a tile.
     fn strided_place(&self, pointer: Slot, body: &Body) -> (Value, Value) {
         let (base, stride) = self.affine(pointer);
         let first = self.add(body.position, self.int(body.offset as i64));
@@ -614,8 +615,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits, before a loop, the values that its iterations share: vectors of uniform integers, and
-    /// the addresses of tiles of the executor.
+    /// Emits, before a loop, the values that its iterations share. These are vectors of uniform
+    /// integers, and the addresses of tiles of the executor.
     fn hoist(&mut self, reads: &Reads) {
         for &slot in &reads.uniforms {
             let value = self.splatted(slot);
@@ -656,7 +657,7 @@ impl Emitter<'_> {
         reads
     }
 
-    /// Adds the values that the mask of a store and the offsets of a scatter depend on.
+    /// Adds the values on which the mask of a store and the offsets of a scatter depend.
     fn read_place(&self, step: &Step, group: &Group, reads: &mut Reads) {
         if let Some([_, offsets]) = self.plan.scattered(step) {
             self.read(offsets, group, reads);
@@ -733,7 +734,8 @@ pub(super) struct Reads {
     ranges: Vec<(Value, Value)>,
     /// Uniform integers.
     uniforms: Vec<Slot>,
-    /// Dense tiles of the executor that the loop reads, and that it writes.
+    /// The dense tiles of the executor that the loop reads. `outputs` are those that the loop
+    /// writes.
     tiles: Vec<Slot>,
     outputs: FxHashSet<Slot>,
     /// The results of scans.

@@ -1,22 +1,23 @@
 //! Emits the vector code of a nest.
 //!
-//! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
-//! extent. If the nest has several rows, loops over the rows contain all phases, and an earlier
-//! loop over the rows checks all accesses. If an access may be illegal, or if tiles overlap in a
-//! way that the order of the loops does not allow, the code returns before the first effect (it
-//! *bails out*), and the executor runs the steps one by one.
+//! The code computes the uniform values of a phase, then runs the loops of the phase, one loop for
+//! each extent. If the nest has several rows, loops over the rows contain all phases, and an
+//! earlier loop over the rows checks all accesses. The code *bails out* if an access may be
+//! illegal, or if tiles overlap in a way that the order of the loops does not allow. It then
+//! returns before the first effect, and the executor runs the steps one by one.
 //!
 //! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
-//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns how
-//! many programs or iterations it has executed: all of them, or those before it bailed out.
+//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
+//! number of executed programs or iterations: all of them, or those before it bailed out.
 //!
 //! A *range* is a tile of booleans that are true for one range of indices of a row. A loop over the
 //! elements of a row has up to three parts ([`Part`]):
 //! - In the first part, all ranges are true, so they need no masks. If the stores of this part may
-//!   bypass the caches, the code has a second copy of the part, whose stores bypass the caches.
+//!   bypass the caches, the code has a second copy of the part. The stores of the second copy
+//!   bypass the caches.
 //! - In the second part, the ranges become masks.
-//! - In the third part, after the end of all ranges, all ranges are false. This part exists only
-//!   if every tile is uniform there, so ranges mask all loads of the loop. It computes one
+//! - In the third part, after the end of all ranges, all ranges are false. This part exists only if
+//!   ranges mask all loads of the loop, so that every tile is uniform in this part. It computes one
 //!   element, and stores or combines this element repeatedly.
 
 use std::cell::RefCell;
@@ -57,7 +58,7 @@ pub(super) struct Code {
 /// A value of the nest.
 #[derive(Clone, Copy)]
 enum Repr {
-    /// A uniform integer, boolean or pointer: extended to 64 bits as its type requires.
+    /// A uniform integer, boolean or pointer, extended to 64 bits as its type requires.
     Integer(Value),
     /// A vector of equal floats.
     Float(Value),
@@ -88,7 +89,7 @@ struct Group {
     extent: usize,
     /// The *sinks*: the members that store or reduce.
     sinks: Vec<usize>,
-    /// The tiles that the loop writes to scratch memory, or to a tile of the executor.
+    /// The tiles that the loop writes, to scratch memory or to a tile of the executor.
     written: Vec<Slot>,
     /// The scatter whose addresses the loop checks.
     checked: Option<usize>,
@@ -99,10 +100,10 @@ struct Body {
     part: Part,
     /// The index of the first element of the iteration.
     position: Value,
-    /// The number of elements of the iteration that are in vectors before this one.
+    /// The number of elements of the iteration in earlier vectors.
     offset: usize,
     phase: usize,
-    /// The mask of the lanes that hold elements of the tile; `None` if all lanes do.
+    /// The mask of the lanes that have elements of the tile; `None` if all lanes do.
     active: Option<Value>,
     values: FxHashMap<Slot, Value>,
 }
@@ -110,14 +111,14 @@ struct Body {
 struct Emitter<'a> {
     program: &'a Program,
     plan: &'a Plan<'a>,
-    /// The results that are read by steps after the nest.
+    /// The results that steps after the nest read.
     outputs: &'a [Slot],
     /// The index of the program along x, in a loop over programs.
     program_index: Option<Value>,
     /// The values of the parameters of a loop's body, in a loop over iterations.
     parameters: FxHashMap<Slot, Repr>,
-    /// The addresses of the tiles that a loop over iterations carries, each after the word of the
-    /// argument that has the address for the first iteration.
+    /// The addresses of the tiles that a loop over iterations carries. The first field of an entry
+    /// is the word of the argument with the address for the first iteration.
     carried: Vec<(Word, Value)>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
@@ -127,19 +128,19 @@ struct Emitter<'a> {
     kept: FxHashMap<Slot, Value>,
     scratch: usize,
     bail: Block,
-    /// The indices of the current row, along each row dimension.
+    /// The index of the current row along each dimension of the rows.
     rows: Vec<Value>,
-    /// Vectors of the uniform integers that the current loop reads; the code before the loop
+    /// Vectors of the uniform integers that the current loop reads. The code before the loop
     /// computes them.
     splats: FxHashMap<Slot, Value>,
-    /// The addresses of the executor's tiles that the current loop reads or writes; the code before
+    /// The addresses of the executor's tiles that the current loop reads or writes. The code before
     /// the loop computes them.
     addresses: FxHashMap<Slot, Value>,
     /// The scans of the current loop.
     scans: Vec<Scan>,
     /// The scatter whose addresses the current loop checks.
     scatter: Option<Scatter>,
-    /// The accesses of a nest without rows, and their addresses.
+    /// The accesses of a nest without loops over rows, and their addresses.
     accesses: Vec<(Access, Bytes)>,
 }
 
@@ -156,8 +157,9 @@ impl Drop for Origin<'_> {
     }
 }
 
-/// Emits the code of a nest. One call of the code executes `repeated`: the members once, programs,
-/// or the iterations of a loop. `outputs` are the results that are read by steps after the nest.
+/// Emits the code of a nest. One call of the code executes `repeated`: the members once, several
+/// programs, or several iterations of a loop. `outputs` are the results that steps after the nest
+/// read.
 pub(super) fn emit(
     program: &Program,
     plan: &Plan<'_>,
@@ -341,9 +343,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits those steps of a phase whose results are uniform, index tiles or ranges. If `by_row`
-    /// is true, emits only steps whose results differ from row to row; if false, only the other
-    /// steps.
+    /// Emits the steps of a phase whose results are uniform, index tiles or ranges. `by_row`
+    /// selects the steps whose results differ from row to row, or all other steps.
     fn uniform_steps(&mut self, phase: usize, by_row: bool) {
         let plan = self.plan;
         for step in plan.imports.iter().filter(|_| phase == 0) {
@@ -387,7 +388,7 @@ impl<'a> Emitter<'a> {
         values
     }
 
-    /// Returns the index, in a dense tile, of the first element of the current row.
+    /// Returns the index of the first element of the current row in a dense tile.
     fn row_offset(&self, layout: &Layout) -> Value {
         let mut offset = self.int(0);
         for &(row, stride) in &layout.rows {
@@ -412,7 +413,8 @@ impl<'a> Emitter<'a> {
         self.add(start, bytes)
     }
 
-    /// Loads, from each input tile that is uniform in each row, the element of the current row.
+    /// Loads the input tiles that are uniform in each row: one element of each tile for the current
+    /// row.
     fn row_inputs(&mut self) {
         for &slot in &self.plan.inputs {
             let known = self.plan.known[&slot];
@@ -422,14 +424,14 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Loads the element of a tile of the executor that is uniform in the current row.
+    /// Loads one element of a tile of the executor that is uniform in the current row.
     fn load_uniform(&mut self, slot: Slot) {
         let place = self.row_address(Word::Tile(slot), slot);
         let value = self.load_one(self.ty(slot), place);
         self.values.insert(slot, value);
     }
 
-    /// Writes the uniform values of the current row that are read by steps after the nest.
+    /// Writes the uniform values of the current row that steps after the nest read.
     fn row_results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];
@@ -442,8 +444,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the phase that computes the result of a member. Returns `None` if the result is
-    /// dense, and for reductions and stores.
+    /// Returns the phase that computes the result of a member. Returns `None` for a dense result,
+    /// and for reductions and stores.
     fn phase_of(&self, index: usize) -> Option<usize> {
         let step = self.plan.members[index];
         let &[slot] = &step.results[..] else { return None };
@@ -501,7 +503,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the representation of a slot. The slot is dense if it has no entry in `values`.
+    /// Returns the representation of a slot. A slot without an entry in `values` is dense.
     fn repr(&self, slot: Slot) -> Repr {
         self.values.get(&slot).copied().unwrap_or(Repr::Dense)
     }
@@ -539,7 +541,7 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.int_select(condition, x, y))
     }
 
-    /// Writes the uniform results that are read by steps after the nest.
+    /// Writes the uniform results that steps after the nest read.
     fn results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];

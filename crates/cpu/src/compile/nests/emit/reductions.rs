@@ -10,7 +10,7 @@ use super::{Emitter, Group, Repr};
 use crate::program::{Action, Combine, Strategy};
 use crate::types::Number;
 
-/// A reduction in a loop: its member and its accumulators.
+/// A reduction in a loop.
 pub(super) struct Reduction {
     pub member: usize,
     pub combine: Combine,
@@ -22,8 +22,8 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Returns whether comparisons can find the result of the reduction, except a result that is a
-    /// zero or NaN.
+    /// Returns whether comparisons can find the result of the reduction. They cannot find a result
+    /// that is a zero or NaN.
     pub fn has_comparison(&self) -> bool {
         matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
     }
@@ -48,9 +48,9 @@ impl Emitter<'_> {
         group.sinks.iter().filter_map(reduction).collect()
     }
 
-    /// Reduces by comparisons, which take one instruction each and ignore NaN. But a resulting zero
-    /// has an arbitrary sign, and if all elements are NaN, the result is an infinity. If the result
-    /// is a zero or this infinity, another loop repeats the reduction exactly.
+    /// Reduces by comparisons, which take one instruction each and ignore NaN. A resulting zero has
+    /// an arbitrary sign. If all elements are NaN, the result is an infinity. If the result is a
+    /// zero or this infinity, another loop repeats the reduction exactly.
     pub(super) fn reduce_by_comparison(
         &mut self,
         it: &Loop<'_>,
@@ -97,10 +97,10 @@ impl Emitter<'_> {
         results
     }
 
-    /// Returns an element that a reduction ignores.
+    /// Returns the identity of a reduction.
     pub(super) fn identity_of(&self, reduction: &Reduction) -> Value {
         let combine = match reduction.combine {
-            // A comparison ignores NaN, so the identity of the comparison is an infinity.
+            // A comparison ignores NaN, so an infinity is its identity.
             Combine::Min if reduction.by_comparison => Combine::MinNan,
             Combine::Max if reduction.by_comparison => Combine::MaxNan,
             combine => combine,
@@ -108,7 +108,7 @@ impl Emitter<'_> {
         self.identity(combine, reduction.dtype)
     }
 
-    /// Returns an element that a combine function ignores.
+    /// Returns the identity of a combine function.
     pub(super) fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
         let lane = match elements(dtype) {
             Elements::Mask => {
@@ -176,7 +176,7 @@ impl Emitter<'_> {
         while half > 0 {
             let rotated = self.build(|builder| builder.rotate(half as u8, value));
             value = if elements(dtype) == Elements::Mask {
-                // The lanes hold booleans as 0 or 1, which bitwise functions combine.
+                // The lanes have booleans as 0 or 1, which bitwise functions combine.
                 let combine = match combine {
                     Combine::Sum | Combine::Xor => Combine::Xor,
                     Combine::Product | Combine::And | Combine::Min | Combine::MinNan => Combine::And,
@@ -191,7 +191,7 @@ impl Emitter<'_> {
         value
     }
 
-    /// Makes the first lane of a vector the result of a reduction.
+    /// Sets the result of a reduction to the first lane of a vector.
     pub(super) fn set_result(&mut self, it: &Loop<'_>, reduction: &Reduction, value: Value) {
         let step = self.plan.members[reduction.member];
         let _origin = self.origin(step);
@@ -200,7 +200,7 @@ impl Emitter<'_> {
         let to = self.ty(result);
         let repr = if to.dtype().is_float() {
             let value = if to.dtype() == dtype { value } else { self.vectors.narrow(to.dtype(), value) };
-            // The lanes after the last element do not hold the result.
+            // The lanes after the last element do not have the result.
             let value = if it.chunk < self.lanes() {
                 let bits = self.vectors.first(to.dtype(), value);
                 self.vectors.splat(to.dtype(), bits)

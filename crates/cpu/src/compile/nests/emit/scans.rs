@@ -1,5 +1,5 @@
-//! Emits scans of the elements of a row, as `run/kernels/scan.rs` defines them: see
-//! [`emit`](super::emit).
+//! Emits scans of the elements of a row (see [`emit`](super::emit)). The results equal those of
+//! `run/kernels/scan.rs`.
 
 use tilewright_native::ir::{Compare, Lane, Value};
 

@@ -1,8 +1,8 @@
 //! Emits scatters, which are stores to addresses that are elements of a tile: see
 //! [`plan`](super::super::plan).
 //!
-//! A loop of the phase before the scatter finds the least and the greatest offset among those whose
-//! mask is true. All addresses between these two must be inside the memory, and no other access may
+//! A loop of the phase before the scatter finds the least and the greatest offset whose mask is
+//! true. All addresses between these two offsets must be inside the memory. No other access may
 //! overlap them, except a load that precedes the scatter.
 
 use tilewright_ir::Dtype;
@@ -12,7 +12,7 @@ use super::super::vectors::{Elements, elements};
 use super::{Emitter, Group};
 use crate::program::{Combine, Step};
 
-/// The maximum magnitude of offsets for which no address wraps.
+/// The maximum magnitude of offsets. Addresses with smaller offsets do not wrap.
 const MAX_OFFSET: i64 = 1 << 48;
 
 /// The scatter whose addresses a loop checks.
@@ -21,12 +21,12 @@ pub(super) struct Scatter {
     member: usize,
     /// The type of the offsets.
     dtype: Dtype,
-    /// In each lane, the least and the greatest offset so far.
+    /// The least and the greatest offset so far, in each lane.
     pub range: [Value; 2],
 }
 
 impl Emitter<'_> {
-    /// Begins the check of a scatter, if the loop of the group checks one.
+    /// Begins the check of a scatter, if the loop of the group checks a scatter.
     pub(super) fn begin_scatter(&mut self, group: &Group) {
         self.scatter = group.checked.map(|member| {
             let [_, offsets] = self.plan.scattered(self.plan.members[member]).expect("it is a scatter");
@@ -57,8 +57,8 @@ impl Emitter<'_> {
     }
 
     /// Ends the check of a scatter. Leaves the nest if an address between the lowest and the
-    /// highest one may be illegal, or if this range overlaps an access that does not precede the
-    /// scatter.
+    /// highest address may be illegal. Also leaves the nest if this range overlaps an access that
+    /// does not precede the scatter.
     pub(super) fn check_scatter(&mut self) {
         let Some(Scatter { member, dtype, range }) = self.scatter.take() else { return };
         let step = self.plan.members[member];
@@ -111,8 +111,8 @@ impl Emitter<'_> {
         self.accesses = accesses;
     }
 
-    /// Stores the elements of a vector where the mask is true. A branch skips a vector whose mask
-    /// is false for all elements.
+    /// Stores the elements of a vector where the mask is true. A branch skips vectors whose mask is
+    /// false for all elements.
     pub(super) fn scatter(&mut self, step: &Step, value: Value, offsets: Value, mask: Option<Value>) {
         let [pointer, slot] = self.plan.scattered(step).expect("it is a scatter");
         let (dtype, size) = (self.ty(slot).dtype(), self.ty(step.operands[1].slot).size);

@@ -135,7 +135,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits a function of the indices of a segment and a second operand. `first` is the first
-    /// index of the segment, and the second operand is a multiple of the length of the segment.
+    /// index of the segment. The second operand is a multiple of the length of the segment.
     fn function_of_segment(
         &mut self,
         function: ElementwiseFn,
@@ -203,7 +203,8 @@ impl<'a> Emitter<'a> {
                 self.check_wrap(operand, base, stride);
             }
             if number.bits() == 64 && !number.is_signed() {
-                // The code below compares signed integers.
+                // The code below compares signed integers, so the elements must not exceed the
+                // largest signed integer.
                 let last = self.int(extent as i64 - 1);
                 let reach = self.mul(stride, last);
                 for value in [base, self.add(base, reach)] {
@@ -214,7 +215,8 @@ impl<'a> Emitter<'a> {
         }
         let (x, dx) = self.affine(operands[0]);
         let (y, dy) = self.affine(operands[1]);
-        // Finds the indices `i` for which `difference + stride * i`, compared with 0, gives true.
+        // Finds the indices `i` for which the comparison of `difference + stride * i` with 0 is
+        // true.
         let stride = self.known(self.sub(dx, dy)).expect("the plan knows the stride");
         let (function, difference) = if stride > 0 {
             (function, self.sub(x, y))
