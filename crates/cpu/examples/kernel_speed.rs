@@ -1,5 +1,5 @@
-//! Prints the speed of the kernels on this machine: ns per element for tiles that stay in the
-//! first-level cache, and GFLOP/s of dots.
+//! Prints the speed of the kernels on this machine. The unit is ns per element for tiles that stay
+//! in the first-level cache, and GFLOP/s for dots.
 //!
 //! Run it with `cargo run --release -p tilewright-cpu --example kernel_speed [filter]`.
 
@@ -44,7 +44,7 @@ fn report(name: &str, elements: usize, ns: f64) {
     println!("{name:<44} {:>9.4} ns/element {ns:>10.1} ns/call", ns / elements as f64);
 }
 
-/// Returns a tile of numbers between 0.5 and 8 (integers: 1 to 16).
+/// Returns a tile of floats between 0.5 and 8, or of integers from 1 to 16.
 fn tile(dtype: Dtype, elements: usize) -> Buffer {
     let numbers: Vec<f32> = (0..elements).map(|i| 0.5 + (i * 7919 % 1000) as f32 * 0.0075).collect();
     let mut out = Buffer::new(elements * dtype.bytes());

@@ -15,8 +15,7 @@ enum Tensor {
     Floats(usize),
     Halves(usize),
     Brains(usize),
-    /// Binary32 zeros in memory that is newly allocated for each launch, like the memory of many
-    /// outputs.
+    /// Binary32 zeros in newly allocated memory for each launch, like the memory of many outputs.
     Fresh(usize),
 }
 
@@ -27,8 +26,8 @@ struct Case {
     grid: [u32; 3],
     tensors: Vec<Tensor>,
     scalars: Vec<u64>,
-    /// The number of floating-point operations, or of bytes, from which the printed rate is
-    /// computed.
+    /// The number of floating-point operations or of bytes. The printed rate is this number per
+    /// time.
     work: f64,
 }
 
@@ -54,8 +53,8 @@ impl Tensor {
     }
 }
 
-/// Returns memory for a tensor, and the offset of the tensor's first byte in it. The first byte is
-/// aligned to 64 bytes, as in torch.
+/// Returns memory for a tensor, and the offset of the tensor's first byte in this memory. The first
+/// byte is aligned to 64 bytes, as in torch.
 fn aligned(tensor: Tensor) -> (Vec<u8>, usize) {
     let mut bytes = vec![0; 64];
     bytes.extend(tensor.bytes());
@@ -170,8 +169,8 @@ fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
     case(name, text, [size / 64, size / 64, 1], tensors, &[u64::from(size); 6], 2.0 * f64::from(size).powi(3))
 }
 
-/// Returns the nanoseconds of processor time of this thread, if the system reports them. Unlike
-/// elapsed time, they exclude other work on the machine.
+/// Returns the processor time of this thread in nanoseconds, if the system reports it. Unlike
+/// elapsed time, processor time excludes other work on the machine.
 fn cpu_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Arg, dense_program, f32s, f64s, i8s, i32s, int, launch, program, run, u16s};
 
-/// The extents of the tensors of a kernel: `a` has `m` rows of `k` elements, `b` has `k` rows of
-/// `n` elements.
+/// The extents of the tensors of a kernel. `a` has `m` rows of `k` elements, and `b` has `k` rows
+/// of `n` elements.
 #[derive(Clone, Copy)]
 struct Shape {
     m: usize,
@@ -18,13 +18,12 @@ struct Kernel {
     shape: Shape,
     /// The element type of the operands, then the element type of the accumulator.
     types: [&'static str; 2],
-    /// For `a` and for `b`, the distance between rows and the distance between columns, in
-    /// elements.
+    /// The row stride and the column stride of `a`, then those of `b`, in elements.
     strides: [[usize; 2]; 2],
-    /// If present, both loads have a mask, which is true for the first `limit` columns of `a` and
-    /// the first `limit` rows of `b`.
+    /// If present, both loads have a mask. It is true for the first `limit` columns of `a` and the
+    /// first `limit` rows of `b`.
     limit: Option<usize>,
-    /// The lines between the load of `a` and the load of `b`, and between the loads and the dot.
+    /// The lines between the two loads, and the lines between the loads and the dot.
     between: [String; 2],
     /// The lines after the dot.
     after: String,
@@ -105,7 +104,7 @@ impl Kernel {
         )
     }
 
-    /// Returns how many loads may leave their elements in memory.
+    /// Returns the number of loads that may leave their elements in memory.
     fn in_place(&self) -> usize {
         program(&self.text()).to_string().matches("// in place").count()
     }
@@ -170,7 +169,7 @@ fn operands_are_read_where_they_are() {
             // Transposed tensors.
             [[1, m], [1, k]],
             [[1, m + 1], [1, k + 7]],
-            // No contiguous elements.
+            // No elements are contiguous.
             [[2 * k, 2], [3 * n, 3]],
             // Repeated rows and columns.
             [[0, 1], [n, 0]],
@@ -291,7 +290,7 @@ fn every_element_type() {
     }
 }
 
-/// Tests that the reported fault is that of the first faulting load in program order, with the
+/// Tests that the reported fault is that of the first faulting load in program order, and names the
 /// element that faults.
 #[test]
 fn faults_are_those_of_the_loads() {
@@ -341,7 +340,7 @@ fn programs_share_operands_that_do_not_change() {
             let text = of_programs(&kernel);
             assert_eq!(program(&text).to_string().matches("// in place").count(), 2, "{text}");
             let [_, b] = spans(&kernel);
-            // A later launch finds other elements at the same addresses.
+            // The tensors of the three launches have different elements at the same addresses.
             let mut args = [Arg::Scalar(0), Arg::Scalar(0), Arg::Scalar(0), Arg::Scalar(0)];
             for seed in 0..3 {
                 let (a, b) = (halves(programs * m * k, seed), halves(b, seed + 7));
@@ -407,14 +406,14 @@ fn programs_do_not_share_operands_that_a_store_changes() {
 struct Loop<'a> {
     /// The extents of the tiles.
     tile: Shape,
-    /// The extent of the tensors along k. The loop masks off the elements of its last tiles beyond
+    /// The extent of the tensors along k. The loop masks off the elements of its last tiles after
     /// this extent.
     depth: usize,
     types: [&'static str; 2],
     /// For `a` and for `b`: true if the tensor is transposed.
     transposed: [bool; 2],
-    /// The lines that compute `%left`, the number of indices along k that are left, from the
-    /// counter `%i`.
+    /// The lines that compute `%left` from the counter `%i`. `%left` is the number of remaining
+    /// indices along k.
     left: &'a str,
 }
 
@@ -427,7 +426,7 @@ impl Loop<'_> {
         [if a { [1, m] } else { [self.depth, 1] }, if b { [1, self.depth] } else { [n, 1] }]
     }
 
-    /// Returns the text of the kernel; its loop begins at `%lower` and ends at `%upper`.
+    /// Returns the text of the kernel. Its loop begins at `%lower` and ends at `%upper`.
     fn text(&self) -> String {
         let Self { tile: Shape { m, n, k }, types: [dtype, acc], left, .. } = self;
         let strides = self.strides();
@@ -475,7 +474,7 @@ impl Loop<'_> {
     }
 }
 
-/// Tests loops whose last tiles are masked off in part, or not at all. The deepest loops take more
+/// Tests loops whose last tiles are partly masked off, or not at all. The deepest loops need more
 /// than one call of the dot's kernel.
 #[test]
 fn iterations_are_one_product() {
@@ -522,8 +521,8 @@ fn iterations_are_one_product() {
             match acc {
                 "fp64" => assert_eq!(args[2].as_f64(), expected),
                 "fp32" => assert_eq!(args[2].as_f32(), narrow(&expected), "{dtype} {transposed:?}"),
-                // Sums of quarters below 512 are exact in fp16. Larger sums are rounded; `run` has
-                // compared their results with symbolic and with dense tiles.
+                // Sums of quarters below 512 are exact in fp16. Larger sums are rounded; for these,
+                // `run` has compared the results of symbolic and dense tiles.
                 "fp16" if kernel.depth > 100 => {}
                 "fp16" => assert_eq!(args[2].as_u16(), expected.iter().map(half).collect::<Vec<_>>()),
                 _ => {
@@ -535,8 +534,8 @@ fn iterations_are_one_product() {
     }
 }
 
-/// Tests a mask that is true in the first and the last iterations, and false between them, because
-/// its bound wraps.
+/// Tests a mask whose bound wraps. The mask is true in the first and the last iterations, and false
+/// between them.
 #[test]
 fn masks_that_wrap_are_computed_in_each_iteration() {
     let tile = Shape { m: 16, n: 16, k: 16 };
@@ -575,7 +574,8 @@ fn other_loops_are_not_one_product() {
         ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),
         // The distance depends on the counter.
         ("ptr_add %p, %ads", "ptr_add %p, %al0"),
-        // The dot adds to a constant, so only the dot of the last iteration remains.
+        // The dot adds to a constant, so the result of the loop is only the dot of the last
+        // iteration.
         ("dot %x, %y, %s", "dot %x, %y, %acc"),
     ] {
         let text = kernel.text().replace(from, to);
@@ -585,7 +585,7 @@ fn other_loops_are_not_one_product() {
     }
 }
 
-/// Tests that an access outside of a tensor faults at the loop's load, in the same iteration as
+/// Tests an access outside of a tensor. It faults at the loop's load, in the same iteration as
 /// without the single dot.
 #[test]
 fn faults_in_loops_are_those_of_the_loads() {

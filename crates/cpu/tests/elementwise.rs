@@ -1,5 +1,5 @@
-//! Compares the results for whole tiles with those for single numbers, for every function of the
-//! elementwise table and every type that the function takes.
+//! Compares the results for whole tiles with the results for single numbers. The test covers every
+//! function of the elementwise table and every type that the function takes.
 #![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
@@ -47,7 +47,7 @@ fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     text + &format!("  store %o, %r {STORE}\n  return_values\n}}\n")
 }
 
-/// Returns numbers, many of them special ones.
+/// Returns numbers, many of which are special.
 fn numbers(dtype: Dtype, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let width = dtype.bits();
@@ -83,7 +83,7 @@ fn bytes(arg: &Arg) -> &[u8] {
     }
 }
 
-/// Returns whether an element is NaN. Any NaN equals any other NaN here.
+/// Returns whether an element is NaN. The test considers all NaN equal.
 fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     match dtype {
         Dtype::F16 => half::f16::from_le_bytes([bits[0], bits[1]]).is_nan(),

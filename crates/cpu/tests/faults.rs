@@ -1,5 +1,5 @@
-//! Tests the faults of running kernels: their diagnostics, and that a faulting store writes
-//! nothing. Also tests loads from padding, interrupts, grids without programs, large grids, and
+//! Tests the faults of running kernels: their diagnostics, and that a faulting store writes no
+//! element. Also tests loads from padding, interrupts, grids without programs, large grids, and
 //! launches from several threads.
 
 mod common;
@@ -12,7 +12,8 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, PaddedReads};
 
-/// A kernel in which program i reads the 8 elements from `8 * i` on, and stores them doubled.
+/// A kernel in which program i loads 8 elements, beginning at element `8 * i`, and stores them
+/// doubled.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32) {
   %pid = program_id {axis = 0} : int32
@@ -312,8 +313,8 @@ fn a_hundred_thousand_tiny_programs_on_many_threads() {
         launch_with(&program, [count as u32, 1, 1], &mut args, threads, Interrupt::Never).expect("it runs");
         assert!(args[1].as_f32() == expected, "{threads} threads");
     }
-    // If several programs fault, the launch reports the fault of the program with the lowest index,
-    // so that every run reports the same fault.
+    // If several programs fault, the launch reports the fault of the program with the lowest index.
+    // Every run therefore reports the same fault.
     for _ in 0..50 {
         let mut args = [f32s(&input[..400]), f32s(&vec![0.0; count * 8])];
         let error = launch_with(&program, [count as u32, 1, 1], &mut args, 7, Interrupt::Never);

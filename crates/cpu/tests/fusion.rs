@@ -1,4 +1,4 @@
-//! Runs random kernels on binary32 tiles with fused loops and one step at a time, and compares the
+//! Runs random kernels on binary32 tiles with fused loops and step by step, and compares the
 //! results to the bit.
 
 mod common;
@@ -8,7 +8,8 @@ use std::fmt::Write;
 use common::{Arg, f32s, fused_program as program, int, run};
 use tilewright_fuzz::random::Random;
 
-/// The number of elements of a tile, and of the memory that the kernels access.
+/// The number of elements of a tile. `MEMORY` is the number of elements of the memory that the
+/// kernels access.
 const TILE: usize = 512;
 const MEMORY: usize = 2048;
 
@@ -54,7 +55,7 @@ impl Kernel {
     }
 
     /// Returns pointers to a tile of an argument, in ascending (`%i`) or descending (`%back`)
-    /// order. Their offset is sometimes no multiple of 64 elements.
+    /// order. Some offsets are no multiple of 64 elements.
     fn pointers(&mut self, argument: &str, indices: &str) -> String {
         self.count += 1;
         let number = self.count;
@@ -76,7 +77,7 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        // Descending pointers are no run of memory, so a fused loop cannot read through them.
+        // A fused loop cannot read through descending pointers, because they are no run of memory.
         let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
         let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
@@ -99,8 +100,8 @@ impl Kernel {
             .expect("a string takes it");
     }
 
-    /// Returns mostly the newest tile, so that groups are large. If `in_place` is true, returns any
-    /// tile, so that a loaded tile is used after later stores.
+    /// Returns a tile. Most of the time, this is the newest tile, so that groups are large. If
+    /// `in_place` is true, it may be any tile, so that a loaded tile is used after later stores.
     fn tile(&mut self) -> String {
         let count = self.tiles.len();
         let is_newest = !self.in_place && self.random.below(3) != 0;
@@ -178,7 +179,7 @@ impl Kernel {
     }
 }
 
-/// Returns numbers; some are zeros of either sign, infinite, or NaN.
+/// Returns numbers. Some of them are zeros of either sign, infinite, or NaN.
 fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
     let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, f32::MAX];
     (0..MEMORY)
@@ -191,7 +192,7 @@ fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
         .collect()
 }
 
-/// Replaces every NaN by the same NaN: of a function with two NaN operands, the payload of the
+/// Replaces every NaN by the same NaN. If a function has two NaN operands, the payload of its
 /// result is unspecified.
 fn without_payloads(args: &mut [Arg]) {
     for arg in args {
@@ -237,8 +238,8 @@ fn a_load_does_not_move_past_a_later_store() {
              %{name}x = load %{name}p {{cache = \"\", eviction = \"\", volatile = false}} : fp32[512]\n"
         )
     };
-    // `%q` depends on `%f`, which belongs to the chain that is stored to `%dp`, and on `%dx`, which
-    // is loaded from `%dp`.
+    // `%q` depends on `%f` and on `%dx`. `%f` belongs to the chain that is stored to `%dp`, and
+    // `%dx` is loaded from `%dp`.
     let text = format!(
         "kernel func0 @k(%d: *fp32, %e: *fp32) {{\n  \
          %i = arange {{start = 0, end = 512}} : int32[512]\n{}{}  \
@@ -315,8 +316,8 @@ fn fused_exponentials_are_those_of_single_steps() {
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
         assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
-        // The arguments ascend, so that some blocks have only results that are normal numbers, and
-        // other blocks have other results.
+        // The arguments ascend. Some blocks therefore have only results that are normal numbers,
+        // and other blocks do not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
         common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");
@@ -354,7 +355,7 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
     };
     let special = [0.0, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0, -3.0];
     for round in 0..300 {
-        // The first rounds have numbers of medium magnitude, the last rounds numbers of any
+        // The first rounds have numbers of medium magnitude. The last rounds have numbers of any
         // magnitude.
         let exponents = if round < 200 { 68..186 } else { 0..255 };
         let divisor = special.get(round).copied().unwrap_or_else(|| bits(exponents.clone()));

@@ -1,4 +1,4 @@
-//! Tests that each op does what its row of the table says, and that every op of the table has a
+//! Tests that each op does what its row of the op table says, and that every op of the table has a
 //! test.
 #![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
@@ -53,8 +53,8 @@ fn every_op_is_tested() {
         let is_used = sources.iter().any(|source| {
             source.contains(&format!("= {} ", op.name)) || source.contains(&format!("  {}", op.name))
         });
-        // `elementwise.rs` runs every function of the elementwise table. A crate above the executor
-        // passes it the assembler, and tests inline assembly.
+        // `elementwise.rs` runs every function of the elementwise table. A crate that depends on
+        // the executor passes the assembler, and tests inline assembly.
         let is_elsewhere = ["elementwise", "inline_asm", "volatile_asm"].contains(&op.name);
         // Only GPUs run programs that state layouts.
         let is_elsewhere =
@@ -228,8 +228,8 @@ fn atomic_operations() {
     );
     let mut args = [i32s(&[0, 100]), i32s(&[-1; 19])];
     run(&text, [1, 1, 1], &mut args);
-    // The elements with even indices update the first address, in order, and those with odd indices
-    // the second address.
+    // The elements with even indices update the first address, in order. The elements with odd
+    // indices update the second address.
     assert_eq!(args[0].as_i32(), [5, 116]);
     let out = args[1].as_i32();
     assert_eq!(out[..8], [0, 216, 0, 217, 2, 220, 6, 225]);
@@ -376,8 +376,8 @@ fn reductions_along_each_axis() {
         let mut args = [i32s(&input), i32s(&vec![0; extent]), i32s(&vec![0; extent])];
         run(&reduce(axis, extent as u32), [1, 1, 1], &mut args);
         assert_eq!(args[1].as_i32(), expected(axis as usize, false), "sum along {axis}");
-        // "The right operand" is associative and not commutative: the order of the elements is
-        // kept.
+        // The function that returns its right operand is associative but not commutative, so the
+        // result shows the order of the elements.
         assert_eq!(args[2].as_i32(), expected(axis as usize, true), "last along {axis}");
     }
 }

@@ -151,7 +151,7 @@ fn layer_norm_of_rows_longer_than_a_block() {
 
 #[test]
 fn matmul_with_ragged_edges() {
-    // The rows and columns wrap around at the edges, so that the pointers there are not affine.
+    // The rows and columns wrap around at the edges, so the pointers there are not affine.
     let (m, n, k) = (100, 70, 128);
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
     let expected = |a: &[f32], b: &[f32]| products(&wide(a), &transposed(&wide(b), n), k);

@@ -68,7 +68,7 @@ fn a_listing_has_the_source_of_each_instruction() {
         };
         let is_sum = |index: &usize| listing.lines[*index].text.contains(sum);
         let sums: Vec<usize> = (0..listing.lines.len()).filter(is_sum).collect();
-        // `sum` is empty for AArch64: builds for other architectures list its instructions as
+        // `sum` is empty for AArch64: builds for other architectures list AArch64 instructions as
         // words, without names.
         if !sum.is_empty() {
             assert!(!sums.is_empty(), "{text}");

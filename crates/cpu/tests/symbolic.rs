@@ -50,7 +50,7 @@ impl Kernel {
         name
     }
 
-    /// Adds the index along an axis as a tile of the shape.
+    /// Adds a tile of the shape with the index along an axis.
     fn index(&mut self, axis: usize) {
         let extent = self.shape[axis];
         let start = self.random.pick(&[0, 0, 5, -3, 2_147_483_600, -2_147_483_648]);

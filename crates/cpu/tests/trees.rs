@@ -1,5 +1,5 @@
 //! Tests reductions whose combine region is more than one function. Each reduction runs as machine
-//! code and level by level; the tests compare the results with those of a tree of scalars.
+//! code and level by level. The tests compare the results with those of a tree of scalars.
 #![allow(clippy::cast_possible_truncation, reason = "integers of narrow types wrap")]
 
 mod common;
@@ -11,8 +11,8 @@ use tilewright_native::Target;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The extents before, along and after the axis. The last four shapes do not consist of whole
-/// vectors, or the extent along their axis is no power of two, so no machine code reduces them.
+/// The extents before, along and after the axis. No machine code reduces the last four shapes. They
+/// do not consist of whole vectors, or the extent along the axis is no power of two.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 1024, 1],
     [1, 32, 1],
@@ -26,7 +26,7 @@ const SHAPES: [[usize; 3]; 10] = [
     [1, 100, 1],
 ];
 
-/// Combines neighbors, level by level; an element without a neighbor is passed on.
+/// Combines neighbors, level by level. An element without a neighbor is kept for the next level.
 fn tree<T: Copy>(mut elements: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     while elements.len() > 1 {
         let level = elements.chunks(2).map(|pair| match *pair {
@@ -39,7 +39,7 @@ fn tree<T: Copy>(mut elements: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     elements[0]
 }
 
-/// Returns, for each vector along the middle axis, the result of [`tree`].
+/// Returns the result of [`tree`] for each vector along the middle axis.
 fn trees<T: Copy>([outer, n, inner]: [usize; 3], x: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
     let line = |line: usize| {
         let element = |k: usize| x[(line / inner * n + k) * inner + line % inner];
@@ -49,7 +49,7 @@ fn trees<T: Copy>([outer, n, inner]: [usize; 3], x: &[T], combine: impl Fn(T, T)
 }
 
 /// Returns a kernel that reduces tensors of this shape with a region, and stores the results.
-/// `dtypes` are the types of the tensors; the kernel has a parameter `%k` of the first type.
+/// `dtypes` are the types of the tensors. The kernel also has a parameter `%k` of the first type.
 fn kernel(dtypes: &[&str], [outer, n, inner]: [usize; 3], region: &str) -> String {
     let (all, rest) = (outer * n * inner, outer * inner);
     let names: Vec<String> = (0..dtypes.len()).map(|index| format!("t{index}")).collect();

@@ -1,4 +1,4 @@
-//! Compares casts of every element type to every other with the oracle.
+//! Compares casts between all element types with the oracle.
 
 use tilewright_cpu::kernels::cast::cast;
 use tilewright_ir::{Dtype, Rounding};

@@ -95,8 +95,8 @@ fn all_shapes(scratch: &mut Scratch) {
     }
 }
 
-/// Returns the levels whose instructions this processor has for a kind of elements. Prints the
-/// levels that are not tested.
+/// Returns the levels whose instructions this processor has, for bf16 or for 8-bit integers. Prints
+/// the levels that are not tested.
 fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
     Level::ALL.into_iter().filter(move |level| {
         let is_available = level.is_available(is_bf16);
@@ -185,7 +185,7 @@ fn bf16_is_close_to_exact_products() {
     }
 }
 
-/// Tests that a dot whose operands the kernel widens is computed in binary32 on each processor.
+/// Tests that a dot whose operands the kernel widens is computed in binary32 on every processor.
 #[test]
 fn widened_bf16_is_summed_in_order() {
     let mut random = Random(45);
@@ -207,8 +207,8 @@ fn widened_bf16_is_summed_in_order() {
     assert_eq!(acc, expect);
 }
 
-/// Tests that 8-bit operands that a kernel casts to bf16 give the bits of operands of bf16, in any
-/// layout of B.
+/// Tests 8-bit operands that a kernel casts to bf16. The result has the same bits as with operands
+/// of bf16, in any layout of B.
 #[test]
 fn bytes_cast_to_bf16_are_operands_of_bf16() {
     let mut random = Random(46);

@@ -1,5 +1,5 @@
-//! Tests the exact functions of the table `ir/src/elementwise.rs` on all element types and all
-//! forms of operands (tile, scalar, result buffer).
+//! Tests the exact functions of the table `ir/src/elementwise.rs`. The tests cover all element
+//! types and all kinds of operands (tile, scalar, result buffer).
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use tilewright_ir::{
 
 use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, specials, unpack};
 
-/// Returns the smaller number; -0 is below +0.
+/// Returns the smaller number, where -0 is below +0.
 fn smaller(x: f64, y: f64) -> f64 {
     if x < y || (x == y && x.is_sign_negative()) { x } else { y }
 }
@@ -20,7 +20,7 @@ fn smaller(x: f64, y: f64) -> f64 {
 fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
     match (function, dtype) {
-        // Computes fp32 in fp32, so that the expected result does not depend on a second rounding.
+        // Computes fp32 in fp32, so that the expected result is rounded only once.
         (ArithmeticFn::Add, Dtype::F32) => single(|x, y| x + y),
         (ArithmeticFn::Sub, Dtype::F32) => single(|x, y| x - y),
         (ArithmeticFn::Add, _) => x + y,
@@ -37,7 +37,7 @@ fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64
 
 fn float(function: FloatFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     match (function, dtype) {
-        // As above: without a second rounding.
+        // Computes fp32 in fp32, so that the expected result is rounded only once.
         (FloatFn::Div | FloatFn::DivRn, Dtype::F32) => f64::from(x as f32 / y as f32),
         (FloatFn::Div | FloatFn::DivRn, _) => x / y,
         (FloatFn::FloatRem, _) => x % y,
@@ -66,7 +66,7 @@ fn int_arithmetic(function: ArithmeticFn, x: i128, y: i128) -> i128 {
 
 fn division(function: DivisionFn, x: i128, y: i128) -> i128 {
     match function {
-        // All bits set.
+        // In -1, all bits are set.
         DivisionFn::IntDiv | DivisionFn::IntRem if y == 0 => -1,
         DivisionFn::IntDiv => x / y,
         DivisionFn::IntRem => x % y,
@@ -74,7 +74,7 @@ fn division(function: DivisionFn, x: i128, y: i128) -> i128 {
 }
 
 fn bitwise(function: BitwiseFn, x: i128, y: i128, bits: u32) -> i128 {
-    // A shift count is unsigned.
+    // The shift count is the unsigned number with the bits of `y`.
     let count = (y & ((1_i128 << bits) - 1)).min(127) as u32;
     match function {
         BitwiseFn::And => x & y,
@@ -131,8 +131,8 @@ fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
     }
 }
 
-/// Iterates over the functions of an element type that [`expect`] implements: all except inexact
-/// functions, selections and fma.
+/// Returns the functions of an element type that [`expect`] implements. These are all functions
+/// except inexact functions, selections and fma.
 fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     F::ALL.iter().copied().filter(move |function| {
         let info = function.info();
@@ -141,7 +141,7 @@ fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     })
 }
 
-/// Checks all forms of operands (tile, scalar, result buffer) for tiles of `elements` elements.
+/// Checks all kinds of operands (tile, scalar, result buffer) for tiles of `elements` elements.
 fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let bit = |x: u64| if dtype == Dtype::I1 { x & 1 } else { x };
     let x: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).collect();
@@ -233,8 +233,8 @@ fn small_division_is_exhaustive() {
     }
 }
 
-/// Tests divisions of all 8-bit integers, and of special integers of wider types, by zero. The
-/// zeros are a tile, a scalar, or the result buffer.
+/// Tests divisions by zero. The dividends are all 8-bit integers, and special integers of wider
+/// types. The zeros are a tile, a scalar, or the result buffer.
 #[test]
 fn division_by_zero_has_a_value() {
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
@@ -292,7 +292,8 @@ fn selection() {
     }
 }
 
-/// Compares x * y + z of binary16 with integers: all are multiples of 2^-48 that fit into 128 bits.
+/// Compares x * y + z of binary16 with integers. All numbers are multiples of 2^-48 that fit into
+/// 128 bits.
 #[test]
 fn fma_of_binary16_is_rounded_once() {
     let mut random = Random(13);
@@ -319,8 +320,8 @@ fn fma_of_binary16_is_rounded_once() {
             assert_eq!(out & 0x7fff, 0);
             continue;
         }
-        // The oracle takes a number of 53 bits and rounds it. Rounding the exact number to odd
-        // first keeps the information that the oracle needs.
+        // The oracle rounds a number of 53 bits. Rounding the exact number to odd first keeps the
+        // information that the oracle needs.
         let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
         let kept = exact.unsigned_abs() >> excess;
         let odd = kept | u128::from(kept << excess != exact.unsigned_abs());

@@ -33,7 +33,8 @@ fn integers(dtype: Dtype, bits: &[u64]) -> Vec<i128> {
     bits.iter().map(integer).collect()
 }
 
-/// Returns the integers of a tile of `x` after a function has changed it.
+/// Returns the integers of a tile after `apply` has changed it. `x` has the integers before the
+/// change.
 fn result(dtype: Dtype, x: &[i128], apply: impl FnOnce(&mut [u8])) -> Vec<i128> {
     let bits: Vec<u64> = x.iter().map(|&x| encode(dtype, Number::Int(x))).collect();
     let mut tile = pack(dtype, &bits);

@@ -1,5 +1,5 @@
 //! Implements the oracle: converts elements of all types to exact numbers, and rounds numbers to
-//! elements. Finds a narrow float by a search among all values of its format.
+//! elements. To round to a narrow float, searches all values of its format.
 
 use half::{bf16, f16};
 use tilewright_cpu::kernels::buffer::Buffer;
@@ -15,7 +15,7 @@ pub enum Number {
 
 /// Generates random elements.
 pub trait RandomElements {
-    /// Returns the bits of an element: often a special one, often a small one.
+    /// Returns the bits of an element, which is often special or small.
     fn element(&mut self, dtype: Dtype) -> u64;
 
     /// Returns a tile of such elements.
@@ -146,7 +146,7 @@ fn small_float(bits: u64, mantissa: u32, bias: i32, infinities: bool, unsigned_z
     }
 }
 
-/// Returns all finite non-negative values of a narrow float, with their bits, ascending.
+/// Returns all finite non-negative values of a narrow float in ascending order, with their bits.
 fn values(dtype: Dtype) -> &'static [(f64, u64)] {
     use std::sync::OnceLock;
     static TABLES: [OnceLock<Vec<(f64, u64)>>; 18] = [const { OnceLock::new() }; 18];
@@ -169,7 +169,7 @@ fn compare(x: Number, y: f64) -> std::cmp::Ordering {
     match x {
         Number::Float(x) => x.partial_cmp(&y).expect("no NaN"),
         // Below 2^53, the integer is exact in binary64. Larger integers are compared with the
-        // integer part of `y`: floats of that magnitude have no fraction.
+        // integer part of `y`, because floats of that magnitude have no fraction.
         Number::Int(x) if x.unsigned_abs() < 1 << 53 => (x as f64).partial_cmp(&y).expect("no NaN"),
         Number::Int(x) => x.cmp(&(y as i128)),
     }
@@ -180,7 +180,7 @@ pub fn encode(dtype: Dtype, number: Number) -> u64 {
     round(dtype, number, false)
 }
 
-/// Rounds a number as a cast does, and returns its bits.
+/// Rounds a number like a cast, and returns its bits.
 pub fn round(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let mask = if dtype.bits() == 64 { u64::MAX } else { (1 << dtype.bits()) - 1 };
     match (dtype, number) {
@@ -240,7 +240,7 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let (below, below_bits) = table[index - 1];
     let bits = if index == table.len() {
         let is_infinite = magnitude == Number::Float(f64::INFINITY);
-        // The value that would follow the largest one if the exponent had no limit.
+        // The value after the largest value, if the exponent had no limit.
         let next = largest + (largest - table[table.len() - 2].0);
         if has_infinity
             && (is_infinite || (!towards_zero && compare(magnitude, (largest + next) / 2.0).is_ge()))
@@ -261,7 +261,7 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     if negative && !(no_negative_zero && bits == 0) { bits | sign_bit } else { bits }
 }
 
-/// Returns whether the bits are equal or both NaN.
+/// Returns whether two elements have equal bits or are both NaN.
 pub fn same(dtype: Dtype, a: u64, b: u64) -> bool {
     let nan = |bits| matches!(decode(dtype, bits), Number::Float(x) if x.is_nan());
     a == b || (nan(a) && nan(b))

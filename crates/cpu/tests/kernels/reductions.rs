@@ -143,7 +143,7 @@ fn all_types_and_shapes() {
     }
 }
 
-/// Tests tiles of more elements than the reduction widens at a time.
+/// Tests tiles with more elements than the reduction widens at a time.
 #[test]
 fn long_rows_of_narrow_floats() {
     let mut random = Random(31);
@@ -154,8 +154,8 @@ fn long_rows_of_narrow_floats() {
             for (outer, n, inner) in shapes {
                 let axis = Axis { outer, n, inner };
                 check(function, dtype, axis, &mut random);
-                // The second half of each column cancels the first half, so that the sum consists
-                // of rounding errors, which depend on the order.
+                // The second half of each column cancels the first half. The sum thus consists of
+                // rounding errors, which depend on the order.
                 let mut tile: Vec<u64> = Vec::new();
                 for _ in 0..outer {
                     let start = tile.len();

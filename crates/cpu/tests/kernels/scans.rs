@@ -37,7 +37,7 @@ fn all_types_and_shapes() {
                             }
                             continue;
                         }
-                        // Scans blocks of 16 elements by the method of Hillis and Steele.
+                        // The method of Hillis and Steele scans blocks of 16 elements.
                         for first in (0..n).step_by(16) {
                             let end = n.min(first + 16);
                             for distance in [1, 2, 4, 8] {

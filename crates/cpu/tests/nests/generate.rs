@@ -19,8 +19,8 @@ pub const EXTENTS: [u32; 16] = [1, 2, 3, 5, 16, 17, 31, 64, 100, 128, 200, 512, 
 /// The maximum number of elements of a tile with several axes.
 const MAX_ELEMENTS: u32 = 6000;
 
-/// The range of elements, relative to a pointer argument, that the memory of a buffer may have. An
-/// access outside of this range is a fault.
+/// The range of elements, relative to a pointer argument, that may belong to a buffer. An access
+/// outside of this range is a fault.
 const MEMORY: (i64, i64) = (-5000, 200_000);
 
 /// The maximum of an offset whose value the generator does not know.
@@ -34,7 +34,7 @@ pub enum Input {
         /// The type of the elements.
         dtype: Dtype,
         bytes: Vec<u8>,
-        /// The offset of the pointer argument from the first byte.
+        /// The offset of the pointer argument from the first byte of the memory.
         start: i64,
         is_read_only: bool,
     },
@@ -47,18 +47,17 @@ pub struct Case {
     pub text: String,
     pub programs: u32,
     pub inputs: Vec<Input>,
-    /// True if machine code must execute each nest: all accesses are in bounds, and no store
+    /// True if machine code must execute each nest, because all accesses are in bounds and no store
     /// overlaps another access.
     pub is_regular: bool,
     /// True if a store writes an element twice, in an order that is unspecified.
     pub repeats_elements: bool,
 }
 
-/// How the accesses of a kernel may overlap.
+/// The ways in which the accesses of a kernel may overlap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Placement {
-    /// Loads are from buffers that no store writes, and the elements of different stores are
-    /// disjoint.
+    /// No store writes to the buffers of loads, and the elements of different stores are disjoint.
     Separate,
     /// All accesses of a buffer begin at the same element, as in a kernel that overwrites its
     /// operand.
@@ -77,8 +76,8 @@ struct Value {
     is_exact: bool,
 }
 
-/// The values of a tile's elements, in each execution of the step that computes the tile. There is
-/// an execution for each program and, in a loop, for each iteration.
+/// The values of a tile's elements in each execution of the step that computes the tile. There is
+/// one execution for each program and, in a loop, for each iteration.
 type Known<T> = Vec<Vec<T>>;
 
 /// An index tile.
@@ -103,7 +102,7 @@ struct Mask {
 struct Buffer {
     name: String,
     dtype: Dtype,
-    /// The accessed elements: from `low` up to, but not including, `high`.
+    /// The first accessed element. `high` is the index after the last accessed element.
     low: i64,
     high: i64,
     is_stored: bool,
@@ -117,7 +116,7 @@ struct Generator {
     placement: Placement,
     programs: u32,
     iterations: u32,
-    /// The iteration variable, in the loop.
+    /// The name of the iteration variable, while the generator is in the loop.
     iteration: Option<String>,
     shapes: Vec<Vec<u32>>,
     dtypes: Vec<Dtype>,
@@ -387,7 +386,7 @@ impl Generator {
         self.define(&format!("splat {scalar} {{shape = {shape:?}}}"), &format!("{element}{shape:?}"))
     }
 
-    /// Returns a scalar, which is a parameter or a constant. Some constants are extreme.
+    /// Returns a scalar: a parameter or a constant. Some constants are extreme.
     fn scalar(&mut self, dtype: Dtype) -> Value {
         let bits = element(&mut self.random, dtype);
         let name = if self.random.chance(3) {
@@ -410,13 +409,13 @@ impl Generator {
         value
     }
 
-    /// Returns a value of this type, mostly a recent one.
+    /// Returns a value of this type and shape, usually a recent one.
     fn operand(&mut self, dtype: Dtype, shape: &[u32]) -> Value {
         let same: Vec<&Value> =
             self.values.iter().filter(|value| value.dtype == dtype && value.shape == shape).collect();
         if !same.is_empty() && !self.random.chance(5) {
-            // If accesses may overlap, old values are as likely as recent ones, so that steps after
-            // a store also use values loaded before it.
+            // If accesses may overlap, old values are as likely as recent values. Steps after a
+            // store thus also use values that were loaded before it.
             let mut back = self.random.below(same.len());
             if self.placement == Placement::Separate {
                 back = back.min(self.random.below(same.len()));
@@ -458,8 +457,7 @@ impl Generator {
         value
     }
 
-    /// Returns, for each axis of a smaller shape, the axis of a larger shape to which a broadcast
-    /// maps it.
+    /// Returns the axis of a larger shape to which a broadcast maps each axis of a smaller shape.
     fn axes(small: &[u32], large: &[u32]) -> Option<Vec<usize>> {
         if small.is_empty() || small.len() >= large.len() {
             return None;
@@ -579,8 +577,8 @@ impl Generator {
             .copied()
             .filter(|function| function.info().domain.contains(Element::Value(dtype)))
             .filter(|function| {
-                // These functions are rare here: divisions may end nests, and other methods of the
-                // generator add comparisons and selections.
+                // Divisions may end nests, and other methods of the generator add comparisons and
+                // selections. These functions are therefore rare here.
                 let is_rare = function.info().family == "Division" || function.info().domain == Domain::Any;
                 !is_rare || self.random.chance(4)
             })
@@ -679,7 +677,7 @@ fn int_text(dtype: Dtype, value: i64) -> String {
     if dtype == Dtype::U64 { value.cast_unsigned().to_string() } else { value.to_string() }
 }
 
-/// Returns the bits of 1 as a floating point type.
+/// Returns the bits of 1 in a floating-point type, or of the integer 1.
 fn one(dtype: Dtype) -> u64 {
     match dtype {
         Dtype::F64 => 1023 << 52,
@@ -716,7 +714,7 @@ fn medium(random: &mut Random, dtype: Dtype) -> u64 {
     sign | (magnitude + (random.bits() & ((1 << mantissa) - 1)))
 }
 
-/// Returns the bits of an element: often an extreme one.
+/// Returns the bits of an element, which is often extreme.
 pub fn element(random: &mut Random, dtype: Dtype) -> u64 {
     let sign = 1_u64 << (dtype.bits() - 1);
     let low = u64::MAX >> (64 - dtype.bits());

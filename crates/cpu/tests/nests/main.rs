@@ -1,7 +1,7 @@
 //! Compares random kernels in machine code with the executor's steps, to the bit.
 //!
-//! Two NaN count as equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000`
-//! tries that number of kernels, `TILEWRIGHT_SEEDS=7..9` tries the kernels of these seeds. A kernel
+//! All NaN count as equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000`
+//! sets the number of kernels. `TILEWRIGHT_SEEDS=7..9` selects the kernels of these seeds. A kernel
 //! that fails is shrunk.
 
 mod generate;
@@ -114,7 +114,7 @@ fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     }
 }
 
-/// Describes the first difference of two outcomes; `None` if they are equal.
+/// Describes the first difference of two outcomes. Returns `None` if they are equal.
 fn difference(expected: &Outcome, found: &Outcome) -> Option<String> {
     if expected.result != found.result {
         return Some(format!("the result is {:#?}, not {:#?}", found.result, expected.result));
@@ -144,14 +144,14 @@ fn module(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Compares the outcomes of a kernel with and without nests. Returns the numbers of nests, or fails
+/// Compares the outcomes of a kernel with and without nests. Returns the counts of nests, or fails
 /// with a description of the difference.
 fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<NestCounts, String> {
     let module = module(text).ok_or("the kernel is malformed")?;
     let compare = || {
         let nests = Program::with_target(&module, Some(target)).map_err(|error| format!("{error:?}"))?;
-        // If a store writes an element several times, the reference has to execute the same
-        // program, without its machine code: other compilations may store in another order.
+        // If a store writes an element several times, other compilations may store in another
+        // order. The reference then has to execute the same program, without its machine code.
         let expected = if case.repeats_elements {
             launch(&nests, programs, &case.inputs, false)
         } else {
@@ -168,8 +168,8 @@ fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<Nes
     })
 }
 
-/// Checks a kernel. If the outcomes differ, or a nest declines although all accesses are legal,
-/// fails with the text of a shrunk kernel.
+/// Checks a kernel. Fails with the text of a shrunk kernel if the outcomes differ, or if a nest
+/// declines although all accesses are legal.
 fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     if let Err(error) = parse(&case.text)
         .map_err(|error| error.to_string())
@@ -187,8 +187,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
         Ok(counts) => return Ok(counts),
         Err(error) => error,
     };
-    // If the failure is that a nest declined legal accesses, shrinking must keep the addresses:
-    // other addresses may overlap.
+    // If a nest declined legal accesses, shrinking must keep the addresses, because other addresses
+    // may overlap.
     let may_replace = !error.contains("although");
     let fails = |text: &str, programs: u32| {
         module(text).is_some()
@@ -208,8 +208,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     ))
 }
 
-/// The numbers of kernels of a test: all, those with nests, those whose machine code ran, and those
-/// whose machine code declined an execution.
+/// Counts of the kernels of a test: all kernels, those with nests, those whose machine code ran,
+/// and those whose machine code declined an execution.
 #[derive(Default)]
 struct Totals {
     kernels: u64,
@@ -257,7 +257,8 @@ fn all_reductions_give_what_steps_give() {
             for rows in [1, 3] {
                 let shape = [rows, extent];
                 check_types(|dtype| tables::reductions(dtype, combine_functions(dtype), shape, content));
-                // A loop that only computes minima and maxima has different code: it compares.
+                // A loop that only computes minima and maxima has different code, which uses
+                // comparisons.
                 check_types(|dtype| tables::reductions(dtype, &["min", "max"], shape, content));
             }
         }
@@ -273,7 +274,7 @@ fn all_scans_give_what_steps_give() {
 }
 
 /// Tests two reductions of splats of one scalar. A scalar shares its slot with its splats of any
-/// shape, but the axes of two such splats must not become one dimension.
+/// shape. The axes of two such splats must not become one dimension.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
@@ -313,8 +314,8 @@ fn reductions_of_one_scalar_along_two_axes() {
     check_text(text, vec![buffer(Dtype::F16, 100), buffer(Dtype::F16, 100), Input::Scalar(0x49aa)]);
 }
 
-/// Tests indices that are multiplied by a constant before a loop. A nest in the loop reads the
-/// indices and the result of a comparison of them.
+/// Tests indices that are multiplied by a constant before a loop. A nest in the loop reads these
+/// indices and the result of comparing them.
 #[test]
 fn strides_by_a_constant_before_a_loop() {
     let text = format!(
@@ -491,7 +492,7 @@ fn elements_are_collected_in_one_nest() {
     }
 }
 
-/// Tests a sum of columns, and a store of each element to a column: neighboring lanes of a vector
+/// Tests a sum of columns, and a store of each element to a column. Neighboring lanes of a vector
 /// are a row apart in memory. In the second launch, the memory is one element too short.
 #[test]
 fn columns_are_accessed_in_one_nest() {

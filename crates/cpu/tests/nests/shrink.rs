@@ -57,8 +57,8 @@ fn without(text: &str, lines: &std::ops::Range<usize>) -> String {
     kept.flat_map(|(_, line)| [line, "\n"]).collect()
 }
 
-/// Returns the name that a statement defines, with the text of its type; nothing if the statement
-/// has no result or several.
+/// Returns the name that a statement defines, with the text of its type. Returns an empty list if
+/// the statement has no result or several results.
 fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return Vec::new() };
     let Some((names, _)) = first.split_once(" = ").filter(|(names, _)| names.trim().starts_with('%')) else {
@@ -66,7 +66,7 @@ fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     };
     let Some((_, types)) = last.rsplit_once(" : ") else { return Vec::new() };
     let names: Vec<&str> = names.trim().split(", ").collect();
-    // The types of several results cannot be split at commas, because shapes contain commas, too.
+    // The types of several results cannot be split at commas, because shapes also contain commas.
     if names.len() == 1 { vec![(names[0], types)] } else { Vec::new() }
 }
 
@@ -90,7 +90,7 @@ fn renamed(text: &str, from: &str, to: &str) -> String {
     result + &text[end..]
 }
 
-/// Removes the statements, except loops, whose result no other statement reads.
+/// Removes the statements, except loops, whose results are unused.
 fn without_unused(mut text: String) -> String {
     loop {
         let lines: Vec<&str> = text.lines().collect();
@@ -119,7 +119,7 @@ fn drop_lines(best: &mut String, fails: &dyn Fn(&str) -> bool) -> bool {
     changed
 }
 
-/// Replaces a value by an earlier one of the same type, and drops optional operands.
+/// Replaces a value by an earlier value of the same type, and drops optional operands.
 fn replace_values(best: &mut String, fails: &dyn Fn(&str) -> bool) -> bool {
     let mut changed = false;
     let mut next = statements(best).len();

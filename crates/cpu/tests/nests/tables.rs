@@ -22,12 +22,13 @@ struct Kernel {
 pub enum Content {
     /// Random elements, some of them extreme.
     All,
-    /// In all elements, only the highest bit is set: -0, or the smallest integer of a signed type.
+    /// In all elements, only the highest bit is set. This is -0, or the smallest integer of a
+    /// signed type.
     Constant,
-    /// The elements are 0, that of [`Self::Constant`], and that of [`Self::Nans`].
+    /// Each element is 0, that of [`Self::Constant`], or that of [`Self::Nans`].
     Zeros,
-    /// In all elements, all bits except the highest are set: NaN, or the greatest number of a type
-    /// for which these bits are not NaN.
+    /// In all elements, all bits except the highest are set. This is NaN, or the greatest number of
+    /// a type for which these bits are not NaN.
     Nans,
 }
 
@@ -42,8 +43,7 @@ impl Kernel {
         writeln!(self.text, "  {line}").expect("a string takes it");
     }
 
-    /// Adds a buffer whose elements are those of [`Self::content`]. Returns the index of its
-    /// parameter.
+    /// Adds a buffer whose elements `content` selects. Returns the index of its parameter.
     fn buffer(&mut self, dtype: Dtype, count: usize) -> usize {
         let mut bytes = Vec::new();
         let highest = 1 << (dtype.bits() - 1);
@@ -137,8 +137,8 @@ pub fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
 }
 
 /// Returns a kernel with all scans of an element type, in both directions. If `rows` is 1, the
-/// result of one scan is read again after a reduction. Otherwise, the scans are along the last axis
-/// of a tile with that number of rows.
+/// kernel reads the result of one scan again after a reduction. Otherwise, the scans are along the
+/// last axis of a tile with `rows` rows.
 pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.load("%x", dtype);
@@ -176,7 +176,7 @@ pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
 }
 
 /// Returns a kernel with the reductions of an element type by these functions. If `rows` is not 1,
-/// the reductions are along the last axis of a tile with that number of rows.
+/// the reductions are along the last axis of a tile with `rows` rows.
 pub fn reductions(dtype: Dtype, functions: &[&str], [rows, extent]: [u32; 2], content: Content) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.content = content;

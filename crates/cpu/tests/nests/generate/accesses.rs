@@ -3,8 +3,8 @@
 use super::*;
 
 impl Generator {
-    /// Returns the number of executions (*worlds*) of the steps that are added next: one for each
-    /// program and iteration.
+    /// Returns the number of executions (*worlds*) of the next steps. Each program and iteration is
+    /// a world.
     pub(super) fn worlds(&self) -> usize {
         (self.programs * self.iterations) as usize
     }
@@ -70,7 +70,7 @@ impl Generator {
         if start > 1000 {
             let by = start - self.random.pick(&[0, 1, 7]);
             if self.random.chance(3) {
-                // The addition makes some elements wrap; the subtraction makes all elements small
+                // The addition makes some elements wrap. The subtraction makes all elements small
                 // again.
                 step(self, "add", 1 + i64::from(extent / 2));
                 step(self, "sub", by);
@@ -129,7 +129,7 @@ impl Generator {
         Index { name, dtype: x.dtype, shape: x.shape, values }
     }
 
-    /// Divides indices: returns their rows (quotients), their columns (remainders), or indices
+    /// Divides indices. Returns their rows (quotients), their columns (remainders), or indices
     /// computed from both. Returns indices of types other than int32 and int64 unchanged.
     fn divided_index(&mut self, index: Index) -> Index {
         let Index { mut name, dtype, shape, mut values } = index;
@@ -225,7 +225,7 @@ impl Generator {
         let extent = shape[axis];
         let is_plain = !self.random.chance(6);
         let index = self.axis_index(extent, 1, is_plain);
-        // The comparison with the bound is before or after the broadcast.
+        // The comparison with the bound comes before or after the broadcast.
         let is_early = shape.len() > 1 && self.random.chance(2);
         let index = if is_early { index } else { self.spread_index(&index, axis, shape) };
         let bound = match self.random.below(6) {
@@ -427,7 +427,7 @@ impl Generator {
             .flat_map(|program| (0..iterations).map(move |iteration| (program, iteration)))
             .map(|(program, iteration)| vec![offset + step * program + per_iteration * iteration])
             .collect();
-        // The offset can be added to int32 indices instead of to the pointer.
+        // The offset can be added to int32 indices instead of the pointer.
         let is_in_index = shape.len() == 1 && indices[0].dtype == Dtype::I32 && self.random.chance(3);
         let mut pointer =
             if is_in_index { name } else { self.define(&format!("ptr_add {name}, {start}"), &element) };
@@ -472,7 +472,8 @@ impl Generator {
             }
         }
         if is_store && self.random.chance(5) {
-            // The offsets are no known progression, so the store becomes a scatter.
+            // The compiler does not recognize a progression in these offsets, so the store becomes
+            // a scatter.
             let bits = if is_separate { 0 } else { self.random.pick(&[0, 1, 5]) };
             let by = self.constant_int(sum.dtype, bits);
             let by = self.splat(&by, sum.dtype.name(), shape);
@@ -487,7 +488,7 @@ impl Generator {
         (pointer, elements)
     }
 
-    /// Returns the values of a tile that is broadcast.
+    /// Returns the result of a broadcast of an index tile, with its values.
     pub(super) fn spread_known(index: &Index, axis: usize, shape: &[u32]) -> Index {
         let inner: usize = shape[axis + 1..].iter().map(|&extent| extent as usize).product();
         let count = shape.iter().map(|&extent| extent as usize).product();
@@ -496,10 +497,10 @@ impl Generator {
         Index { values: index.values.iter().map(spread).collect(), ..index.clone() }
     }
 
-    /// Extends the memory of a buffer to those elements of an access that are not masked off.
+    /// Extends the memory of a buffer to the elements of an access that are not masked off.
     pub(super) fn extend(&mut self, number: usize, elements: &Known<i64>, mask: Option<&Mask>) {
-        // If a mask is not a range, machine code checks the addresses of all elements, also of
-        // masked-off ones.
+        // If a mask is not a range, machine code checks the addresses of all elements, including
+        // the masked-off elements.
         self.is_regular &= mask.is_none_or(|mask| mask.is_range || mask.truth.is_none());
         let truth = mask.and_then(|mask| mask.truth.as_ref());
         let dynamic = if std::mem::take(&mut self.dynamic) { MAX_DYNAMIC } else { 0 };
@@ -539,8 +540,8 @@ impl Generator {
                     let name = self.splat(&scalar.name, dtype.name(), shape);
                     Value { name, ..scalar }
                 } else {
-                    // Takes an existing tile or the splat of a scalar: `other` must not add another
-                    // load.
+                    // `other` is an existing tile or the splat of a scalar, because it must not add
+                    // another load.
                     self.other(dtype, shape)
                 };
                 is_exact &= other.is_exact;
@@ -568,8 +569,8 @@ impl Generator {
         let number = self.buffer(dtype, true);
         let (pointer, elements) = self.pointers(number, &shape, true);
         if self.placement == Placement::Separate {
-            // The next store to the buffer has to begin after all elements of this store, also
-            // after masked-off ones.
+            // The next store to the buffer has to begin after all elements of this store, including
+            // the masked-off elements.
             self.extend(number, &elements, None);
         } else {
             self.extend(number, &elements, mask.as_ref());

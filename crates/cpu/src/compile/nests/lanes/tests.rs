@@ -1,4 +1,4 @@
-//! Compares the code of each formula with the formula on single elements.
+//! Compares the vector code of each formula with the formula on single elements.
 
 use super::*;
 use crate::compile::nests::harness::{Compiled, is_same, on_targets, operands};
@@ -29,12 +29,12 @@ element! {
     u64: |bits| bits, |x| x;
 }
 
-/// Returns all numbers of a width in bits.
+/// Returns all integers with this number of bits.
 fn narrow_bits(bits: u32) -> Vec<[u64; 3]> {
     (0..1 << bits).map(|bits| [bits, 0, 0]).collect()
 }
 
-/// Compares the code of formulas with the formulas on single elements.
+/// Compares the vector code of formulas with the formulas on single elements.
 macro_rules! check {
     (
         $from:ident => $to:ident, $operands:expr;

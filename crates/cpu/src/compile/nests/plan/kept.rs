@@ -9,8 +9,8 @@ use crate::program::{Action, Slot};
 use crate::tuning::MAX_REMATERIALIZED_STEPS;
 
 impl Plan<'_> {
-    /// Returns the dense tiles that the nest keeps in scratch memory for a later phase, because it
-    /// would take long to recompute them.
+    /// Returns the dense tiles that the nest keeps in scratch memory for a later phase, because
+    /// recomputing them would take long.
     pub fn kept(&self) -> FxHashSet<Slot> {
         let mut kept = FxHashSet::default();
         for (index, step) in self.members.iter().enumerate() {
@@ -30,7 +30,7 @@ impl Plan<'_> {
     /// Adds a tile to `kept`, unless the later phase recomputes it.
     fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
         if self.program.ty(slot).is_pointer() {
-            // The scatter itself adds the offsets to the pointer, so it reads the offsets only.
+            // The scatter itself adds the offsets to the pointer, so it reads only the offsets.
             let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
             if let Some(offsets) = offsets {
                 self.keep(offsets, kept);
@@ -51,7 +51,7 @@ impl Plan<'_> {
             Action::Op(Op::Load { .. } | Op::Cast { .. } | Op::Bitcast { .. }) => 1,
             Action::Op(Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. }) => 0,
             Action::Op(Op::Elementwise { function }) if vectors::is_cheap(*function) => 1,
-            // tidy: wildcard because the other actions take long
+            // tidy: wildcard because recomputing the other actions takes long
             _ => return None,
         };
         let mut sum = own;

@@ -1,4 +1,4 @@
-//! Compares the code of each function and conversion with the executor's kernels.
+//! Compares the vector code of each function and conversion with the executor's kernels.
 
 use tilewright_ir::Element;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::compile::nests::harness::{Compiled, on_targets, operands};
 use crate::run::kernels::{Operand, cast, elementwise};
 
-/// Returns the lanes in which elements are in memory.
+/// Returns the type of the lanes that elements have in memory.
 fn memory_lane(dtype: Dtype) -> Lane {
     match elements(dtype) {
         Elements::Lanes(lane) => lane,
@@ -37,7 +37,7 @@ fn low_bits(dtype: Dtype, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - dtype.bits()))
 }
 
-/// Returns whether the bits are equal or both NaN.
+/// Returns whether two elements have equal bits or are both NaN.
 fn is_same(dtype: Dtype, x: u64, y: u64) -> bool {
     let is_nan = |bits: u64| match dtype {
         Dtype::F64 => f64::from_bits(bits).is_nan(),
