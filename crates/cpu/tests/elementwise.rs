@@ -47,7 +47,7 @@ fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     text + &format!("  store %o, %r {STORE}\n  return_values\n}}\n")
 }
 
-/// Returns numbers, many of which are special.
+/// Returns numbers. Many of them are special.
 fn numbers(dtype: Dtype, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let width = dtype.bits();

@@ -39,7 +39,7 @@ struct BlockData {
     successors: SmallVec<[Block; 2]>,
     predecessors: SmallVec<[Block; 4]>,
     parameters: Vec<VReg>,
-    /// For each successor, the arguments for its parameters.
+    /// The arguments for the parameters of each successor.
     arguments: [Vec<VReg>; 2],
 }
 
@@ -50,7 +50,7 @@ pub struct Program {
     operands: Vec<Operand>,
     blocks: Vec<BlockData>,
     registers: usize,
-    /// The registers that a call overwrites, without the register of its result.
+    /// The registers that a call overwrites, except the register of its result.
     call_clobbers: PRegSet,
     /// The size of a spill slot of each class, in units of 8 bytes.
     slots: [usize; 3],
@@ -75,7 +75,7 @@ impl Program {
         VReg::new(self.registers - 1, class)
     }
 
-    /// Begins a block; the instructions that follow belong to it.
+    /// Begins a block, to which the next instructions belong.
     pub fn begin_block(&mut self, block: usize, parameters: Vec<VReg>) {
         self.blocks[block].first = self.insts.len() as u32;
         self.blocks[block].parameters = parameters;

@@ -1,7 +1,7 @@
 //! Builds a [`Function`].
 //!
-//! The builder appends to a current block. It folds operations on constant integers, so its users
-//! compute addresses and bounds from constants in the same way as from other operands.
+//! The builder appends to a current block. It folds operations on constant integers, so that its
+//! users need no special code for addresses and bounds that are constant.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -19,7 +19,7 @@ pub struct Builder {
     current: Block,
     /// The integers that are known to be constant.
     constants: FxHashMap<Value, i64>,
-    /// The constants of the entry block, which all blocks share.
+    /// The constants of the entry block, which all blocks may use.
     shared: FxHashMap<Constant, Value>,
     /// The origin of the instructions that are appended.
     origin: u32,
@@ -45,8 +45,8 @@ impl Builder {
         Self { function, current: Block(0), constants, shared, origin: 0 }
     }
 
-    /// Sets the origin of the instructions that follow: a number that the caller chooses for their
-    /// source position. Returns the previous origin, which is 0 (no position) at first.
+    /// Sets the origin of the next instructions: a number that the caller chooses for their source
+    /// position. Returns the previous origin. The first origin is 0, which means no position.
     pub fn set_origin(&mut self, origin: u32) -> u32 {
         std::mem::replace(&mut self.origin, origin)
     }
@@ -74,7 +74,7 @@ impl Builder {
         }
     }
 
-    /// Returns the constant integer of a value; `None` if it is not known.
+    /// Returns the integer of a constant; `None` if the value is not a known constant.
     pub fn known(&self, value: Value) -> Option<i64> {
         self.constants.get(&value).copied()
     }
@@ -103,8 +103,8 @@ impl Builder {
         self.emit(op, operands, Some(result)).expect("the operation has a result")
     }
 
-    /// Loads the word of 64 bits at an offset from the argument. The entry block loads it once,
-    /// before all stores.
+    /// Loads the word of 64 bits at an offset from the argument. The entry block loads each word
+    /// once, before all stores.
     pub fn argument_word(&mut self, offset: i32) -> Value {
         self.shared(Constant::Word(offset))
     }
@@ -149,7 +149,7 @@ impl Builder {
         value
     }
 
-    /// Appends to another block from now on.
+    /// Makes another block the current block.
     pub fn switch_to(&mut self, block: Block) {
         self.current = block;
     }
@@ -170,8 +170,8 @@ impl Builder {
         self.end(Terminator::Jump(target(block, arguments)));
     }
 
-    /// Ends the current block: continues with the first block if the condition is not 0, otherwise
-    /// with the second.
+    /// Ends the current block. Continues with the first block if the condition is not 0, otherwise
+    /// with the second block.
     pub fn branch(
         &mut self,
         condition: Value,
@@ -191,8 +191,8 @@ impl Builder {
     }
 
     /// Begins `for index in (start..end).step_by(step)` over signed integers. `carried` has the
-    /// initial values of the carried values. The instructions of an iteration follow;
-    /// [`Self::end_loop`] ends the iteration.
+    /// initial values of the carried values. The caller then appends the instructions of an
+    /// iteration, and calls [`Self::end_loop`].
     pub fn begin_loop(&mut self, [start, end]: [Value; 2], carried: &[Value]) -> Loop {
         let (header, after) = (self.block(), self.block());
         let index = self.parameter(header, Type::Int);
@@ -211,8 +211,8 @@ impl Builder {
     }
 
     /// Ends the iteration of a loop. The step must be positive, and `next` are the carried values
-    /// for the next iteration. Returns the index after the loop (the first index that is not below
-    /// the end) and the last carried values.
+    /// for the next iteration. Returns the index after the loop and the last carried values. The
+    /// index after the loop is the first index that is not below the end.
     pub fn end_loop(&mut self, repeated: Loop, step: i64, next: &[Value]) -> (Value, Vec<Value>) {
         let Loop { header, after, end, index, values, last_index, last } = repeated;
         assert!(next.len() == values.len(), "an iteration passes on as many values as it received");
@@ -238,8 +238,8 @@ impl Builder {
         self.emit_one(Op::IntBinary(function), &[x, y], Type::Int)
     }
 
-    /// Returns the result of a function if the builder knows that it is a constant or an operand,
-    /// or if it emits cheaper instructions that compute the result; otherwise `None`.
+    /// Returns the result of a function without emitting it. The result is a known constant or an
+    /// operand, or cheaper instructions compute it. Otherwise, returns `None`.
     #[expect(clippy::match_same_arms, reason = "one arm for each neutral operand")]
     fn folded(&mut self, function: IntBinary, x: Value, y: Value) -> Option<Value> {
         use IntBinary as F;
@@ -258,7 +258,8 @@ impl Builder {
             {
                 return Some(self.divided_by_power_of_two(function, x, divisor));
             }
-            // tidy: wildcard because the others are folded only if both operands are constant
+            // tidy: wildcard because the other functions are folded only if both operands are
+            // constant
             _ => {}
         }
         let (a, b) = (a?, b?);
@@ -289,7 +290,8 @@ impl Builder {
         match function {
             F::DivUnsigned => self.int_binary(F::Shr, x, shift),
             F::RemUnsigned => self.int_binary(F::And, x, mask),
-            // tidy: wildcard because the caller passes only `DivSigned` and `RemSigned` besides
+            // tidy: wildcard because the only other functions that the caller passes are
+            // `DivSigned` and `RemSigned`
             _ => {
                 // A shift rounds down, but a division rounds towards zero.
                 let most = self.int(63);
@@ -305,7 +307,7 @@ impl Builder {
         }
     }
 
-    /// Compares two integers; the result is 0 or 1.
+    /// Compares two integers. The result is 0 or 1.
     pub fn int_compare(&mut self, function: IntCompare, x: Value, y: Value) -> Value {
         if let (Some(x), Some(y)) = (self.known(x), self.known(y)) {
             let holds = match function {
@@ -331,7 +333,7 @@ impl Builder {
         }
     }
 
-    /// Extends the low bits of an integer: 8, 16 or 32 of them.
+    /// Extends the low 8, 16 or 32 bits of an integer to 64 bits.
     pub fn int_extend(&mut self, bits: u8, signed: bool, x: Value) -> Value {
         if let Some(value) = self.known(x) {
             let unused = 64 - u32::from(bits);
@@ -403,7 +405,7 @@ impl Builder {
         self.emit_one(Op::Compare(function), &[x, y], Type::Mask)
     }
 
-    /// Returns the lanes of `x` where the mask is true, otherwise those of `y`.
+    /// Returns the lanes of `x` where the mask is true, and the lanes of `y` elsewhere.
     pub fn select(&mut self, mask: Value, x: Value, y: Value) -> Value {
         let ty = self.ty(x);
         assert!(ty == self.ty(y), "the operands of a selection are of one type");
@@ -436,8 +438,8 @@ impl Builder {
         self.emit_one(Op::Load { lane, address, masked: mask.is_some() }, &operands, Type::Vector(lane))
     }
 
-    /// Stores consecutive lanes. A store with a mask ignores `streaming`, except if the mask is
-    /// known to have all lanes.
+    /// Stores consecutive lanes. `streaming` has no effect on a store with a mask, unless all lanes
+    /// of the mask are known to be true.
     pub fn store(&mut self, at: Place, value: Value, mask: Option<Value>, streaming: bool) {
         let (address, mut operands) = at.operands();
         operands.push(value);
@@ -459,23 +461,22 @@ impl Builder {
         self.emit_one(Op::LoadSplat { lane, address }, &operands, Type::Vector(lane))
     }
 
-    /// Loads each lane that is on from `base` plus its offset in bytes.
+    /// Loads each lane whose mask is true from `base` plus its offset in bytes.
     pub fn gather(&mut self, lane: Lane, base: Value, offsets: Value, mask: Value) -> Value {
         self.emit_one(Op::Gather(lane), &[base, offsets, mask], Type::Vector(lane))
     }
 
-    /// Stores each lane that is on to `base` plus its offset in bytes.
+    /// Stores each lane whose mask is true to `base` plus its offset in bytes.
     pub fn scatter(&mut self, base: Value, offsets: Value, value: Value, mask: Value) {
         self.emit(Op::Scatter, &[base, offsets, value, mask], None);
     }
 
-    /// Returns a mask of all lanes, or of none.
+    /// Returns a mask whose lanes are all true or all false.
     pub fn mask(&mut self, value: bool) -> Value {
         self.shared(Constant::Mask(value))
     }
 
-    /// Returns the value of all lanes of a constant mask; `None` if the mask is not one of the
-    /// constants.
+    /// Returns the value of all lanes of a constant mask; `None` for any other mask.
     fn is_constant_mask(&self, mask: Value) -> Option<bool> {
         let is = |value: bool| self.shared.get(&Constant::Mask(value)) == Some(&mask);
         if is(true) {
@@ -492,7 +493,7 @@ impl Builder {
         match (function, self.is_constant_mask(x), self.is_constant_mask(y)) {
             (MaskBinary::And, Some(true), _) | (MaskBinary::Or, Some(false), _) => return y,
             (MaskBinary::And, _, Some(true)) | (MaskBinary::Or, _, Some(false)) => return x,
-            // tidy: wildcard because the builder does not fold the others
+            // tidy: wildcard because the builder does not fold other combinations
             _ => {}
         }
         self.emit_one(Op::MaskBinary(function), &[x, y], Type::Mask)
@@ -506,7 +507,7 @@ impl Builder {
         }
     }
 
-    /// Chooses each lane of two masks by a mask.
+    /// Returns the lanes of `x` where the condition is true, and the lanes of `y` elsewhere.
     pub fn mask_select(&mut self, condition: Value, x: Value, y: Value) -> Value {
         match self.is_constant_mask(condition) {
             Some(true) => x,
@@ -520,7 +521,7 @@ impl Builder {
         match self.known(count) {
             Some(count) if count <= 0 => self.mask(false),
             Some(count) if count >= self.lanes() as i64 => self.mask(true),
-            // tidy: wildcard because another count is computed
+            // tidy: wildcard because other counts are computed at run time
             _ => self.emit_one(Op::FirstLanes, &[count], Type::Mask),
         }
     }

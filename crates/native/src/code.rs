@@ -5,15 +5,15 @@ use std::fmt;
 /// The machine code of a function, followed by its constants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code {
-    /// The instructions, which begin at offset 0, and the constants. They run at any address that
-    /// is a multiple of 64.
+    /// The instructions, which begin at offset 0, then the constants. The code runs at any address
+    /// that is a multiple of 64.
     pub(crate) bytes: Vec<u8>,
     /// The number of bytes of the instructions.
     pub(crate) instruction_bytes: usize,
     /// The size of the spill slots in bytes.
     pub(crate) spill_bytes: usize,
-    /// The offsets at which the origin of instructions changes, each with the origin from there on.
-    /// Empty unless [`compile_with_origins`](crate::compile_with_origins) made the code.
+    /// The offsets at which the origin of instructions changes, each with the new origin. Empty
+    /// unless [`compile_with_origins`](crate::compile_with_origins) created the code.
     pub(crate) origins: Vec<(usize, u32)>,
 }
 
@@ -23,7 +23,7 @@ impl Code {
         &self.bytes
     }
 
-    /// Returns the instructions without the constants.
+    /// Returns the instructions, without the constants.
     pub fn instructions(&self) -> &[u8] {
         &self.bytes[..self.instruction_bytes]
     }
@@ -37,11 +37,11 @@ impl Code {
 /// The reason why a function has no machine code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CompileError {
-    /// The function has another number of lanes than the vectors of the target.
+    /// The number of lanes of the function differs from that of the target's vectors.
     Lanes {
-        /// The lanes of the function.
+        /// The number of lanes of the function.
         function: usize,
-        /// The lanes of the target.
+        /// The number of lanes of the target's vectors.
         target: usize,
     },
     /// The target has no instructions for an operation on this type.

@@ -23,7 +23,7 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     compile_function(function, *target, false)
 }
 
-/// Compiles a function to the same code as [`compile`], and notes the origin of each instruction
+/// Compiles a function to the same code as [`compile`], and records the origin of each instruction
 /// for [`listing`](crate::listing).
 pub fn compile_with_origins(function: &Function, target: &Target) -> Result<Code, CompileError> {
     compile_function(function, *target, true)
@@ -46,8 +46,8 @@ fn compile_function(function: &Function, target: Target, notes_origins: bool) ->
     }
 }
 
-/// Generates the code of a function that has as many lanes as a vector register of the ISA has
-/// 32-bit lanes.
+/// Generates the code of a function. The function must have the number of lanes of 32 bits in a
+/// vector register of the ISA.
 fn generate<M: Machine>(
     mut function: Function,
     isa: M::Isa,

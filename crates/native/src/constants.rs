@@ -11,7 +11,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Returns the index of a constant, which is added unless it is present.
+    /// Returns the index of a constant. Adds the constant if it is new.
     pub fn index(&mut self, bytes: Vec<u8>) -> usize {
         debug_assert!(bytes.len().is_power_of_two() && bytes.len() <= 64, "the size has an alignment");
         if let Some(&index) = self.indices.get(&bytes) {
@@ -22,7 +22,7 @@ impl Constants {
         self.constants.len() - 1
     }
 
-    /// Appends the constants to the code, the largest first. Returns the offset of each.
+    /// Appends the constants to the code, the largest first. Returns the offset of each constant.
     pub fn append(&self, code: &mut Vec<u8>) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.constants.len()).collect();
         order.sort_by_key(|&index| std::cmp::Reverse(self.constants[index].len()));

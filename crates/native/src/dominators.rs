@@ -2,8 +2,8 @@
 
 use crate::{ir::Function, layout::reachable_blocks, uses::jumps};
 
-/// The dominator tree of the reachable blocks, by the iteration of Cooper, Harvey and Kennedy ("A
-/// Simple, Fast Dominance Algorithm", 2001).
+/// The dominator tree of the reachable blocks. Source: Cooper, Harvey and Kennedy, "A Simple, Fast
+/// Dominance Algorithm", 2001.
 pub struct Dominators {
     /// The number of each block in reverse postorder; `None` for an unreachable block.
     order: Vec<Option<usize>>,
@@ -63,7 +63,8 @@ impl Dominators {
     }
 }
 
-/// Returns the closest common dominator of two blocks, all by their numbers in reverse postorder.
+/// Returns the closest common dominator of two blocks. All blocks are given by their numbers in
+/// reverse postorder.
 fn intersect(parents: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
     while a != b {
         if a > b {

@@ -15,7 +15,7 @@ pub trait Writer {
 
     /// Returns the number of bytes so far.
     fn offset(&self) -> usize;
-    /// Begins a block at the current offset. `is_loop` is true if this block or a later one jumps
+    /// Begins a block at the current offset. `is_loop` is true if this block or a later block jumps
     /// to it.
     fn begin_block(&mut self, block: usize, is_loop: bool);
     /// Saves registers and reserves the frame.
@@ -26,18 +26,18 @@ pub trait Writer {
     fn call(&mut self, function: usize) -> Result<(), CompileError>;
     /// Moves a value between registers, or between a register and a spill slot.
     fn edit(&mut self, from: Allocation, to: Allocation) -> Result<(), CompileError>;
-    /// Writes an instruction, whose operands have these registers.
+    /// Writes an instruction. Its operands have these registers.
     fn plain(
         &mut self,
         plain: &<Self::Machine as Machine>::Plain,
         allocations: &[Allocation],
     ) -> Result<(), CompileError>;
-    /// Jumps to a block, always or if a condition holds.
+    /// Jumps to a block. With a condition, jumps only if the condition is true.
     fn jump(&mut self, condition: Option<<Self::Machine as Machine>::Condition>, block: usize);
 }
 
 /// Writes the blocks of a function. If `function.notes_origins` is true, returns each offset at
-/// which the origin (the source position) changes, with the new origin; otherwise returns an empty
+/// which the origin (the source position) changes, with the new origin. Otherwise, returns an empty
 /// list.
 pub fn write<W: Writer>(
     writer: &mut W,
@@ -47,7 +47,7 @@ pub fn write<W: Writer>(
     let program = &function.selected.program;
     let forwarding = forwarding_blocks(function);
     let resolve = |mut block: usize| {
-        // `forwarding_blocks` excludes cycles; the bound ends this loop even if there is one.
+        // `forwarding_blocks` excludes cycles. The bound would end this loop even in a cycle.
         for _ in 0..program.blocks() {
             if !forwarding[block] {
                 break;
@@ -121,8 +121,8 @@ fn write_inst<W: Writer>(
     Ok(())
 }
 
-/// Returns for each block whether it only jumps to its successor, so that jumps to the block can go
-/// to the successor instead.
+/// Returns whether each block only jumps to its successor. Jumps to such a block can go to the
+/// successor instead.
 fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
     let program = &function.selected.program;
     let mut has_moves = vec![false; function.selected.insts.len()];
@@ -134,8 +134,8 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
             let insts = program.instructions(block);
             let first = insts.start;
             // Every cycle contains a block that branches, or a block that jumps backward and has a
-            // predecessor with one successor. Neither kind forwards, so each chain of forwarding
-            // blocks ends.
+            // predecessor with one successor. Blocks of these two kinds do not forward, so each
+            // chain of forwarding blocks ends.
             let is_forward = program.successors(block).all(|successor| successor > block);
             let is_edge = program.predecessors(block).all(|from| program.successors(from).len() > 1);
             (is_forward || is_edge)
@@ -146,7 +146,7 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the registers of two classes, general and vector, that a function may write. They
+/// Returns the registers of two classes, general and vector, that a function may write. The lists
 /// include registers that instructions only read.
 pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32]; 2] {
     let mut written = [[false; 32]; 2];
@@ -166,8 +166,8 @@ pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32];
     written
 }
 
-/// Returns the class of a moved value and the numbers of the source and destination registers;
-/// `None` for a spill slot.
+/// Returns the class of a moved value, and the numbers of the source and destination registers.
+/// `None` means a spill slot.
 pub fn moved_registers(
     from: Allocation,
     to: Allocation,

@@ -1,4 +1,4 @@
-//! Executable memory. The `unsafe` code of the crate is in this module and in `interpret`.
+//! Executable memory. All `unsafe` code of the crate is in this module and in `interpret`.
 //!
 //! A page is first writable, then executable, and never both.
 
@@ -15,21 +15,20 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// Copies machine code to memory that can run. Fails if the platform forbids executable memory.
+    /// Copies machine code to executable memory. Fails if the platform forbids executable memory.
     pub fn new(code: &Code) -> io::Result<Self> {
         Ok(Self { mapping: Mapping::new(&code.bytes)? })
     }
 
-    /// Calls the function.
+    /// Calls the function with `argument` as its parameter.
     ///
     /// # Safety
     ///
     /// The processor must have the instructions of the target for which the code was compiled. The
-    /// function receives `argument` as its parameter. The caller must be allowed to access all
-    /// memory that the function then accesses, in the same way.
+    /// caller must be allowed to access all memory that the function accesses, in the same way.
     pub unsafe fn call(&self, argument: *mut u64) -> u64 {
-        // SAFETY: the mapping begins with the instructions of a function of this type and lives as
-        // long as `self`; the caller guarantees the accesses.
+        // SAFETY: the mapping begins with the instructions of a function of this type, and lives as
+        // long as `self`. The caller guarantees the accesses.
         unsafe {
             let function: extern "C" fn(*mut u64) -> u64 = std::mem::transmute(self.mapping.start());
             function(argument)
@@ -48,9 +47,9 @@ mod mapping {
         bytes: usize,
     }
 
-    // SAFETY: nothing writes to the pages after `new`.
+    // SAFETY: no code writes to the pages after `new`.
     unsafe impl Send for Mapping {}
-    // SAFETY: nothing writes to the pages after `new`.
+    // SAFETY: no code writes to the pages after `new`.
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
@@ -65,8 +64,8 @@ mod mapping {
             }
             let start = NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned null"))?;
             let mapping = Self { start, bytes };
-            // SAFETY: the mapping is writable and has at least `code.len()` bytes; it is new, so
-            // that the two do not overlap. `mprotect` changes only this mapping.
+            // SAFETY: the mapping is writable and has at least `code.len()` bytes. It is new, so it
+            // does not overlap `code`. `mprotect` changes only this mapping.
             let status = unsafe {
                 std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr().cast(), code.len());
                 super::instruction_cache::synchronize(start.as_ptr().cast(), bytes);
@@ -85,7 +84,7 @@ mod mapping {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: `new` made the mapping with this size, and nothing refers to it any more.
+            // SAFETY: `new` created the mapping with this size, and nothing refers to it any more.
             unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
         }
     }
@@ -95,7 +94,7 @@ mod mapping {
 mod mapping {
     use std::io;
 
-    /// No pages: this platform has no executable memory yet.
+    /// Empty, because this platform has no executable memory yet.
     #[derive(Debug)]
     pub(super) enum Mapping {}
 
@@ -110,7 +109,7 @@ mod mapping {
     }
 }
 
-/// Makes instruction caches coherent with stores to memory. On x86-64, the processor does so
+/// Makes instruction caches coherent with stores to memory. On x86-64, the processor does this
 /// itself.
 #[cfg(all(unix, not(miri)))]
 mod instruction_cache {
@@ -162,7 +161,7 @@ mod instruction_cache {
     ///
     /// # Safety
     ///
-    /// None.
+    /// The function has no precondition.
     #[cfg(not(target_arch = "aarch64"))]
     pub(super) unsafe fn synchronize(_start: *const u8, _bytes: usize) {}
 }

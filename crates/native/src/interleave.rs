@@ -2,9 +2,9 @@
 //!
 //! A loop that computes several vectors in an iteration has a chain of dependent instructions for
 //! each vector, one chain after another. A processor overlaps the chains only if its schedulers
-//! hold instructions of more than one chain, but a single `exp` is a chain of 27 instructions,
-//! which together take 64 cycles. This file therefore divides the chains into groups. The chains of
-//! a group take turns, instruction by instruction. The groups are as large as the number of vector
+//! contain instructions of more than one chain. A single `exp` is a chain of 27 instructions, which
+//! together take 64 cycles. This pass therefore divides the chains into groups. The chains of a
+//! group alternate, instruction by instruction. The groups are as large as the number of vector
 //! registers permits.
 
 use rustc_hash::FxHashMap;
@@ -20,20 +20,20 @@ use crate::{
 const GROUPS: [usize; 3] = [4, 3, 2];
 
 /// The fewest instructions of a chain that is interleaved. The processor overlaps shorter chains
-/// itself, because its schedulers hold several of them.
+/// itself, because its schedulers contain several of them.
 const MIN_CHAIN: usize = 12;
 
 /// The number of vector registers by which the live values of a block may exceed the available
 /// registers. The allocator spills values with few uses, such as accumulators. These spills cost
-/// less than the latency of a chain that is not interleaved. The value 8 is between the measured
-/// values 4 and 12. Time relative to code without groups, with AVX2, for the values 0, 4 and 12:
-/// softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC,
-/// 2026-11-28).
+/// less than the latency of a chain that is not interleaved.
+///
+/// The value 8 is between the measured values 4 and 12. Measured: time relative to code without
+/// groups, for the values 0, 4 and 12, EPYC (AVX2), 2026-11-28. Softmax: 0.93, 0.91, 0.86. Gelu
+/// (erf): 0.97, 0.81, 0.82. Gelu (tanh): 1.0, 0.81, 0.90.
 const MAX_SPILLED: usize = 8;
 
-/// Interleaves the chains of each block. Does not move a load across a store, or a store across a
-/// store. `registers` is the number of vector registers; `weight` returns how many of them a value
-/// takes.
+/// Interleaves the chains of each block. Moves no load or store across a store. `registers` is the
+/// number of vector registers; `weight` returns the number of vector registers of a value.
 pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize, weight: Weight<'_>) {
     let uses = &Uses::new(function, reachable);
     let constants = constant_weights(function, weight);
@@ -54,17 +54,17 @@ pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize
     }
 }
 
-/// For each instruction of a block, the indices of earlier instructions that must stay before it.
+/// For each instruction of a block: the indices of earlier instructions that must stay before it.
 type Dependencies = Vec<SmallVec<[usize; 4]>>;
 
-/// Returns the chains of a block, and the dependencies of its instructions. A chain is a list of
-/// the indices of its instructions, in ascending order.
+/// Returns the chains of a block, and the dependencies of its instructions. A chain is the
+/// ascending list of the indices of its instructions.
 fn chains(function: &Function, uses: &Uses, block: Block) -> (Vec<Vec<usize>>, Dependencies) {
     let insts = &function.block(block).insts;
     let mut definitions: FxHashMap<Value, usize> = FxHashMap::default();
     let mut parents: Vec<usize> = (0..insts.len()).collect();
     let mut dependencies: Dependencies = Vec::with_capacity(insts.len());
-    // The last store, and the loads after it.
+    // The index of the last store. `loads` has the loads after this store.
     let mut store: Option<usize> = None;
     let mut loads: Vec<usize> = Vec::new();
     for (index, inst) in insts.iter().enumerate() {
@@ -107,8 +107,8 @@ fn root(parents: &mut [usize], mut index: usize) -> usize {
     index
 }
 
-/// Returns the indices of a block's instructions in an order in which the chains of each group take
-/// turns. An instruction outside of chains is before its first user in a chain, or at the end.
+/// Returns the indices of a block's instructions in an order in which the chains of each group
+/// alternate. An instruction outside of chains is before its first user in a chain, or at the end.
 fn merged(chains: &[Vec<usize>], dependencies: &Dependencies, size: usize) -> Vec<usize> {
     let mut order = Vec::with_capacity(dependencies.len());
     let mut is_placed = vec![false; dependencies.len()];
@@ -139,8 +139,8 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
 }
 
 /// Returns whether an instruction and the users of its result must be in the same chain. Several
-/// chains may use a result that is an integer, a constant vector or mask, copies of an integer, or
-/// the mask of the first lanes.
+/// chains may use an integer, a constant vector or mask, copies of an integer, or the mask of the
+/// first lanes.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -197,12 +197,12 @@ mod tests {
         layout::reachable_blocks,
     };
 
-    /// The number of registers that these tests count for a vector.
+    /// The number of registers of a vector in these tests.
     const VECTOR_REGISTERS: usize = 4;
 
     /// Returns a function with four chains of products. A chain loads a vector and multiplies it by
-    /// itself. It stores its last product at once or, without `stores_at_once`, after the products
-    /// of the other chains.
+    /// itself. With `stores_at_once`, each chain stores its last product immediately. Otherwise,
+    /// the stores follow the products of all chains.
     fn four_chains(stores_at_once: bool) -> Function {
         let mut builder = Builder::new(8);
         let base = builder.argument();
@@ -225,7 +225,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Returns for each instruction after the interleaving its letter: l(oad), m(ultiply), s(tore).
+    /// Returns a letter for each instruction after interleaving: l(oad), m(ultiply), s(tore).
     fn interleaved(mut function: Function, registers: usize) -> String {
         let types = function.types.clone();
         let weight = |value: Value| if types[value.0 as usize] == Type::Int { 0 } else { VECTOR_REGISTERS };

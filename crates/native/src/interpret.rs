@@ -1,9 +1,9 @@
-//! Interprets vector SSA, one lane after the other.
+//! Interprets vector SSA, one lane after another.
 //!
 //! The interpreter defines every operation in plain Rust, independently of the machine-code
-//! generator. A function has the same results in the interpreter and as machine code, except for
-//! the payloads and the signs of NaN, and for results that the comments of [`crate::ir`] call
-//! unspecified. The interpreter also checks the preconditions that these comments state on the
+//! generator. A function has the same results in the interpreter and as machine code, with two
+//! exceptions: the payloads and the signs of NaN, and results that the comments of [`crate::ir`]
+//! call unspecified. The interpreter also checks the preconditions that these comments state on the
 //! values of operands.
 
 mod memory;
@@ -22,7 +22,7 @@ use memory::Memory;
 /// The maximum number of lanes.
 const MAX_LANES: usize = 16;
 
-/// The reason that the interpreter did not reach the end of a function.
+/// The reason why the interpreter did not reach the end of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InterpretError {
     /// The function executed more instructions and terminators than the limit.
@@ -31,7 +31,7 @@ pub enum InterpretError {
     Precondition {
         /// The text of the instruction.
         inst: String,
-        /// The precondition that does not hold.
+        /// The violated precondition.
         message: String,
     },
 }
@@ -49,11 +49,11 @@ impl Display for InterpretError {
 
 impl std::error::Error for InterpretError {}
 
-/// Executes a function; returns its result.
+/// Executes a function and returns its result.
 ///
 /// The function must pass [`crate::verify`]: the interpreter panics at an ill-formed instruction.
-/// `limit` bounds the instructions and terminators that it executes. Memory that the function
-/// stored to before an error keeps the new values.
+/// `limit` bounds the number of executed instructions and terminators. An error does not undo
+/// earlier stores of the function.
 ///
 /// # Safety
 ///
@@ -61,7 +61,7 @@ impl std::error::Error for InterpretError {}
 /// data races, and writable for a store. Each function that it calls must be sound to call.
 #[expect(unsafe_code, reason = "the function accesses memory by address")]
 pub unsafe fn interpret(function: &Function, argument: u64, limit: u64) -> Result<u64, InterpretError> {
-    // SAFETY: the caller promises that the accesses and the calls of the function are valid.
+    // SAFETY: the caller guarantees that the accesses and the calls of the function are valid.
     let memory = unsafe { Memory::new() };
     let mut frame = Frame {
         function,
@@ -191,7 +191,8 @@ impl Frame<'_> {
         Content::Vector(std::array::from_fn(|index| if index < lanes { compute(index) } else { 0 }))
     }
 
-    /// Returns the address of an access. Its operands are the first operands of the instruction.
+    /// Returns the address of an access. The operands of the address are the first operands of the
+    /// instruction.
     fn address(&self, inst: &Inst, address: Address) -> u64 {
         let base = self.int(inst.operands[0]).wrapping_add(i64::from(address.offset) as u64);
         if address.indexed {
@@ -201,7 +202,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Executes an instruction. The error is a precondition that does not hold.
+    /// Executes an instruction. The error is the violated precondition.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn execute(&self, inst: &Inst) -> Result<Option<Content>, &'static str> {
         let operands = &inst.operands;

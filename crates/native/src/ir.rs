@@ -2,8 +2,8 @@
 //!
 //! A function has blocks with parameters; each block ends in a terminator. A value is an integer of
 //! 64 bits, a vector or a mask. Every vector and mask of a function has the same number of lanes,
-//! [`Function::lanes`], whatever the width of its lanes. If a vector of 32-bit lanes takes one
-//! register, a vector of 64-bit lanes takes two.
+//! [`Function::lanes`], for any width of the lanes. If a vector of 32-bit lanes fits in one
+//! register, a vector of 64-bit lanes needs two registers.
 //!
 //! Addresses are integers. An instruction that accesses memory checks nothing: the user of
 //! [`Builder`](crate::Builder) emits the checks.
@@ -100,7 +100,7 @@ pub enum IntCompare {
     LeUnsigned,
 }
 
-/// A function of one vector, which has the type of the result.
+/// A function of one vector. The result has the type of the operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Unary {
     /// The square root of floats, correctly rounded.
@@ -111,7 +111,8 @@ pub enum Unary {
     Ceil,
 }
 
-/// A function of two vectors, which have the type of the result. Results of integers wrap.
+/// A function of two vectors of the same type, which is also the type of the result. Results of
+/// integers wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Binary {
     /// The sum of integers or floats.
@@ -126,13 +127,13 @@ pub enum Binary {
     /// magnitude of `x` is 0 or from 2^-32 to 2^32. The result is NaN if `x` is NaN, and
     /// unspecified for any other operands.
     Scale,
-    /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
+    /// The lesser of signed integers or floats by a comparison: `if x < y { x } else { y }`.
     Lesser,
-    /// The greater by a comparison: `if x > y { x } else { y }`, of signed integers or floats.
+    /// The greater of signed integers or floats by a comparison: `if x > y { x } else { y }`.
     Greater,
-    /// As [`Self::Lesser`], of unsigned integers.
+    /// The lesser of unsigned integers.
     LesserUnsigned,
-    /// As [`Self::Greater`], of unsigned integers.
+    /// The greater of unsigned integers.
     GreaterUnsigned,
     /// The bitwise conjunction of lanes of any type.
     And,
@@ -142,14 +143,14 @@ pub enum Binary {
     Xor,
     /// `!x & y`, of lanes of any type.
     AndNot,
-    /// A shift of integers to the left. The count is unsigned; if it is at least the width, the
-    /// result is 0.
+    /// A shift of integers to the left. The count is unsigned. If the count is at least the width,
+    /// the result is 0.
     Shl,
-    /// A shift of integers to the right that inserts zeros. The count is unsigned; if it is at
-    /// least the width, the result is 0.
+    /// A shift of integers to the right that inserts zeros. The count is unsigned. If the count is
+    /// at least the width, the result is 0.
     Shr,
-    /// A shift of integers to the right that inserts the sign. The count is unsigned; if it is at
-    /// least the width, all bits of the result are the sign.
+    /// A shift of integers to the right that inserts the sign. The count is unsigned. If the count
+    /// is at least the width, all bits of the result are the sign.
     Sar,
     /// The high half of the product of signed integers.
     MulHighSigned,
@@ -203,21 +204,21 @@ pub enum Conversion {
 /// A function of two masks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MaskBinary {
-    /// Both.
+    /// `x & y`.
     And,
-    /// Either.
+    /// `x | y`.
     Or,
-    /// One but not the other.
+    /// `x ^ y`.
     Xor,
-    /// Not the first, but the second.
+    /// `!x & y`.
     AndNot,
 }
 
-/// The address of an access: `base + index * scale + offset`. The base, and the index if there is
-/// one, are the first operands of the instruction.
+/// The address of an access: `base + index * scale + offset`. The base and the index, if any, are
+/// the first operands of the instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
-    /// True if there is an index.
+    /// True if the address has an index.
     pub indexed: bool,
     /// The factor of the index: 1, 2, 4 or 8.
     pub scale: u8,
@@ -232,10 +233,9 @@ pub enum Op {
     IntConstant(i64),
     /// `(Int, Int) -> Int`.
     IntBinary(IntBinary),
-    /// `(Int, Int) -> Int`: 1 if the comparison holds, otherwise 0.
+    /// `(Int, Int) -> Int`: 1 if the comparison is true, otherwise 0.
     IntCompare(IntCompare),
-    /// `(Int condition, Int, Int) -> Int`: the second operand if the first one is not 0, otherwise
-    /// the third.
+    /// `(Int condition, Int x, Int y) -> Int`: `x` if the condition is not 0, otherwise `y`.
     IntSelect,
     /// `(Int) -> Int`: the low `bits` (8, 16 or 32), extended by their sign or by zeros.
     IntExtend {
@@ -274,16 +274,16 @@ pub enum Op {
     MultiplyAdd,
     /// `(Vector, Vector) -> Mask`, of vectors of the same type.
     Compare(Compare),
-    /// `(Mask, Vector, Vector) -> Vector`: the lane of the second operand where the mask is true,
-    /// otherwise that of the third.
+    /// `(Mask, Vector x, Vector y) -> Vector`: the lane of `x` where the mask is true, otherwise
+    /// the lane of `y`.
     Select,
     /// `(Vector) -> Vector(lane)`.
     Convert(Conversion, Lane),
     /// `(Vector) -> Vector` of the same type. The attribute is `count`: lane i of the result is
     /// lane `(i + count) % lanes` of the operand.
     Rotate(u8),
-    /// `(address…, [Mask]) -> Vector(lane)`: loads consecutive lanes. With a mask, a lane that is
-    /// off is 0, and its memory is not accessed.
+    /// `(address…, [Mask]) -> Vector(lane)`: loads consecutive lanes. A lane whose mask is false is
+    /// 0, and its memory is not accessed.
     Load {
         /// The type of the lanes.
         lane: Lane,
@@ -292,8 +292,8 @@ pub enum Op {
         /// True if the last operand is a mask.
         masked: bool,
     },
-    /// `(address…, Vector, [Mask]) -> ()`: stores consecutive lanes. With a mask, the memory of a
-    /// lane that is off is not accessed.
+    /// `(address…, Vector, [Mask]) -> ()`: stores consecutive lanes. The memory of a lane whose
+    /// mask is false is not accessed.
     Store {
         /// The address of the first lane.
         address: Address,
@@ -316,11 +316,13 @@ pub enum Op {
         /// The address of the element.
         address: Address,
     },
-    /// `(Int base, Vector(I64) offsets, Mask) -> Vector(lane)`: loads each lane that is on from
-    /// `base + offset`, an offset in bytes; other lanes are 0. The lane type has 32 or 64 bits.
+    /// `(Int base, Vector(I64) offsets, Mask) -> Vector(lane)`: loads each lane whose mask is true
+    /// from `base + offset`. Offsets are in bytes. Other lanes are 0. The lane type has 32 or 64
+    /// bits.
     Gather(Lane),
-    /// `(Int base, Vector(I64) offsets, Vector, Mask) -> ()`: stores each lane that is on to
-    /// `base + offset`, the first lane first. The lane type has 32 or 64 bits.
+    /// `(Int base, Vector(I64) offsets, Vector, Mask) -> ()`: stores each lane whose mask is true
+    /// to `base + offset`, in ascending order of lanes. Offsets are in bytes. The lane type has 32
+    /// or 64 bits.
     Scatter,
     /// `() -> Mask`: all lanes have this value.
     MaskConstant(bool),
@@ -328,12 +330,11 @@ pub enum Op {
     MaskBinary(MaskBinary),
     /// `(Mask) -> Mask`: the complement.
     MaskNot,
-    /// `(Mask, Mask, Mask) -> Mask`: the second operand where the first one is true, otherwise the
-    /// third.
+    /// `(Mask condition, Mask x, Mask y) -> Mask`: the lane of `x` where the condition is true,
+    /// otherwise the lane of `y`.
     MaskSelect,
-    /// `(Int count) -> Mask`: the first `count` lanes. The count is signed. A negative count has
-    /// the effect of 0, and a count above the number of lanes has the effect of the number of
-    /// lanes.
+    /// `(Int count) -> Mask`: true in the first `count` lanes. The count is signed. A negative
+    /// count counts as 0. A count above the number of lanes counts as the number of lanes.
     FirstLanes,
     /// `(Int) -> Mask`: lane i is bit i.
     MaskOfBits,
@@ -353,7 +354,7 @@ pub struct Inst {
     pub op: Op,
     /// The operands, in the order that [`Op`] lists.
     pub operands: SmallVec<[Value; 4]>,
-    /// The result, if the operation has one.
+    /// The result, if any.
     pub result: Option<Value>,
     /// A number that the caller chooses for the source position: see
     /// [`Builder::set_origin`](crate::Builder::set_origin). The number has no effect on the machine
@@ -366,7 +367,7 @@ pub struct Inst {
 pub struct Target {
     /// The block.
     pub block: Block,
-    /// The values of its parameters.
+    /// The values of the block's parameters.
     pub arguments: Vec<Value>,
 }
 
@@ -375,7 +376,7 @@ pub struct Target {
 pub enum Terminator {
     /// Continues with another block.
     Jump(Target),
-    /// Continues with the first block if the integer is not 0, otherwise with the second.
+    /// Continues with the first block if the integer is not 0, otherwise with the second block.
     Branch(Value, Target, Target),
     /// Ends the function with this integer.
     Return(Value),
@@ -392,8 +393,8 @@ pub struct BlockData {
     pub terminator: Option<Terminator>,
 }
 
-/// A function, whose first block is its entry. The only parameter of the entry is an integer, and
-/// no terminator continues with the entry.
+/// A function. Its first block is its entry. The only parameter of the entry is an integer, and no
+/// terminator continues with the entry.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// The number of lanes of every vector and mask: a power of two from 4 to 16.

@@ -14,12 +14,12 @@ pub enum MachineBlock {
     Prologue,
     /// A block of the function.
     Source(Block),
-    /// A block on a critical edge, that is, a jump from a block with two jumps to a block with
-    /// several predecessors. The fields are the block with two jumps and the index of the jump.
+    /// A block on a critical edge: a jump from a block with two jumps to a block with several
+    /// predecessors. The fields are the block with two jumps and the index of the jump.
     Edge(Block, usize),
 }
 
-/// The blocks of the machine code in their order. The first one is the prologue.
+/// The blocks of the machine code in their order. The first block is the prologue.
 #[derive(Debug)]
 pub struct Layout {
     /// The blocks.
@@ -29,7 +29,7 @@ pub struct Layout {
 }
 
 /// Returns the reachable blocks in reverse postorder. The first target of a branch is before the
-/// second one, so that the body of a loop is before the code after the loop.
+/// second target. The body of a loop is therefore before the code after the loop.
 pub fn reachable_blocks(function: &Function) -> Vec<Block> {
     let mut visited = vec![false; function.blocks.len()];
     let mut order = Vec::new();
@@ -40,7 +40,7 @@ pub fn reachable_blocks(function: &Function) -> Vec<Block> {
     visited[0] = true;
     stack.push((Block(0), successors(Block(0))));
     while let Some((block, rest)) = stack.last_mut() {
-        // Visits the second target first, so that it is after the first target in the reverse
+        // The second target is visited first, so that it is after the first target in the reverse
         // order.
         match rest.pop() {
             Some(next) if !visited[next.0 as usize] => {

@@ -14,17 +14,17 @@ const WORD: usize = 4;
 pub struct ListedInstruction {
     /// The offset of the instruction in the code.
     pub offset: usize,
-    /// The label of the instruction, such as `L1`, if others jump to it.
+    /// The label of the instruction, such as `L1`, if other instructions jump to it.
     pub label: Option<String>,
     /// The text of the instruction. A jump names its target, and an access to a constant has the
     /// offset of the constant in the code.
     pub text: String,
-    /// The [origin](crate::Builder::set_origin) of the instruction; 0 if it has none.
+    /// The [origin](crate::Builder::set_origin) of the instruction; 0 if it is unknown.
     pub origin: u32,
 }
 
 /// Lists the instructions of code. They have origins if
-/// [`compile_with_origins`](crate::compile_with_origins) made the code.
+/// [`compile_with_origins`](crate::compile_with_origins) created the code.
 pub fn listing(code: &Code, target: &Target) -> Vec<ListedInstruction> {
     let mut listed = match target.isa() {
         Isa::Avx2 | Isa::Avx512 => list_x86(code.instructions()),
@@ -37,7 +37,7 @@ pub fn listing(code: &Code, target: &Target) -> Vec<ListedInstruction> {
     listed
 }
 
-/// The labels of the instructions to which others jump, by the offsets of the instructions.
+/// The labels of jump targets. The key is the offset of the target instruction.
 #[derive(Clone, Default)]
 struct Labels(BTreeMap<u64, String>);
 
@@ -64,7 +64,7 @@ impl SymbolResolver for Labels {
         address: u64,
         _address_size: u32,
     ) -> Option<SymbolResult<'_>> {
-        // Only jumps have labels as operands: a constant may equal an offset by chance.
+        // Only jumps have labels as operands, because a constant may equal an offset by chance.
         let label = self.0.get(&address).filter(|_| is_jump(instruction))?;
         Some(SymbolResult::with_str(address, label))
     }
@@ -93,8 +93,8 @@ fn list_x86(instructions: &[u8]) -> Vec<ListedInstruction> {
     decoded.iter().map(list).collect()
 }
 
-/// Lists instructions of AArch64. The decoder is a part of builds for AArch64 and of tests; other
-/// builds list the words.
+/// Lists instructions of AArch64. Only builds for AArch64 and tests have the decoder; other builds
+/// list the words.
 fn list_aarch64(instructions: &[u8]) -> Vec<ListedInstruction> {
     let words = instructions.chunks_exact(WORD).map(|word| word.try_into().expect("a word has 4 bytes"));
     let texts: Vec<String> = words.map(aarch64_text).collect();
@@ -120,7 +120,7 @@ fn list_aarch64(instructions: &[u8]) -> Vec<ListedInstruction> {
     texts.into_iter().enumerate().map(list).collect()
 }
 
-/// Returns the distance that ends the text of an instruction of AArch64, in bytes.
+/// Returns the distance of a jump, in bytes, from the end of its text.
 fn distance(text: &str) -> Option<i64> {
     let (_, number) = text.rsplit_once('$')?;
     let (sign, digits) = number.split_at_checked(1)?;

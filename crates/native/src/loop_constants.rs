@@ -1,9 +1,9 @@
 //! Chooses the vector constants that stay in registers during an innermost loop.
 //!
-//! Each use of any other constant reads the constant from memory, or computes it again. A constant
-//! in a register saves a load for each use (6% of the time of `exp` with AVX-512, 10% with AVX2),
-//! but a spilled vector costs more than that. So constants take only the registers that the loop
-//! leaves.
+//! Each use of any other constant loads the constant from memory, or computes it again. A constant
+//! in a register saves a load for each use. Such loads take 6% of the time of `exp` with AVX-512,
+//! and 10% with AVX2. A spilled vector costs more than that, so constants use only the registers
+//! that the loop leaves free.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,14 +15,15 @@ use crate::{
 /// The number of registers that remain for the temporaries of instruction sequences.
 const RESERVED: usize = 4;
 
-/// For each block that jumps to itself, the constants that stay in registers.
+/// The constants that stay in registers, for each block that jumps to itself.
 pub type LoopConstants = FxHashMap<Block, Vec<Value>>;
 
 /// A function that returns the number of vector registers that a value takes.
 pub type Weight<'a> = &'a dyn Fn(Value) -> usize;
 
-/// Chooses constants for each block that jumps to itself and that one other jump enters.
-/// `registers` is the number of vector registers; `weight` returns how many of them a value takes.
+/// Chooses constants for each block that jumps to itself and that has one other predecessor.
+/// `registers` is the number of vector registers; `weight` returns the number of vector registers
+/// of a value.
 pub fn loop_constants(
     function: &Function,
     uses: &Uses,
@@ -49,15 +50,16 @@ pub fn loop_constants(
     headers.map(|&block| (block, chosen(function, uses, block, registers, weight, &constants))).collect()
 }
 
-/// Returns the number of registers that each vector constant takes.
+/// Returns the number of registers of each vector constant.
 pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Value, usize> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts
         .filter_map(|inst| match inst.op {
-            // If all 64-bit lanes are equal, one register serves as both registers of the vector.
+            // The 64-bit lanes of such a constant are all equal, so one register represents both
+            // registers of the vector.
             Op::Constant(..) => Some((inst.result?, 1)),
             Op::Iota(_) => inst.result.map(|result| (result, weight(result))),
-            // tidy: wildcard because the others are not constant vectors
+            // tidy: wildcard because the other operations are not constant vectors
             _ => None,
         })
         .collect()
@@ -102,7 +104,7 @@ fn chosen(
     order.into_iter().map(|(value, _)| value).collect()
 }
 
-/// Returns the largest number of vector registers that the values of a block take at once. Does not
+/// Returns the maximum number of vector registers that the live values of a block need. Does not
 /// count the constants.
 pub fn max_live(
     function: &Function,

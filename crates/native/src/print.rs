@@ -100,7 +100,7 @@ impl Display for Target {
     }
 }
 
-/// Values with commas between them.
+/// A list of values, separated by commas.
 struct List<'a>(&'a [Value]);
 
 impl Display for List<'_> {
@@ -114,7 +114,7 @@ impl Display for List<'_> {
 }
 
 impl Function {
-    /// Returns the type of a value; `None` if the function has no such value.
+    /// Returns the type of a value; `None` if the value does not exist in the function.
     pub(crate) fn type_of(&self, value: Value) -> Option<Type> {
         self.types.get(value.0 as usize).copied()
     }
@@ -206,7 +206,8 @@ impl InstText<'_> {
         }
     }
 
-    /// Returns the text of an address. Its operands are the first operands of the instruction.
+    /// Returns the text of an address. The operands of the address are the first operands of the
+    /// instruction.
     fn address(&self, address: Address) -> Text {
         let base = self.operand(0);
         let index = match (address.indexed, address.scale) {
@@ -222,7 +223,8 @@ impl InstText<'_> {
         Text(format!("[{base}{index}{offset}]"))
     }
 
-    /// Prints the operands after those of an address. The last one is a mask if `masked` is true.
+    /// Prints the operands after those of an address. The last operand is a mask if `masked` is
+    /// true.
     fn rest(&self, f: &mut Formatter<'_>, address: Address, masked: bool) -> Result {
         let operands = self.inst.operands.get(address_operands(address)..).unwrap_or_default();
         for (index, operand) in operands.iter().enumerate() {
@@ -251,7 +253,7 @@ fn bits(bytes: u8) -> u32 {
     8 * u32::from(bytes)
 }
 
-/// Prints a constant vector: its bits and, for floats, their value.
+/// Prints a constant vector: the bits of a lane and, for a float, its value.
 fn constant(f: &mut Formatter<'_>, lane: Lane, bits: u64) -> Result {
     let digits = 2 + 2 * lane.bytes();
     write!(f, "constant {lane} {bits:#0digits$x}")?;

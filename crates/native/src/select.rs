@@ -1,13 +1,15 @@
-//! Selects instructions for a function: the part that is the same for all processors.
+//! Selects instructions for a function. This file has the code that is the same for all processors.
 //!
-//! An integer takes a general register. A vector takes one vector register, or two if its lanes
-//! have 64 bits; these registers are the *parts* of the vector. A vector of 8- or 16-bit lanes is
-//! packed into the low bytes of its register. The architecture determines the registers of masks.
+//! An integer uses a general register. A vector uses one vector register, or two if its lanes have
+//! 64 bits; these registers are the *parts* of the vector. A vector of 8- or 16-bit lanes is packed
+//! into the low bytes of its register. The architecture determines the registers of masks.
 //!
-//! A constant has no register, so each use reads it from memory or computes it again; only loops
-//! with free registers keep constants in registers. An instruction whose result has only one use,
-//! later in the same block, may be *pending* until that use. One machine instruction may then do
-//! the work of the pending instruction and of its use, such as an addition that loads an operand.
+//! A constant has no register: each use loads the constant from memory or computes it again. Only
+//! loops with free registers keep constants in registers.
+//!
+//! An instruction whose result has only one use, later in the same block, may be *pending* until
+//! that use. One machine instruction may then do the work of the pending instruction and of its
+//! use. An example is an addition that loads an operand.
 
 use std::fmt::Debug;
 
@@ -45,7 +47,7 @@ pub trait Machine: Sized + Debug {
 
     /// Returns the registers that the allocator may assign.
     fn environment(isa: Self::Isa) -> MachineEnv;
-    /// Returns the registers that a call overwrites, without the register of its result.
+    /// Returns the registers that a call overwrites, except the register of its result.
     fn call_clobbers(isa: Self::Isa) -> PRegSet;
     /// Returns the sizes of spill slots by class, in units of 8 bytes.
     fn slots(isa: Self::Isa) -> [usize; 3];
@@ -60,16 +62,16 @@ pub trait Machine: Sized + Debug {
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
     /// Loads or computes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
-    /// Sets the flags, and returns the condition that holds if an integer is not 0. Only moves may
-    /// be emitted before the use of the condition.
+    /// Sets the flags, and returns the condition that an integer is not 0. Before the condition is
+    /// used, only moves may be emitted.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
-    /// Returns whether an operation may be pending: one machine instruction may do the work of the
-    /// operation and of its only use.
+    /// Returns whether an operation may be pending. One machine instruction may then do the work of
+    /// the operation and of its only use.
     fn may_wait(op: &Op) -> bool;
     /// Selects the instructions of an operation that is not a constant.
     fn operation<'a>(selector: &mut Selector<'a, Self>, inst: &'a Inst) -> Result<(), CompileError>;
 
-    /// Returns the condition that holds where another one does not.
+    /// Returns the opposite condition.
     fn negated(condition: Self::Condition) -> Self::Condition;
     /// Encodes a function.
     fn encode(function: &Assigned<'_, Self>) -> Result<Code, CompileError>;
@@ -84,7 +86,8 @@ pub enum MachineInst<M: Machine> {
     Plain(M::Plain),
     /// Continues with the only successor.
     Jump,
-    /// Continues with the first successor if the condition holds, otherwise with the second.
+    /// Continues with the first successor if the condition is true, otherwise with the second
+    /// successor.
     Branch(M::Condition),
     /// Calls the function at an address.
     Call(usize),
@@ -103,7 +106,7 @@ pub struct Selected<M: Machine> {
     pub origins: Vec<u32>,
     /// The constants in memory.
     pub constants: Constants,
-    /// The size of the scratch area at the bottom of the frame in bytes.
+    /// The size in bytes of the scratch area at the bottom of the frame.
     pub scratch_bytes: usize,
     /// True if the function has stores that bypass the caches.
     pub has_streaming_stores: bool,
@@ -118,7 +121,7 @@ pub struct Assigned<'a, M: Machine> {
     pub selected: &'a Selected<M>,
     /// The assigned registers, and the moves that the allocator inserts between instructions.
     pub output: &'a Output,
-    /// True if the encoder notes the origins of the instructions.
+    /// True if the encoder records the origins of the instructions.
     pub notes_origins: bool,
 }
 
@@ -175,7 +178,7 @@ pub fn select<M: Machine>(
     Ok(selector.out)
 }
 
-/// Returns whether an operation is a constant. Each use reads or computes a constant again.
+/// Returns whether an operation is a constant. Each use loads or computes a constant again.
 fn is_constant(op: &Op) -> bool {
     matches!(op, Op::IntConstant(_) | Op::Constant(..) | Op::Iota(_) | Op::MaskConstant(_))
 }
@@ -201,9 +204,9 @@ pub struct Selector<'a, M: Machine> {
     /// The origin of the current instruction.
     origin: u32,
     /// The registers of masks that were converted in this block to lanes of another width. The key
-    /// is the mask, the bytes of a lane, and the part.
+    /// is the mask, the number of bytes of a lane, and the part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
-    /// For each innermost loop, the constants that stay in registers.
+    /// The constants that stay in registers in each innermost loop.
     loop_constants: LoopConstants,
     /// The registers of the constants of `loop_constants`. The key is the block of the loop, the
     /// constant, and the part.
@@ -279,15 +282,15 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.known[value.0 as usize]
     }
 
-    /// Returns the register of a part of a constant in the loop of the current block; `None` if the
-    /// loop does not keep the constant in a register.
+    /// Returns the register of a part of a constant in the loop of the current block. Returns
+    /// `None` if the loop does not keep the constant in a register.
     pub fn hoisted(&self, value: Value, part: usize) -> Option<VReg> {
         let (block, index) = self.position;
         if index == TERMINATOR { None } else { self.hoisted.get(&(block, value, part)).copied() }
     }
 
-    /// Loads or computes the constants of the loop `header`, before the jump from another block
-    /// that enters the loop.
+    /// Loads or computes the constants of the loop `header`, before a jump that enters the loop
+    /// from another block.
     fn hoist_constants(&mut self, from: Block, header: Block) {
         if from == header {
             return;
@@ -309,12 +312,12 @@ impl<'a, M: Machine> Selector<'a, M> {
     pub fn known_int(&self, value: Value) -> Option<i64> {
         match self.known(value) {
             Some(Op::IntConstant(value)) => Some(value),
-            // tidy: wildcard because only integers have such a value
+            // tidy: wildcard because only constant integers have an integer value
             _ => None,
         }
     }
 
-    /// Returns the bits of one lane of a constant vector whose lanes are equal; `None` for any
+    /// Returns the bits of one lane of a constant vector with equal lanes. Returns `None` for any
     /// other value.
     pub fn known_bits(&self, value: Value) -> Option<u64> {
         match self.known(value) {
@@ -324,18 +327,20 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Removes and returns the pending instruction of a value; `None` if there is none.
+    /// Removes and returns the pending instruction of a value. Returns `None` if the value is not
+    /// pending.
     pub fn take_pending(&mut self, value: Value) -> Option<&'a Inst> {
         let index = self.pending.iter().position(|&(pending, _)| pending == value)?;
         Some(self.pending.remove(index).1)
     }
 
-    /// Returns the pending instruction of a value; `None` if there is none.
+    /// Returns the pending instruction of a value. Returns `None` if the value is not pending.
     pub fn find_pending(&self, value: Value) -> Option<&'a Inst> {
         self.pending.iter().find(|&&(pending, _)| pending == value).map(|&(_, inst)| inst)
     }
 
-    /// Emits a value's pending instruction on its own, if there is one.
+    /// Emits the pending instruction of a value by itself. Does nothing if the value is not
+    /// pending.
     pub fn force(&mut self, value: Value) -> Result<(), CompileError> {
         if let Some(inst) = self.take_pending(value) {
             M::operation(self, inst)?;
@@ -343,7 +348,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         Ok(())
     }
 
-    /// Returns the register of a part of a value. The value is not a constant and not pending.
+    /// Returns the register of a part of a value. The value may be neither a constant nor pending.
     pub fn assigned(&self, value: Value, part: usize) -> Result<VReg, CompileError> {
         self.values[value.0 as usize][part]
             .ok_or_else(|| CompileError::Unsupported(format!("{value:?}, which no instruction defines")))
@@ -366,7 +371,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.assigned(value, part)
     }
 
-    /// Returns the number of bytes that the lanes in one register take.
+    /// Returns the number of bytes of the lanes in one register.
     pub fn register_bytes(&self, lane: Lane) -> usize {
         self.function.lanes * lane.bytes() / lane_parts(lane)
     }
@@ -441,7 +446,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         layout: &Layout,
         arguments: &mut [Vec<VReg>; 2],
     ) -> Result<(), CompileError> {
-        // Emits the pending arguments in this block, not in the edge blocks that pass them.
+        // Pending arguments are emitted in this block, not in the edge blocks that pass them.
         for target in crate::uses::jumps(terminator) {
             for &argument in &target.arguments {
                 self.force(argument)?;
@@ -468,7 +473,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         Ok(())
     }
 
-    /// Returns whether a value has one use, which is later in its block.
+    /// Returns whether a value has only one use, later in its block.
     fn has_one_local_use(&self, value: Value) -> bool {
         let uses = self.uses.of(value);
         uses.count == 1 && uses.is_local

@@ -10,7 +10,7 @@ pub enum Isa {
     /// x86-64 with the instructions of [`Self::Avx2`] and AVX-512 F, BW, DQ, VL and CD: vectors of
     /// 512 bits and mask registers.
     Avx512,
-    /// AArch64 with Advanced SIMD, which every processor has: vectors of 128 bits.
+    /// AArch64 with Advanced SIMD, which every AArch64 processor has: vectors of 128 bits.
     Neon,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Isa {
 }
 
 impl Isa {
-    /// All instruction sets. Those of one architecture are in ascending order.
+    /// All instruction sets. The instruction sets of one architecture are in ascending order.
     pub const ALL: [Self; 3] = [Self::Neon, Self::Avx2, Self::Avx512];
 }
 
@@ -36,19 +36,20 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns the processor that runs this program; `None` if machine code cannot be made for it.
+    /// Returns the processor that runs this program. Returns `None` if the crate has no code
+    /// generator for it.
     pub fn host() -> Option<Self> {
         Isa::ALL.into_iter().rev().find_map(Self::host_with)
     }
 
-    /// Returns the processor that runs this program, limited to an instruction set; `None` if the
-    /// processor lacks that set.
+    /// Returns the processor that runs this program, limited to an instruction set. Returns `None`
+    /// if the processor lacks this instruction set.
     pub fn host_with(isa: Isa) -> Option<Self> {
         has(isa).then_some(Self { isa })
     }
 
-    /// Returns a processor with an instruction set, which the processor that runs this program may
-    /// lack.
+    /// Returns a processor with an instruction set. The processor that runs this program may lack
+    /// it.
     pub fn new(isa: Isa) -> Self {
         Self { isa }
     }
@@ -58,8 +59,8 @@ impl Target {
         self.isa
     }
 
-    /// Returns the number of lanes that a function for this target must have: the number of 32-bit
-    /// lanes of one vector register.
+    /// Returns the number of lanes that a function for this target must have. This is the number of
+    /// 32-bit lanes of one vector register.
     pub fn lanes(self) -> usize {
         match self.isa {
             Isa::Avx2 => 8,

@@ -13,9 +13,9 @@ pub type Position = (Block, u32);
 pub struct ValueUses {
     /// The number of uses by live instructions, terminators and jumps.
     pub count: u32,
-    /// The definition; a parameter has index 0 of its block.
+    /// The definition. The definition of a parameter has index 0 of its block.
     pub definition: Position,
-    /// The last use, if [`Self::is_local`]; otherwise meaningless.
+    /// The last use, if [`Self::is_local`] is true; otherwise unspecified.
     pub last: Position,
     /// True if all uses are in the block of the definition.
     pub is_local: bool,
@@ -27,10 +27,10 @@ pub struct Uses {
     values: Vec<ValueUses>,
 }
 
-/// The position at which a value is defined.
+/// The place in a function that defines a value.
 #[derive(Clone, Copy)]
 enum Definition {
-    /// No block defines it.
+    /// No block defines the value.
     Absent,
     Inst(Position),
     Parameter(Block, u32),
@@ -51,8 +51,8 @@ pub fn jumps(terminator: &Terminator) -> impl Iterator<Item = &Target> {
     first.into_iter().chain(second)
 }
 
-/// Returns the value that a terminator reads, other than the arguments of its jumps; `None` if
-/// there is no such value.
+/// Returns the value that a terminator reads, other than the arguments of its jumps. Returns `None`
+/// if the terminator reads no other value.
 fn condition(terminator: &Terminator) -> Option<Value> {
     match terminator {
         Terminator::Jump(_) => None,
@@ -124,14 +124,14 @@ impl Uses {
         has_effect(inst) || inst.result.is_some_and(|result| self.is_used(result))
     }
 
-    /// Returns whether the instruction at a position has the last use of a value.
+    /// Returns whether the last use of a value is at a position.
     pub fn is_last(&self, value: Value, position: Position) -> bool {
         let uses = self.of(value);
         uses.is_local && uses.last == position
     }
 }
 
-/// Returns for each value whether an effect, a branch or a result depends on it.
+/// Returns whether an effect, a branch or a result depends on each value.
 fn live_values(function: &Function, reachable: &[Block]) -> Vec<bool> {
     let mut definitions = vec![Definition::Absent; function.types.len()];
     let mut predecessors: Vec<Vec<&Target>> = vec![Vec::new(); function.blocks.len()];

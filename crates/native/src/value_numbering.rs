@@ -2,7 +2,7 @@
 //! instruction.
 //!
 //! An integer is shared if the block of its first computation dominates the block of the second
-//! one. A vector or mask is shared only inside of a block, because otherwise it would occupy a
+//! computation. A vector or mask is shared only inside of a block. Otherwise, it would occupy a
 //! register across blocks.
 
 use rustc_hash::FxHashMap;
@@ -18,7 +18,7 @@ use crate::{
 type Key = (Op, SmallVec<[Value; 4]>);
 
 /// Replaces the uses of results that equal the result of an earlier instruction. The later
-/// instructions stay, without uses.
+/// instructions remain, without uses.
 pub fn number_values(function: &mut Function) {
     let dominators = Dominators::new(function);
     let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();
@@ -83,7 +83,8 @@ fn key(inst: &Inst) -> Key {
     (inst.op, operands)
 }
 
-/// Returns whether an operation depends on its operands only, and has no effect.
+/// Returns whether the result of an operation depends only on its operands, and the operation has
+/// no effect.
 fn is_pure(op: Op) -> bool {
     match op {
         Op::IntConstant(_)

@@ -1,4 +1,4 @@
-//! Verifies that a function follows the rules that the comments of [`crate::ir`] state.
+//! Verifies that a function follows the rules in the comments of [`crate::ir`].
 //!
 //! The interpreter and the machine-code generator assume a function that passes these checks.
 
@@ -26,15 +26,15 @@ impl std::error::Error for VerifyError {}
 
 /// Checks that a function is well formed. The error names the first violation.
 ///
-/// Does not check the preconditions of instructions on the values of their operands, such as a
-/// divisor that is not 0.
+/// Does not check the preconditions of instructions on the values of their operands. An example is
+/// that a divisor is not 0.
 pub fn verify(function: &Function) -> Result<(), VerifyError> {
     let verifier = Verifier { function, definitions: vec![None; function.types.len()] };
     verifier.verify().map_err(|message| VerifyError { message })
 }
 
 /// The position of a definition or a use: a block, and an index in it. Parameters have index 0,
-/// instructions have the following indices, and the terminator has the last one.
+/// instructions have the following indices, and the terminator has the last index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Position {
     block: usize,
@@ -177,8 +177,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the operands of an instruction and its attributes, and compares its result with the
-    /// type that follows from them.
+    /// Checks the operands and the attributes of an instruction. Compares its result with the type
+    /// that follows from them.
     fn check_inst(&self, inst: &Inst) -> Result<(), String> {
         let expected = self.check_op(inst)?;
         match (inst.result, expected) {
@@ -189,7 +189,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the operands and the attributes of an instruction; returns the type of its result.
+    /// Checks the operands and the attributes of an instruction. Returns the type of its result.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn check_op(&self, inst: &Inst) -> Result<Option<Type>, String> {
         use Type::{Int, Mask, Vector};
@@ -366,7 +366,7 @@ fn check_int_bytes(bytes: u8) -> Result<(), String> {
     })
 }
 
-/// Checks an address; returns the types of its operands.
+/// Checks an address. Returns the types of its operands.
 fn address_types(address: Address) -> Result<Vec<Type>, String> {
     let scale = address.scale;
     require(matches!(scale, 1 | 2 | 4 | 8), || format!("the scale is {scale}, but must be 1, 2, 4 or 8"))?;

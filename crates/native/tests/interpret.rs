@@ -17,13 +17,13 @@ fn run(function: &Function, memory: &mut Memory) -> Result<u64, InterpretError> 
     verify(function).unwrap_or_else(|error| panic!("{error}\n{function}"));
     let address = memory.0.as_mut_ptr().expose_provenance() as u64;
     #[expect(unsafe_code, reason = "the function accesses memory by address")]
-    // SAFETY: the functions of these tests access the memory only.
+    // SAFETY: the functions of these tests access only the memory.
     unsafe {
         interpret(function, address, 1000)
     }
 }
 
-/// Returns the result of a function without memory.
+/// Returns the result of a function that does not access memory.
 fn int(build: impl FnOnce(&mut Builder) -> Value) -> i64 {
     let mut builder = Builder::new(LANES);
     let result = build(&mut builder);
@@ -88,7 +88,7 @@ fn double(values: [f64; LANES]) -> [u64; LANES] {
     values.map(f64::to_bits)
 }
 
-/// Computes a function of two integers that are not constants for the builder.
+/// Computes a function of two integers that the builder does not know as constants.
 fn int_binary(function: IntBinary, x: i64, y: i64) -> Result<i64, InterpretError> {
     let mut builder = Builder::new(LANES);
     let argument = builder.argument();
@@ -222,7 +222,7 @@ fn float_lanes() {
     let (x, y) = ([0.0, nan, 1.0, 3.0], [-0.0, 1.0, nan, 2.0]);
     let of =
         |function| binary(function, Lane::F32, single(x), single(y)).map(|bits| f32::from_bits(bits as u32));
-    // The second operand is the result where the operands are equal or one of them is NaN.
+    // Where the operands are equal or one of them is NaN, the second operand is the result.
     assert_eq!(of(Binary::Lesser).map(f32::to_bits), [-0.0, 1.0, nan, 2.0].map(f32::to_bits));
     assert_eq!(of(Binary::Greater).map(f32::to_bits), [-0.0, 1.0, nan, 3.0].map(f32::to_bits));
     assert_eq!(of(Binary::Div)[3], 1.5);
@@ -238,7 +238,7 @@ fn float_lanes() {
     assert_eq!(unary(Unary::Ceil, [-0.5, 1.5, -0.0, 1e300]), double([-0.0, 2.0, -0.0, 1e300]));
     assert_eq!(unary(Unary::Sqrt, [4.0, -0.0, 2.25, 0.0]), double([2.0, -0.0, 1.5, 0.0]));
     let fused = lanes(|builder| {
-        // The square of 1 + 2^-23 has a last term that is lost if the product is rounded.
+        // Rounding the product would lose the last term of the square of 1 + 2^-23.
         let x = vector(builder, Lane::F32, single([1.0 + f32::EPSILON; 4]));
         let z = vector(builder, Lane::F32, single([-1.0 - 2.0 * f32::EPSILON; 4]));
         builder.multiply_add(x, x, z)
@@ -273,8 +273,8 @@ fn conversions() {
         convert(C::UnsignedToFloat, I32, F32, x),
         single([16_777_216.0, 16_777_220.0, 4_294_967_296.0, 5.0])
     );
-    // The second integer is 1 above the midpoint of two floats. A conversion by way of binary64
-    // would lose this 1 and round down.
+    // The second integer is 1 above the midpoint of two floats. A conversion through binary64 would
+    // lose this 1 and round down.
     let x = [ones, (1 << 60) + (1 << 36) + 1, 1 << 63, 0];
     let expected = single([1.844_674_4e19, f32::from_bits(0x5d80_0001), 9.223_372e18, 0.0]);
     assert_eq!(convert(C::UnsignedToFloat, I64, F32, x), expected);
@@ -357,14 +357,14 @@ fn memory() {
     let base = builder.argument();
     let (two, bits) = (builder.int(2), builder.int(0b0101));
     let mask = builder.mask_of_bits(bits);
-    // Lanes that are off are 0 in registers and unchanged in memory.
+    // Lanes whose mask is false are 0 in registers and unchanged in memory.
     let place = Place { base, index: Some((two, 8)), offset: -8 };
     let loaded = builder.load(Lane::I16, place, Some(mask));
     builder.store(Place { base, index: None, offset: 64 }, loaded, None, false);
     builder.store(Place { base, index: None, offset: 80 }, loaded, Some(mask), false);
     let one = builder.load_splat(Lane::I8, Place { base, index: None, offset: 3 });
     builder.store(Place { base, index: None, offset: 96 }, one, None, false);
-    // Two lanes store to the same address: the last one remains.
+    // Two lanes store to the same address; memory then has the last of them.
     let offsets = vector(&mut builder, Lane::I64, [0, 4, 1 << 40, 4]);
     let bits = builder.int(0b1011);
     let mask = builder.mask_of_bits(bits);

@@ -7,7 +7,7 @@ use tilewright_native::ir::{
 };
 use tilewright_native::{Builder, Place, verify};
 
-/// Returns a function with a loop, which copies floats and adds them up.
+/// Returns a function with a loop that copies floats and adds them up.
 fn sum() -> Function {
     let mut builder = Builder::new(16);
     let base = builder.argument();
@@ -133,7 +133,7 @@ fn operations_have_text() {
     .assert_eq(&function.to_string());
 }
 
-/// Applies each change to a well-formed function; returns the errors of the verifier.
+/// Applies each change to a well-formed function. Returns the errors of the verifier.
 fn errors(changes: &[&dyn Fn(&mut Function)]) -> String {
     let mut text = String::new();
     for change in changes {

@@ -44,8 +44,8 @@ enum Reach {
     Far,
 }
 
-/// The frame of the function, from `sp` up: spill slots; saved vector registers; saved general
-/// registers; the frame pointer and the return address.
+/// The frame of the function. From `sp` up, it has the spill slots, the saved vector registers, the
+/// saved general registers, the frame pointer, and the return address.
 #[derive(Debug)]
 struct Frame {
     /// The pairs of saved general registers.
@@ -67,7 +67,7 @@ pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
     }
 }
 
-/// Encodes a function; returns `None` if a jump or a load of a constant does not reach its target.
+/// Encodes a function. Returns `None` if a jump or a load of a constant does not reach its target.
 fn encode_within(function: &Assigned<'_>, reach: Reach) -> Result<Option<Code>, CompileError> {
     let mut writer = Writer {
         function,
@@ -112,7 +112,7 @@ struct Writer<'a> {
     words: Vec<u32>,
     /// The index of the first instruction of each block.
     block_offsets: Vec<usize>,
-    /// For each jump: its index in `words`, its target block and, if it is conditional, its
+    /// For each jump: its index in `words`, its target block and, for a conditional jump, its
     /// condition.
     jumps: Vec<(usize, usize, Option<Condition>)>,
     /// For each load of a constant: the index in `words` of its first instruction, and the index of
@@ -120,7 +120,7 @@ struct Writer<'a> {
     constants: Vec<(usize, usize)>,
 }
 
-/// Returns an instruction word that has only this register, in this field.
+/// Returns an instruction word whose bits are 0 except for a register in a field.
 fn field(register: u32, field: Field) -> u32 {
     register << field as u32
 }
@@ -183,8 +183,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the instructions that move a constant to a register. Each instruction comes after the
-/// index, from 0 to 3, of the 16 bits of the constant that it encodes.
+/// Returns the instructions that move a constant to a register. Each instruction encodes 16 bits of
+/// the constant; the integer before it is the index of these bits, from 0 to 3.
 pub fn move_constant(value: u64) -> Vec<(u32, Opcode)> {
     let parts: Vec<u32> = (0..4).map(|index| (value >> (16 * index)) as u32 & 0xffff).collect();
     let count = |part: u32| parts.iter().filter(|&&other| other == part).count();
@@ -231,7 +231,8 @@ impl encode::Writer for Writer<'_> {
             self.inst(o::PUSH_PAIR_D, &[(first, Field::D), (second, Field::A)]);
         }
         let stack = [(STACK, Field::D), (STACK, Field::N)];
-        // A large frame must not skip the page that guards the end of the stack: access each page.
+        // A large frame must not skip the page that guards the end of the stack, so the code
+        // accesses each page.
         for _ in 0..self.frame.size / PAGE {
             self.inst(o::SUB_IMMEDIATE.with(addition(PAGE)), &stack);
             self.inst(o::STR_X, &[(ZERO, Field::D), (STACK, Field::N)]);
@@ -321,7 +322,7 @@ impl encode::Writer for Writer<'_> {
     fn jump(&mut self, condition: Option<Condition>, block: usize) {
         match condition {
             Some(condition) if self.reach == Reach::Far => {
-                // Skips the jump if the condition does not hold.
+                // Skips the jump if the condition is false.
                 self.words.push(o::B_IF.0 | condition.negated() as u32 | 2 << 5);
                 self.jump(None, block);
             }

@@ -1,7 +1,7 @@
 //! Encodes constants that fit in an instruction.
 
-/// Returns the immediate field of an addition for a constant from 0 to 4095, or for such a constant
-/// shifted to the left by 12 bits; `None` for any other constant.
+/// Returns the immediate field of an addition. The constant must be from 0 to 4095, or such a
+/// number shifted to the left by 12 bits. Returns `None` for any other constant.
 pub fn addition(value: i64) -> Option<u32> {
     match value {
         0..0x1000 => Some((value as u32) << 10),
@@ -10,9 +10,9 @@ pub fn addition(value: i64) -> Option<u32> {
     }
 }
 
-/// Returns the immediate fields of a bitwise operation for a constant; `None` if the constant has
-/// no encoding. A constant with an encoding consists of equal elements of 2, 4, 8, 16, 32 or 64
-/// bits, and each element is a rotated run of ones.
+/// Returns the immediate fields of a bitwise operation; `None` if the constant has no encoding. A
+/// constant with an encoding consists of equal elements of 2, 4, 8, 16, 32 or 64 bits. Each element
+/// is a rotated run of ones.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {
         return None;
@@ -35,19 +35,19 @@ pub fn bitwise(value: u64) -> Option<u32> {
     Some(is_whole << 22 | rotation << 16 | length << 10)
 }
 
-/// Returns the immediate fields that hold 8 bits in the instructions that create constant vectors.
+/// Returns the immediate fields with 8 bits of an instruction that creates a constant vector.
 pub fn vector_byte(bits: u32) -> u32 {
     (bits >> 5) << 16 | (bits & 31) << 5
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary32; `None` if there are none.
+/// Returns the 8 bits that `fmov` expands to this binary32; `None` if `fmov` cannot encode it.
 pub fn single(bits: u32) -> Option<u32> {
     let exponent = bits >> 25 & 0x3f;
     let is_short = bits.trailing_zeros() >= 19 && matches!(exponent, 0x20 | 0x1f);
     is_short.then_some(bits >> 24 & 0x80 | (exponent & 1) << 6 | bits >> 19 & 0x3f)
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary64; `None` if there are none.
+/// Returns the 8 bits that `fmov` expands to this binary64; `None` if `fmov` cannot encode it.
 pub fn double(bits: u64) -> Option<u32> {
     let exponent = (bits >> 54) as u32 & 0x1ff;
     let is_short = bits.trailing_zeros() >= 48 && matches!(exponent, 0x100 | 0xff);

@@ -26,7 +26,7 @@ pub struct Plain {
     /// For each register of the instruction: its field, and the index of its operand in the
     /// allocator's list.
     pub registers: SmallVec<[(Field, u8); 4]>,
-    /// The index of the constant in memory that the instruction reads, if it reads one.
+    /// The index of the constant in memory that the instruction reads, if any.
     pub constant: Option<usize>,
     /// The index of a register in the allocator's list, and a bit of that register. The processor
     /// skips the instruction if the bit is 0. `None` if the processor always executes the
@@ -60,7 +60,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Returns the condition that holds where this one does not.
+    /// Returns the opposite condition.
     #[must_use]
     pub fn negated(self) -> Self {
         use Condition as C;
@@ -104,7 +104,7 @@ pub enum Arg {
     Def(Field, VReg),
     /// A register that the instruction reads.
     Use(Field, VReg),
-    /// The register of the result, from which the instruction also reads an input.
+    /// The register of the result. The instruction also reads an input from it.
     Tied {
         /// The result.
         def: VReg,

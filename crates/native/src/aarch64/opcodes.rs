@@ -3,8 +3,7 @@
 //! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
 //! word with empty fields, which the selector and the encoder fill. The table also has the text of
 //! each word, and a test compares this text with the output of a disassembler. The words of vector
-//! instructions are those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other
-//! lanes.
+//! instructions have 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
 
 use crate::ir::Lane;
 
@@ -12,7 +11,7 @@ use crate::ir::Lane;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 
-/// The bit (Q in the manual) with which a vector instruction operates on 128 bits. An instruction
+/// The bit with which a vector instruction operates on 128 bits (Q in the manual). An instruction
 /// that widens or narrows lanes operates on the upper half of the narrow vector.
 const WHOLE: u32 = 1 << 30;
 
@@ -36,7 +35,7 @@ impl Opcode {
         self.with(bytes.trailing_zeros() << 22)
     }
 
-    /// Makes the instruction operate on the lanes of one register. Lanes of 8 and 16 bits take a
+    /// Makes the instruction operate on the lanes of one register. Lanes of 8 and 16 bits use a
     /// half of the register or less.
     #[must_use]
     pub fn lanes(self, lane: Lane) -> Self {
@@ -66,7 +65,8 @@ impl Opcode {
         Self(self.0 & !(0x7f << 16)).with(((16 * bytes - count) as u32) << 16)
     }
 
-    /// Sets the offset of a load or store of `bytes` bytes; `None` if the offset does not fit.
+    /// Sets the offset of a load or store of `bytes` bytes. Returns `None` if the offset does not
+    /// fit.
     pub fn offset(self, bytes: usize, offset: i64) -> Option<Self> {
         let scaled = offset / bytes as i64;
         if (0..0x1000).contains(&scaled) && offset % bytes as i64 == 0 {
@@ -75,8 +75,8 @@ impl Opcode {
         (-0x100..0x100).contains(&offset).then(|| self.with((offset as u32 & 0x1ff) << 12))
     }
 
-    /// Adds an index to the address of a load or store, perhaps scaled by the number of accessed
-    /// bytes.
+    /// Adds an index to the address of a load or store. If `is_scaled` is true, multiplies the
+    /// index by the number of accessed bytes.
     #[must_use]
     pub fn index(self, is_scaled: bool) -> Self {
         self.with(0x0020_6800 | (u32::from(is_scaled) << 12))
@@ -85,7 +85,7 @@ impl Opcode {
     /// Selects the lane that a load or store of one lane accesses.
     #[must_use]
     pub fn memory_element(self, bytes: usize, index: usize) -> Self {
-        // Bits 30, 12, 11 and 10 hold the offset of the lane in the register, in bytes. The lowest
+        // Bits 30, 12, 11 and 10 have the offset of the lane in the register, in bytes. The lowest
         // bits of the offset are 0, so bit 10 is also a part of the size of an 8-byte lane.
         let position = (index * bytes) as u32;
         let size = [0, 0x4000, 0x8000, 0x8400][bytes.trailing_zeros() as usize];

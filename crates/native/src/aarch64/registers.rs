@@ -11,11 +11,12 @@ use crate::select::{INTS, VECTORS};
 /// The general registers, except [`FRAME`] and [`LINK`]. The allocator may assign most of them.
 const GENERAL: Range<usize> = 0..29;
 
-/// The registers of the first four arguments of a function. The first register also holds the
+/// The registers of the first four arguments of a function. The first register is also that of the
 /// result.
 pub const ARGUMENTS: [usize; 4] = [0, 1, 2, 3];
 
-/// The registers that a linker may overwrite at a call. The encoder computes far addresses in them.
+/// The registers that a linker may overwrite at a call. The encoder uses them to compute far
+/// addresses.
 pub const TEMPORARIES: [u32; 2] = [16, 17];
 
 /// The register that platforms may reserve.
@@ -36,8 +37,8 @@ pub const LINK: u32 = 30;
 /// The stack pointer in addresses, additions and subtractions of a constant.
 pub const STACK: u32 = 31;
 
-/// The register that is always 0. It has the number of the stack pointer; each instruction defines
-/// which of these two registers the number names.
+/// The register that is always 0. It has the same number as the stack pointer. Each instruction
+/// defines which of these two registers the number means.
 pub const ZERO: u32 = 31;
 
 /// The number of vector registers.
@@ -80,9 +81,8 @@ pub fn environment() -> MachineEnv {
     }
 }
 
-/// Returns the registers that a call overwrites, without the register of its result. All vector
-/// registers are in the set, because a called function saves at most the low half of a vector
-/// register.
+/// Returns the registers that a call overwrites, except the register of its result. The set has all
+/// vector registers, because a called function saves at most the low half of a vector register.
 pub fn call_clobbers() -> PRegSet {
     let ints = ints().filter(|index| *index != ARGUMENTS[0] && !SAVED.contains(index));
     set(ints.map(general).chain((0..VECTOR_COUNT).map(vector)))

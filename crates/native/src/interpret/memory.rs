@@ -3,7 +3,8 @@
 
 /// The memory of the process.
 ///
-/// The methods are safe: the caller of [`Memory::new`] promises that each access is sound.
+/// The methods are safe, because the caller of [`Memory::new`] guarantees that each access is
+/// sound.
 #[derive(Debug)]
 pub(super) struct Memory(());
 
@@ -14,8 +15,8 @@ impl Memory {
     /// # Safety
     ///
     /// Each address that the caller passes to the methods must be valid for the access: mapped,
-    /// exposed, free of data races, and writable for a write. Each function that it calls must be
-    /// sound to call with the arguments.
+    /// exposed, free of data races, and writable for a write. Each called function must be sound to
+    /// call with its arguments.
     pub(super) unsafe fn new() -> Self {
         Self(())
     }
@@ -24,7 +25,7 @@ impl Memory {
     pub(super) fn load(&self, address: u64, bytes: usize) -> u64 {
         let mut value = [0; 8];
         let source = std::ptr::with_exposed_provenance::<u8>(address as usize);
-        // SAFETY: the creator of the value promised that the address is valid for reads.
+        // SAFETY: the creator of the value guarantees that the address is valid for reads.
         unsafe { std::ptr::copy_nonoverlapping(source, value.as_mut_ptr(), bytes) };
         u64::from_le_bytes(value)
     }
@@ -33,14 +34,14 @@ impl Memory {
     pub(super) fn store(&self, address: u64, bytes: usize, value: u64) {
         let value = value.to_le_bytes();
         let destination = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        // SAFETY: the creator of the value promised that the address is valid for writes.
+        // SAFETY: the creator of the value guarantees that the address is valid for writes.
         unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), destination, bytes) };
     }
 
     /// Calls a function of the C ABI with up to four arguments. Panics if there are more.
     pub(super) fn call(&self, function: usize, arguments: &[u64]) -> u64 {
         let function = std::ptr::with_exposed_provenance::<()>(function);
-        // SAFETY: the creator of the value promised that the function has this type.
+        // SAFETY: the creator of the value guarantees that the function has this type.
         unsafe {
             match *arguments {
                 [] => std::mem::transmute::<*const (), extern "C" fn() -> u64>(function)(),

@@ -26,9 +26,9 @@ const LOOP_ALIGNMENT: usize = 32;
 /// The size of the smallest page, in bytes.
 const PAGE: usize = 4096;
 
-/// The frame of the function, from `rsp` up: the bytes that a called function may use, which are
-/// also the scratch area; spill slots; saved vector registers. The saved general registers are
-/// directly below the address in `rbp`.
+/// The frame of the function. From `rsp` up, it has the bytes that a called function may use, the
+/// spill slots, and the saved vector registers. The bytes of called functions are also the scratch
+/// area. The saved general registers are directly below the address in `rbp`.
 #[derive(Debug)]
 struct Frame {
     /// The saved general registers.
@@ -86,11 +86,11 @@ struct Writer<'a> {
     /// The number of bytes so far.
     position: usize,
     block_offsets: Vec<usize>,
-    /// The offset after each jump, and the block of its target. The last 4 bytes of the jump are
+    /// The offset of the end of each jump, and its target block. The last 4 bytes of the jump are
     /// the distance to this block.
     jumps: Vec<(usize, usize)>,
-    /// For each distance to a constant: its offset, the offset of the next instruction, the index
-    /// of the constant, and the number of bytes to add.
+    /// The distances to constants in the code. The fields are the offset of the distance, the
+    /// offset of the next instruction, the index of the constant, and the number of bytes to add.
     constants: Vec<(usize, usize, usize, i32)>,
 }
 
@@ -99,8 +99,8 @@ impl Writer<'_> {
         let length = self
             .encoder
             .encode(instruction, self.position as u64)
-            // The names of all instructions would take 350 KB, so the message has the number of the
-            // instruction's code.
+            // The names of all instructions would add 350 KB to the binary, so the message has the
+            // number of the instruction's code.
             .map_err(|error| CompileError::Encoding(format!("{}: {error}", instruction.code() as usize)))?;
         self.position += length;
         Ok(())
@@ -227,7 +227,8 @@ impl encode::Writer for Writer<'_> {
             self.registers(Opcode::Push_r64, &[Size::R64.register(register)])?;
         }
         let (size, alignment) = (self.frame.size, self.frame.alignment);
-        // A large frame must not skip the page that guards the end of the stack: access each page.
+        // A large frame must not skip the page that guards the end of the stack, so the code
+        // accesses each page.
         for offset in (PAGE..=size).step_by(PAGE) {
             self.memory(Opcode::Test_rm64_r64, Register::RSP, true, Register::RSP, -(offset as i64))?;
         }

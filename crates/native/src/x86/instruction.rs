@@ -6,14 +6,14 @@ use smallvec::SmallVec;
 
 use super::registers::Size;
 
-/// An instruction of the processor. The registers in it are placeholders.
+/// An instruction of the processor, with placeholders for its registers.
 #[derive(Clone, Debug)]
 pub struct Plain {
     /// The instruction.
     pub template: Instruction,
     /// The placeholders.
     pub patches: SmallVec<[Patch; 4]>,
-    /// The index of the constant in memory that the instruction reads, if it reads one.
+    /// The index of the constant in memory that the instruction reads, if any.
     pub constant: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Returns the condition that holds where this one does not.
+    /// Returns the opposite condition.
     #[must_use]
     pub fn negated(self) -> Self {
         use Condition as C;
@@ -102,7 +102,7 @@ impl Condition {
         }
     }
 
-    /// Returns the instruction that sets a byte to 1 if the condition holds, otherwise to 0.
+    /// Returns the instruction that sets a byte to 1 if the condition is true, otherwise to 0.
     pub fn set(self) -> Code {
         match self {
             Condition::Below => Code::Setb_rm8,
@@ -118,7 +118,7 @@ impl Condition {
         }
     }
 
-    /// Returns the instruction that moves 64 bits if the condition holds.
+    /// Returns the instruction that moves 64 bits if the condition is true.
     pub fn conditional_move(self) -> Code {
         match self {
             Condition::Below => Code::Cmovb_r64_rm64,
@@ -160,22 +160,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the address that is in a register.
+    /// Returns the memory operand whose address is in a register.
     pub fn at(base: VReg) -> Self {
         Self { base: Base::Register(base), index: None, offset: 0, is_broadcast: false }
     }
 
-    /// Returns an address in the scratch area of the frame.
+    /// Returns a memory operand in the scratch area of the frame.
     pub fn scratch(offset: i32) -> Self {
         Self { base: Base::Scratch, index: None, offset, is_broadcast: false }
     }
 
-    /// Returns the address of a constant.
+    /// Returns the memory operand of a constant.
     pub fn constant(index: usize, is_broadcast: bool) -> Self {
         Self { base: Base::Constant(index), index: None, offset: 0, is_broadcast }
     }
 
-    /// Returns the address that is `bytes` bytes after this one.
+    /// Returns the memory operand that is `bytes` bytes after this one.
     #[must_use]
     pub fn plus(self, bytes: i32) -> Self {
         Self { offset: self.offset + bytes, ..self }
@@ -198,11 +198,11 @@ pub enum Arg {
         /// The part of the register.
         size: Size,
     },
-    /// Another operand of the instruction, which names the register of the first operand again.
+    /// Another operand of the instruction that names the register of the first operand again.
     First(Size),
     /// A memory operand.
     Memory(Memory),
-    /// A constant, after the kind of its encoding.
+    /// A constant, with the kind of its encoding.
     Immediate(OpKind, i64),
     /// A fixed register that the instruction reads but does not name.
     FixedUse(VReg, PReg),
@@ -225,17 +225,17 @@ pub fn imm32(value: i32) -> Arg {
 pub enum Masking {
     /// All lanes.
     All,
-    /// The instruction computes or stores the lanes of a mask. In a register, the other lanes
-    /// become 0 or, without zeroing, have the value that the instruction defines for them, such as
-    /// the lane of the first source of `vpblendmd`.
+    /// The instruction computes or stores only the lanes of a mask. With zeroing, the other lanes
+    /// of the result are 0. Otherwise, the instruction defines them: `vpblendmd` takes the lanes of
+    /// its first source, for example.
     By {
         /// The mask.
         mask: VReg,
-        /// True if lanes that are off are 0.
+        /// True if lanes whose mask is false become 0.
         zeroing: bool,
     },
-    /// As [`Self::By`] without zeroing, but the instruction overwrites the mask: a gather or
-    /// scatter.
+    /// Like [`Self::By`] without zeroing, but the instruction overwrites the mask. Gathers and
+    /// scatters do this.
     Consumed {
         /// The mask.
         mask: VReg,

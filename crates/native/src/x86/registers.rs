@@ -124,7 +124,7 @@ pub fn environment(isa: Isa) -> MachineEnv {
     }
 }
 
-/// Returns the registers that a call overwrites, without the register of its result.
+/// Returns the registers that a call overwrites, except the register of its result.
 pub fn call_clobbers(isa: Isa) -> PRegSet {
     let ints = (1..16).filter(|&index| !matches!(index, 4 | 5) && !is_saved(index)).map(general);
     set(ints.chain(vectors(isa)).chain(masks(isa)))

@@ -5,14 +5,14 @@ use iced_x86::Code as C;
 use super::Isa;
 use crate::ir::{Binary, Lane};
 
-/// The instructions of one ISA by lane type, in the order of [`Lane`]. An entry is `INVALID` if the
-/// ISA has no instruction for the type.
+/// The instructions of one ISA, one for each lane type in the order of [`Lane`]. An entry is
+/// `INVALID` if the ISA has no instruction for the type.
 type ByLane = [C; 6];
 
 /// No instruction.
 const NONE: C = C::INVALID;
 
-/// The instructions of functions of two vectors: those of AVX-512, then those of AVX2.
+/// The instructions of functions of two vectors: the instructions of AVX-512, then those of AVX2.
 static BINARY: [(Binary, ByLane, ByLane); 18] = [
     (
         Binary::Add,
@@ -317,7 +317,7 @@ static LOAD: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that loads a register of lanes. With AVX-512, it can mask lanes.
+/// Returns the instruction that loads a register of lanes. An AVX-512 instruction can mask lanes.
 pub fn load(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &LOAD;
     by_lane(isa, wide, narrow, lane)
@@ -342,7 +342,7 @@ static STORE: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes. With AVX-512, it can mask lanes.
+/// Returns the instruction that stores a register of lanes. An AVX-512 instruction can mask lanes.
 pub fn store(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE;
     by_lane(isa, wide, narrow, lane)
@@ -367,8 +367,8 @@ static STORE_STREAMING: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes and bypasses the caches. AVX2 has no
-/// such instruction for a register of 8-bit lanes: for these, returns an ordinary store.
+/// Returns the instruction that stores a register of lanes and bypasses the caches. For a register
+/// of 8-bit lanes, AVX2 has no such instruction: returns an ordinary store.
 pub fn store_streaming(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE_STREAMING;
     by_lane(isa, wide, narrow, lane)

@@ -1,4 +1,5 @@
-//! Decodes machine code with iced-x86 and yaxpeax-arm, to show and check what the compiler encodes.
+//! Decodes machine code with iced-x86 and yaxpeax-arm, to print and check the output of the
+//! compiler.
 
 use std::fmt::Write;
 

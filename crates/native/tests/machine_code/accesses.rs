@@ -7,7 +7,7 @@ use tilewright_native::{
 
 use crate::harness::{LANES, Random, call, compiled, low, read, targets, write};
 
-/// A page that can be accessed, between two pages that cannot.
+/// An accessible page between two pages that cannot be accessed.
 struct Guarded {
     start: *mut u8,
     page: usize,
@@ -15,7 +15,7 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Self {
-        // SAFETY: a new mapping overlaps nothing; only its first and last page lose their rights.
+        // SAFETY: a new mapping overlaps nothing. Only its first and last page become inaccessible.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
@@ -36,7 +36,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: `new` made this mapping.
+        // SAFETY: `new` created this mapping.
         unsafe { libc::munmap(self.start.sub(self.page).cast(), 3 * self.page) };
     }
 }
@@ -149,7 +149,7 @@ fn gathers_and_scatters() {
                 let memory: Vec<u64> = (0..64).map(|_| random.next()).collect();
                 let mut stored = vec![0u64; 64];
                 let mask = random.next() & ((1 << lanes) - 1);
-                // An access of a lane that is off would fault. Lanes that are on may have equal
+                // An access of a lane whose mask is false would fault. Other lanes may have equal
                 // offsets.
                 let offsets: Vec<u64> = (0..lanes)
                     .map(|lane| {

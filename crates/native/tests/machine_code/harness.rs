@@ -26,7 +26,7 @@ pub fn compiled(function: &Function, target: Target) -> Executable {
 
 /// Runs a function whose argument is the address of `arguments`.
 pub fn call(executable: &Executable, arguments: &mut [u64]) -> u64 {
-    // SAFETY: the tests pass functions that access the memory that `arguments` refers to.
+    // SAFETY: the functions of the tests access only the memory to which `arguments` refers.
     unsafe { executable.call(arguments.as_mut_ptr()) }
 }
 
@@ -55,7 +55,7 @@ pub fn f32_of(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// Returns the bits of edge cases and random values.
+/// Returns the bits of edge cases and of random values.
 pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
     let mut samples: Vec<u64> = match lane {
         Lane::F32 => [
@@ -177,7 +177,7 @@ pub fn read(lane: Lane, bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// Returns whether two results are the same, where NaN equals NaN.
+/// Returns whether two results are equal or both NaN.
 pub fn same(lane: Lane, x: u64, y: u64) -> bool {
     match lane {
         Lane::F32 => x == y || f32_of(x).is_nan() && f32_of(y).is_nan(),
@@ -186,8 +186,8 @@ pub fn same(lane: Lane, x: u64, y: u64) -> bool {
     }
 }
 
-/// Runs `body` on each vector of the inputs, in a loop, and returns the lanes of the results.
-/// Checks that both loops of [`map_in_loop`] have the same results.
+/// Runs `body` on each vector of the inputs in a loop, and returns the lanes of the results. Checks
+/// that both loops of [`map_in_loop`] have the same results.
 pub fn map(
     target: Target,
     inputs: &[(Lane, Vec<u64>)],
@@ -251,7 +251,7 @@ pub fn map_in_loop(
     results
 }
 
-/// Returns all pairs of samples: first the left elements, then the right elements.
+/// Returns all pairs of samples: the left elements, then the right elements.
 pub fn pairs(lane: Lane) -> [(Lane, Vec<u64>); 2] {
     let samples = samples(lane, &mut Random(7));
     let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -282,7 +282,7 @@ pub fn check(
     }
 }
 
-/// Runs a function of integers, which it loads from memory.
+/// Runs a function of integers that are loaded from memory.
 pub fn integers(target: Target, values: &[i64], body: impl FnOnce(&mut Builder, &[Value]) -> Value) -> i64 {
     let mut builder = Builder::new(target.lanes());
     let argument = builder.argument();

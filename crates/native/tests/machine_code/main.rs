@@ -1,7 +1,7 @@
 //! Tests that machine code computes what the definitions of the operations say.
 //!
-//! Each test runs a small function on edge cases and random inputs, with each instruction set of
-//! the processor, and compares with scalar Rust.
+//! Each test runs a small function on edge cases and random inputs, and compares the results with
+//! scalar Rust. The tests use each instruction set of the processor.
 
 #![cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #![allow(unsafe_code, reason = "machine code is called, and pages without access are mapped")]

@@ -248,7 +248,7 @@ fn multiply_add() {
             let z: Vec<u64> =
                 x.1.iter().rev().enumerate().map(|(index, &bits)| bits ^ (index as u64 % 5)).collect();
             let inputs = [x, y, (lane, z)];
-            // Each combination of operands that are constants and operands that have later uses.
+            // Tests each combination of constant operands and operands with later uses.
             for variant in 0..32 {
                 let constant = if lane == Lane::F32 { u64::from(1.1f32.to_bits()) } else { 1.1f64.to_bits() };
                 let choose = |which: u32| variant >> which & 1 == 1;
@@ -284,7 +284,7 @@ fn multiply_add() {
                             f64::from_bits(result).is_nan()
                         };
                         if is_nan && (choose(3) || choose(4)) {
-                            // Any payload of the NaN is correct.
+                            // Any payload of a NaN is correct.
                             return results[index];
                         }
                         if choose(3) {
@@ -388,7 +388,7 @@ fn select_uses_a_loaded_operand_once() {
     }
 }
 
-/// Returns the result of a conversion; `None` if the type does not represent it.
+/// Returns the result of a conversion; `None` if the type does not represent the result.
 fn convert_reference(conversion: Conversion, from: Lane, to: Lane, x: u64) -> Option<u64> {
     let f32_bits = |x: f32| u64::from(x.to_bits());
     Some(match conversion {
@@ -461,7 +461,7 @@ fn conversions() {
                 values.extend(0..65536);
             }
             let inputs = [(from, values)];
-            // The operand in memory, then in a register.
+            // The operand is first in memory, then in a register.
             for is_register in [false, true] {
                 let results = map(target, &inputs, to, |b, x| {
                     let mut x = x[0];

@@ -1,4 +1,4 @@
-//! The memory of random programs, between pages that no access may touch.
+//! The memory of random programs, between two pages that cannot be accessed.
 #![expect(unsafe_code, reason = "pages and processes of the operating system")]
 
 use std::ffi::c_int;
@@ -6,7 +6,8 @@ use std::io;
 
 use crate::generate::ARENA;
 
-/// Memory of [`ARENA`] bytes between two pages that cannot be accessed. Child processes share it.
+/// Memory of [`ARENA`] bytes between two pages that cannot be accessed. Child processes share the
+/// memory.
 pub struct Arena {
     /// The mapping: a guard page, the arena, a guard page, and a page for results.
     mapping: *mut u8,
@@ -15,7 +16,7 @@ pub struct Arena {
     page: usize,
 }
 
-/// How a run in a child process ended.
+/// The end of a run in a child process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The run ended with this value.
@@ -26,7 +27,7 @@ pub enum Outcome {
     Signal(c_int),
 }
 
-/// The maximum time of a run in seconds. A longer run ends with a signal.
+/// The maximum time of a run in seconds. A signal ends a longer run.
 const PATIENCE: u32 = 20;
 
 impl Arena {
@@ -37,7 +38,7 @@ impl Arena {
         let size = ARENA.next_multiple_of(page);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANON;
-        // SAFETY: a new mapping at an address of the system's choice.
+        // SAFETY: the system chooses the address of a new mapping.
         let mapping = unsafe { libc::mmap(std::ptr::null_mut(), size + 3 * page, protection, flags, -1, 0) };
         if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -52,7 +53,7 @@ impl Arena {
         Ok(Self { mapping, size, page })
     }
 
-    /// Returns the address of the arena, whose end is the end of a page.
+    /// Returns the address of the arena. The arena ends at the end of a page.
     pub fn address(&self) -> u64 {
         self.start().expose_provenance() as u64
     }
@@ -70,21 +71,21 @@ impl Arena {
     /// Replaces the content.
     pub fn write(&mut self, content: &[u8]) {
         assert_eq!(content.len(), ARENA);
-        // SAFETY: the arena has as many bytes.
+        // SAFETY: the arena has `ARENA` bytes, and so has `content`.
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), self.start(), ARENA) };
     }
 
     /// Returns the content.
     pub fn read(&self) -> Vec<u8> {
-        // SAFETY: the arena has as many bytes, and nothing writes to them now.
+        // SAFETY: the arena has `ARENA` bytes, and no code writes to them now.
         unsafe { std::slice::from_raw_parts(self.start(), ARENA) }.to_vec()
     }
 
-    /// Calls `run` in a child process, with the address of the arena. The stores to the arena also
-    /// change it in the parent process. A signal ends a run after [`PATIENCE`] seconds.
+    /// Calls `run` in a child process, with the address of the arena. The parent process sees the
+    /// stores to the arena. A signal ends a run after [`PATIENCE`] seconds.
     pub fn isolate(&mut self, run: &dyn Fn(u64) -> Result<u64, String>) -> Outcome {
         let results = self.results();
-        // SAFETY: the child process calls `run` only, and ends without running destructors.
+        // SAFETY: the child process only calls `run`, and ends without running destructors.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "fork: {}", io::Error::last_os_error());
         if child == 0 {
@@ -127,7 +128,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one, and nothing refers to it any more.
+        // SAFETY: `new` created the mapping with this size, and nothing refers to it any more.
         unsafe { libc::munmap(self.mapping.cast(), self.size + 3 * self.page) };
     }
 }

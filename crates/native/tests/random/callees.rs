@@ -1,5 +1,5 @@
 //! Defines the functions that random programs call. They change all registers that a call may
-//! change, so a program that keeps a value in such a register fails.
+//! change. A program that keeps a value in such a register therefore fails.
 #![expect(unsafe_code, reason = "a function of vector SSA passes addresses as integers")]
 
 /// Returns the address of a function with this number of integer parameters.
@@ -21,9 +21,9 @@ pub fn exchange() -> usize {
 
 extern "C" fn exchange_integers(address: u64, x: u64) -> u64 {
     let pointer = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: the generator passes an address in the arena only.
+    // SAFETY: the generator passes only addresses in the arena.
     let old = unsafe { pointer.read_unaligned() };
-    // SAFETY: as above.
+    // SAFETY: the generator passes only addresses in the arena.
     unsafe { pointer.write_unaligned(old.wrapping_add(x)) };
     clobber();
     old
@@ -127,7 +127,7 @@ fn clobber() {
             );
         }
     }
-    // SAFETY: the instructions change declared registers only.
+    // SAFETY: the instructions change only declared registers.
     unsafe {
         std::arch::asm!(
             "mov rax, -1",
@@ -148,7 +148,7 @@ fn clobber() {
 /// halves of all vector registers.
 #[cfg(target_arch = "aarch64")]
 fn clobber() {
-    // SAFETY: the instructions change declared registers only.
+    // SAFETY: the instructions change only declared registers.
     unsafe {
         std::arch::asm!(
             "movi v0.16b, #255",

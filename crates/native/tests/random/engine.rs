@@ -6,7 +6,7 @@ use tilewright_native::{Executable, Isa, Target, compile, interpret};
 /// The maximum number of instructions that a random function executes.
 const LIMIT: u64 = 1_000_000;
 
-/// A function that is ready to run with an argument, the address of its memory.
+/// A function that is ready to run. Its argument is the address of its memory.
 pub type Run = Box<dyn Fn(u64) -> Result<u64, String>>;
 
 /// An engine that executes functions.
@@ -38,7 +38,7 @@ fn prepare_machine(function: &Function, isa: Isa) -> Result<Run, String> {
     let executable = Executable::new(&code).map_err(|error| error.to_string())?;
     Ok(Box::new(move |argument| {
         let argument = std::ptr::with_exposed_provenance_mut(argument as usize);
-        // SAFETY: the generated function accesses the arena only.
+        // SAFETY: the generated function accesses only the arena.
         Ok(unsafe { executable.call(argument) })
     }))
 }
@@ -48,7 +48,7 @@ fn prepare_machine(function: &Function, isa: Isa) -> Result<Run, String> {
 fn prepare_interpreter(function: &Function) -> Result<Run, String> {
     let function = function.clone();
     Ok(Box::new(move |argument| {
-        // SAFETY: the generated function accesses the arena only.
+        // SAFETY: the generated function accesses only the arena.
         unsafe { interpret(&function, argument, LIMIT) }.map_err(|error| error.to_string())
     }))
 }

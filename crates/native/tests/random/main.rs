@@ -102,8 +102,8 @@ fn a_fault_is_found_and_shrunk() {
     assert!(instructions <= 20, "{failure}");
 }
 
-/// Runs a program; returns the description of a failure, or `None` if the results of all engines
-/// are as expected.
+/// Runs a program. Returns the description of a failure, or `None` if all engines have the expected
+/// results.
 fn failure_of(seed: u64, program: &Program, engines: &[Engine], arena: &mut Arena) -> Option<String> {
     arena.write(&program.arena);
     let run = (INTERPRETER.prepare)(&program.function).expect("the interpreter needs no preparation");

@@ -2,8 +2,8 @@
 
 use tilewright_native::ir::Lane;
 
-/// Random numbers: `SplitMix64` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-/// Generators", 2014).
+/// Random numbers by `SplitMix64`. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom
+/// Number Generators", 2014.
 pub struct Random(u64);
 
 impl Random {

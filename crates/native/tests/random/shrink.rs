@@ -8,9 +8,9 @@ use tilewright_native::ir::{
 
 use crate::generate::conversion_range;
 
-/// Returns a small function for which `fails` still holds. `fails` also receives functions that
-/// access memory outside of the arena, that do not end, or that violate the rules of the verifier.
-/// It must return false for them.
+/// Returns a small function for which `fails` still returns true. `fails` also receives functions
+/// that access memory outside of the arena, that do not end, or that violate the rules of the
+/// verifier. It must return false for such functions.
 pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> Function {
     let mut best = function.clone();
     loop {
@@ -33,7 +33,7 @@ pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> 
 
 type Fails<'a> = &'a mut dyn FnMut(&Function) -> bool;
 
-/// Adopts a change if the changed function still fails.
+/// Adopts a change if `fails` returns true for the changed function.
 fn try_change(best: &mut Function, fails: Fails, change: impl FnOnce(&mut Function)) -> bool {
     let mut changed = best.clone();
     change(&mut changed);
@@ -75,7 +75,8 @@ fn simplify_branches(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Removes instructions or replaces them by constants: first many at once, then one at a time.
+/// Removes instructions or replaces them by constants. Tries many instructions at once, then one at
+/// a time.
 fn drop_instructions(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -255,7 +256,7 @@ fn merge_blocks(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Returns which blocks are reachable.
+/// Returns whether each block is reachable.
 fn reachable_blocks(function: &Function) -> Vec<bool> {
     let mut reachable = vec![false; function.blocks.len()];
     let mut pending = vec![0];
@@ -323,8 +324,8 @@ fn remove_unused(function: &mut Function) {
     }
 }
 
-/// Returns whether all guards of the generator are still in the function. Then no payload of a NaN
-/// and no conversion out of range can influence results.
+/// Returns whether all guards of the generator are still in the function. If so, no payload of a
+/// NaN and no conversion out of range can influence results.
 fn is_defined(function: &Function) -> bool {
     let definitions: HashMap<Value, &Inst> = function
         .blocks
@@ -363,7 +364,7 @@ impl Guards<'_> {
         self.definitions.get(&value).is_some_and(|inst| matches!(inst.op, Op::Constant(..)))
     }
 
-    /// Returns whether a value has no NaN, except NaN from a constant.
+    /// Returns whether a value has no NaN, except for the NaN of a constant.
     fn has_no_nan(&self, value: Value) -> bool {
         let Some(inst) = self.definitions.get(&value) else { return false };
         match inst.op {
@@ -375,7 +376,7 @@ impl Guards<'_> {
                 });
                 self.is_constant(y) && (is_test || self.is_constant(x))
             }
-            // tidy: wildcard because the generator guards by selections only
+            // tidy: wildcard because the generator guards only by selections
             _ => false,
         }
     }

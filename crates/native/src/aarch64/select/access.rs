@@ -9,7 +9,7 @@ use crate::{
     select::lane_parts,
 };
 
-/// An address.
+/// The operands of an address.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     /// The base.
@@ -20,12 +20,12 @@ struct Memory {
     offset: i64,
 }
 
-/// The lanes of an access that are on.
+/// The condition under which each lane is accessed.
 #[derive(Clone, Copy, Debug)]
 enum Guard {
     /// All lanes.
     All,
-    /// Lane i if bit i of an integer is set.
+    /// Lane i only if bit i of this integer is set.
     Bits(VReg),
 }
 
@@ -153,7 +153,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Loads a lane into a vector if the lane is on.
+    /// Loads a lane into a vector if its bit in the mask is set.
     fn load_lane(&mut self, input: VReg, lane: Lane, index: usize, from: VReg, on: (Guard, usize)) -> VReg {
         let def = self.vector();
         let opcode = o::LD1.memory_element(lane.bytes(), index);
@@ -161,7 +161,7 @@ impl Selector<'_> {
         def
     }
 
-    /// Loads or stores a lane if lane `bit` of the mask is on.
+    /// Loads or stores a lane if bit `bit` of the mask is set.
     fn lane_access(&mut self, opcode: Opcode, register: Arg, at: VReg, (guard, bit): (Guard, usize)) {
         let at = Arg::Use(Field::N, at);
         match guard {

@@ -46,7 +46,7 @@ impl Selector<'_> {
             Conversion::FloatToFloat => match (from, to) {
                 (Lane::F32, Lane::F64) => SmallVec::from(self.single_to_double(parts[0])),
                 (Lane::F64, Lane::F32) => smallvec![self.double_to_single(parts[0], parts[1])],
-                // tidy: wildcard because the verifier rejects the others
+                // tidy: wildcard because the verifier rejects the other types
                 _ => return Err(unsupported(conversion, from, to)),
             },
             Conversion::HalfToFloat => smallvec![self.compute(o::FCVTL_HALF, &[parts[0]])],
@@ -68,7 +68,7 @@ impl Selector<'_> {
         [self.compute(opcode, &[x]), self.compute(opcode.whole(), &[x])]
     }
 
-    /// Extends lanes to at most 32 bits, which fit in one register.
+    /// Extends lanes to at most 32 bits, so that they fit in one register.
     pub(super) fn extended(&mut self, x: VReg, from: Lane, to: Lane, is_signed: bool) -> VReg {
         let opcode = if is_signed { o::SSHLL } else { o::USHLL };
         let (mut register, mut bytes) = (x, from.bytes());
@@ -119,7 +119,7 @@ impl Selector<'_> {
                 Ok(self.each_part(opcode, &wide))
             }
             (Lane::I64, Lane::F32) => {
-                // A conversion by way of binary64 would round twice.
+                // Converting through binary64 would round twice.
                 let opcode = if is_signed { o::SCVTF_S_X } else { o::UCVTF_S_X };
                 let mut result = None;
                 for index in 0..4 {
@@ -132,7 +132,7 @@ impl Selector<'_> {
                 }
                 Ok(result.into_iter().collect())
             }
-            // tidy: wildcard because the verifier rejects the others
+            // tidy: wildcard because the verifier rejects the other types
             _ => Err(unsupported("an integer to a float", from, to)),
         }
     }
@@ -150,7 +150,7 @@ impl Selector<'_> {
                 let wide = self.each_part(o::FCVTZS.lanes(from), parts);
                 Ok(smallvec![self.truncated(&wide, Lane::I64, to)])
             }
-            // tidy: wildcard because the verifier rejects the others
+            // tidy: wildcard because the verifier rejects the other types
             _ => Err(unsupported("a float to an integer", from, to)),
         }
     }

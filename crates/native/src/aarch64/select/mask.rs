@@ -8,8 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// A lane width that no lane has, for keys of [`Selector::mask_parts`]. Under such a key, the map
-/// has the register with the bits of a mask as an integer.
+/// A lane width that no lane has, for keys of [`Selector::mask_parts`]. The entry of such a key is
+/// the register with the bits of a mask as an integer.
 const BITS: usize = 0;
 
 impl Selector<'_> {
@@ -104,8 +104,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns a vector with `1 << i` in its 32-bit lane i: the bit that represents this lane when
-    /// a mask becomes an integer.
+    /// Returns a vector with `1 << i` in its 32-bit lane i. This bit represents lane i when a mask
+    /// becomes an integer.
     fn weights(&mut self) -> VReg {
         let weights = (0..self.function.lanes).flat_map(|lane| (1u32 << lane).to_le_bytes()).collect();
         self.constant(weights)

@@ -1,8 +1,8 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. A register also has 4 lanes if
-//! they have 8 or 16 bits; these lanes take its lowest bits, and its other bits are unspecified. A
-//! mask is a vector of 32-bit lanes; the bits of a lane are all 1 or all 0.
+//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. A register also has 4 lanes of
+//! 8 or 16 bits: these are its lowest bits, and its other bits are unspecified. A mask is a vector
+//! of 32-bit lanes; the bits of a lane are all 1 or all 0.
 //!
 //! If a comparison of integers has one use, in its own block, the comparison is *pending* until
 //! this use ([`crate::select`]). The instruction of the use may then read the flags.
@@ -156,8 +156,8 @@ impl<'a> Selector<'a> {
             Op::Convert(conversion, lane) => self.convert(result()?, conversion, lane, operands[0]),
             Op::Rotate(count) => self.rotate(result()?, count, operands[0]),
             Op::Load { lane, address, masked } => self.load(result()?, lane, address, masked, operands),
-            // A streaming store is an ordinary store: the instruction that may bypass the caches,
-            // `stnp`, stores only pairs of registers.
+            // A streaming store becomes an ordinary store. The instruction that may bypass the
+            // caches, `stnp`, stores only pairs of registers.
             Op::Store { address, masked, streaming: _ } => self.store(address, masked, operands),
             Op::Prefetch { address } => self.prefetch(address, operands),
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),

@@ -15,8 +15,8 @@ fn unsupported(operation: impl std::fmt::Debug, lane: Lane) -> CompileError {
     CompileError::Unsupported(format!("{operation:?} of {lane:?}"))
 }
 
-/// Returns the instruction that fills a vector with copies of 64 constant bits and has no operands;
-/// `None` if there is no such instruction.
+/// Returns the instruction without operands that fills a vector with copies of 64 constant bits.
+/// Returns `None` if there is no such instruction.
 fn move_vector(bits: u64) -> Option<Opcode> {
     let bytes = bits.to_le_bytes();
     if bytes.iter().all(|byte| matches!(byte, 0 | 0xff)) {
@@ -58,7 +58,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Fills a new register with copies of a lane.
+    /// Fills a new register with copies of the bits of one lane.
     fn copies(&mut self, lane: Lane, bits: u64) -> VReg {
         let width = 8 * lane.bytes();
         let bits = bits & u64::MAX >> (64 - width);
@@ -108,7 +108,7 @@ impl Selector<'_> {
         self.compute_int(opcode, &[x])
     }
 
-    /// Replaces a lane of a register by the first lane of another.
+    /// Replaces a lane of a register by the first lane of another register.
     pub(super) fn insert(&mut self, lane: Lane, x: VReg, index: usize, first: VReg) -> VReg {
         self.modify(o::INS_ELEMENT.element(lane.bytes(), index), x, &[first])
     }
@@ -203,7 +203,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the lanes of `x` where a comparison holds, otherwise those of `y`.
+    /// Returns the lanes of `x` where a comparison is true, and the lanes of `y` elsewhere.
     fn extremum(&mut self, compare: Opcode, compared: [VReg; 2], x: VReg, y: VReg) -> VReg {
         let mask = self.compute(compare, &compared);
         self.modify(o::BSL.whole(), mask, &[x, y])
@@ -228,8 +228,8 @@ impl Selector<'_> {
     /// Shifts each lane by the count in another vector.
     fn shifted_by(&mut self, function: Binary, lane: Lane, x: VReg, count: VReg) -> VReg {
         let width = self.copies(lane, 8 * lane.bytes() as u64);
-        // The instruction reads only the low 8 bits of a count, as a signed number. So a count
-        // above the width becomes the width, which also leaves zeros or copies of the sign.
+        // The instruction reads only the low 8 bits of a count, as a signed number. Counts above
+        // the width therefore become the width, which also leaves zeros or copies of the sign.
         let count = if lane == Lane::I64 {
             self.extremum(o::CMHI.lanes(lane), [width, count], count, width)
         } else {
@@ -335,8 +335,8 @@ impl Selector<'_> {
         for part in 0..lane_parts(lane) {
             let mask = self.mask_part(mask, lane, part)?;
             let (x, y) = (self.read(x, part)?, self.read(y, part)?);
-            // Each of the three instructions overwrites one operand. This code chooses an
-            // instruction that overwrites an operand without later uses, if there is one.
+            // Each of the three instructions overwrites one operand. If an operand has no later
+            // uses, the code chooses the instruction that overwrites this operand.
             let register = if is_mask_kept && overwrites_y {
                 self.modify(o::BIT.whole(), y, &[x, mask])
             } else if is_mask_kept && overwrites_x {

@@ -10,7 +10,7 @@ use crate::{
     x86::instruction::{Base, imm32},
 };
 
-/// The largest offset of an address. The offsets of all bytes of a vector that begins there also
+/// The largest offset of an address. From such an offset, the offsets of all bytes of a vector also
 /// fit in a signed 32-bit integer.
 const MAX_OFFSET: i64 = i32::MAX as i64 - 256;
 
@@ -133,8 +133,8 @@ impl Selector<'_> {
         self.compute_int(C::Lea_r64_m, Size::R64, &[Arg::Memory(memory)])
     }
 
-    /// Loads lanes of 8 or 16 bits one by one. A lane that is off reads zeros from the scratch area
-    /// of the frame.
+    /// Loads lanes of 8 or 16 bits one by one. A lane whose mask is false loads zeros from the
+    /// scratch area of the frame.
     fn load_lanes(&mut self, lane: Lane, memory: Memory, mask: Value) -> Result<VReg, CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(mask, 0)?;
@@ -205,8 +205,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes of 8 or 16 bits one by one. A lane that is off writes to the scratch area of
-    /// the frame.
+    /// Stores lanes of 8 or 16 bits one by one. A lane whose mask is false is stored to the scratch
+    /// area of the frame.
     fn store_lanes(
         &mut self,
         lane: Lane,
@@ -273,8 +273,8 @@ impl Selector<'_> {
             if self.is_avx512() {
                 let code =
                     if is_wide { C::EVEX_Vgatherqpd_zmm_k1_vm64z } else { C::EVEX_Vgatherqps_ymm_k1_vm64z };
-                // Each part of the gather has as many lanes as a register of 64-bit offsets, so its
-                // mask is that of 64-bit lanes.
+                // Each part of the gather has the number of lanes of a register of 64-bit offsets.
+                // Its mask is therefore that of 64-bit lanes.
                 let mask = self.mask_part(operands[2], Lane::I64, part)?;
                 let consumed = self.register(super::MASKS);
                 self.emit_masked(code, &[to, at], Masking::Consumed { mask, def: consumed });
@@ -344,7 +344,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes one by one. A lane that is off writes to the scratch area of the frame.
+    /// Stores lanes one by one. A lane whose mask is false is stored to the scratch area of the
+    /// frame.
     fn scatter_lanes(&mut self, base: VReg, lane: Lane, operands: &[Value]) -> Result<(), CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(operands[3], 0)?;

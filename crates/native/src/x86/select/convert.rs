@@ -59,7 +59,7 @@ impl Selector<'_> {
                         self.by_isa(C::EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, C::VEX_Vcvtpd2ps_xmm_ymmm256);
                     self.narrow_value(x, code)?
                 }
-                // tidy: wildcard because the verifier rejects the others
+                // tidy: wildcard because the verifier rejects the other types
                 _ => return Err(unsupported(conversion, from, to)),
             },
             Conversion::HalfToFloat => {
@@ -86,7 +86,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the upper half of the lanes of one register in the low bits of another.
+    /// Returns the upper half of the lanes of one register, in the low bits of another register.
     pub(super) fn high_half_of(&mut self, x: VReg, lane: Lane) -> VReg {
         let (code, from, count) = match (self.isa, lane.bytes()) {
             (Isa::Avx512, 1) => (C::EVEX_Vpsrldq_xmm_xmmm128_imm8, Size::X, 8),
@@ -101,7 +101,7 @@ impl Selector<'_> {
     }
 
     /// Returns half of the lanes of a vector as an operand, which may be memory. The vector must
-    /// take only one register.
+    /// have only one register.
     fn half_operand(&mut self, x: Value, lane: Lane, half: usize) -> Result<Arg, CompileError> {
         if let Some(inst) = self.find_pending(x)
             && let Op::Load { address, .. } = inst.op
@@ -122,8 +122,8 @@ impl Selector<'_> {
         let size = self.size(to);
         let mut parts = Parts::new();
         if lane_parts(to) == 1 {
-            // The instruction reads exactly the bytes of the lanes, even if these are only 8 bytes.
-            // So the operand may be any pending load.
+            // The instruction reads exactly the bytes of the lanes, which may be only 8 bytes. The
+            // operand may therefore be any pending load.
             let x = match self.find_pending(x) {
                 Some(inst) if matches!(inst.op, Op::Load { .. }) => {
                     let Op::Load { address, .. } = inst.op else { return Err(unsupported("Load", from, to)) };
@@ -144,8 +144,8 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Narrows both parts of a vector by an instruction, whose result has half as many bits as its
-    /// operand, and joins the results.
+    /// Narrows both parts of a vector by an instruction, and joins the results. The result of the
+    /// instruction has half the bits of its operand.
     fn narrow_value(&mut self, x: Value, code: C) -> Result<Parts, CompileError> {
         let registers = [self.read(x, 0)?, self.read(x, 1)?];
         Ok(SmallVec::from_slice(&[self.narrow(registers, code)]))
@@ -206,7 +206,7 @@ impl Selector<'_> {
             from = Lane::I32;
         }
         if from == Lane::I32 && to.bytes() < 4 {
-            // Moves the low bytes of the lanes of each half together, then joins the halves.
+            // Gathers the low bytes of the lanes of each half, then joins the halves.
             let bytes = if to == Lane::I8 { 1 } else { 2 };
             let half: Vec<u8> = (0..16)
                 .map(|at| if at < 4 * bytes { (at / bytes * 4 + at % bytes) as u8 } else { 0x80 })
@@ -270,7 +270,7 @@ impl Selector<'_> {
                     );
                     self.narrow_value(x, code)
                 }
-                // tidy: wildcard because the verifier rejects the others
+                // tidy: wildcard because the verifier rejects the other types
                 _ => Err(unsupported("an integer to a float", from, to)),
             };
         }
@@ -283,7 +283,7 @@ impl Selector<'_> {
                 if to == Lane::F64 {
                     return Ok(SmallVec::from_slice(&parts));
                 }
-                // binary64 represents the integers, so that only this conversion rounds.
+                // binary64 represents the integers exactly, so only this conversion rounds.
                 Ok(SmallVec::from_slice(&[self.narrow(parts, C::VEX_Vcvtpd2ps_xmm_ymmm256)]))
             }
             (Lane::I64, _, _) => {
@@ -297,7 +297,7 @@ impl Selector<'_> {
                 }
                 Ok(SmallVec::from_slice(&[self.join_halves(parts[0], parts[1])]))
             }
-            // tidy: wildcard because the verifier rejects the others
+            // tidy: wildcard because the verifier rejects the other types
             _ => Err(unsupported("an integer to a float", from, to)),
         }
     }
@@ -315,7 +315,7 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Converts unsigned 32-bit lanes with AVX2: `(x - 2^31) + 2^31`, which is exact.
+    /// Converts unsigned 32-bit lanes with AVX2 as `(x - 2^31) + 2^31`, which is exact.
     fn unsigned_32_to_binary64(&mut self, x: VReg) -> Result<[VReg; 2], CompileError> {
         let flipped = self.binary_constant(Binary::Xor, Lane::I32, x, 1 << 31)?;
         let high = self.high_half(flipped);
@@ -335,9 +335,9 @@ impl Selector<'_> {
         if is_signed {
             return self.signed_64_to_float(x, to);
         }
-        // Integers from 2^63 on are halved. The bit that is shifted out remains in the lowest bit,
-        // so that the conversion rounds in the same way as a conversion of all bits. Doubling is
-        // exact.
+        // Integers from 2^63 on are halved before the conversion, and the result is doubled, which
+        // is exact. The lowest bit also keeps the bit that is shifted out. The conversion therefore
+        // rounds like a conversion of all bits.
         let half = self.shifted(Binary::Shr, Lane::I64, x, 1)?;
         let lowest = self.binary_constant(Binary::And, Lane::I64, x, 1)?;
         let half = self.binary_registers(Binary::Or, Lane::I64, half, lowest)?;
@@ -391,7 +391,7 @@ impl Selector<'_> {
                 (Lane::F64, Lane::I64) => self.each_part(x, C::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae),
                 (Lane::F32, Lane::I64) => self.widen(x, from, to, C::EVEX_Vcvttps2qq_zmm_k1z_ymmm256b32_sae),
                 (Lane::F64, Lane::I32) => self.narrow_value(x, C::EVEX_Vcvttpd2dq_ymm_k1z_zmmm512b64_sae),
-                // tidy: wildcard because the verifier rejects the others
+                // tidy: wildcard because the verifier rejects the other types
                 _ => Err(unsupported("a float to an integer", from, to)),
             };
         }
@@ -406,7 +406,7 @@ impl Selector<'_> {
                 }
                 Ok(parts)
             }
-            // tidy: wildcard because the verifier rejects the others
+            // tidy: wildcard because the verifier rejects the other types
             _ => Err(unsupported("a float to an integer", from, to)),
         }
     }
@@ -418,8 +418,8 @@ impl Selector<'_> {
             if from == Lane::F64 { C::VEX_Vcvttsd2si_r64_xmmm64 } else { C::VEX_Vcvttss2si_r64_xmmm32 };
         let lanes = 32 / from.bytes() as i32;
         self.emit(C::VEX_Vmovups_ymmm256_ymm, &[Arg::Memory(Memory::scratch(0)), Arg::Use(x, Size::Y)]);
-        // The loop runs from the last lane to the first one, so that a result overwrites only
-        // floats that were read before.
+        // The loop runs from the last lane to the first, so that a result overwrites only floats
+        // that were already read.
         for lane in (0..lanes).rev() {
             let at = Memory::scratch(lane * from.bytes() as i32);
             let int = self.compute_int(code, Size::R64, &[Arg::Memory(at)]);
@@ -454,7 +454,7 @@ fn extension(isa: Isa, from: Lane, to: Lane, is_signed: bool) -> Result<C, Compi
         (Lane::I16, Lane::I32, false) => [C::EVEX_Vpmovzxwd_zmm_k1z_ymmm256, C::VEX_Vpmovzxwd_ymm_xmmm128],
         (Lane::I16, Lane::I64, false) => [C::EVEX_Vpmovzxwq_zmm_k1z_xmmm128, C::VEX_Vpmovzxwq_ymm_xmmm64],
         (Lane::I32, Lane::I64, false) => [C::EVEX_Vpmovzxdq_zmm_k1z_ymmm256, C::VEX_Vpmovzxdq_ymm_xmmm128],
-        // tidy: wildcard because the verifier rejects the others
+        // tidy: wildcard because the verifier rejects the other types
         _ => return Err(unsupported("an extension", from, to)),
     };
     Ok(match isa {

@@ -25,7 +25,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns a general register or a constant of 32 bits.
+    /// Returns an operand: a constant of 32 bits if possible, otherwise a general register.
     fn int_operand(&mut self, value: Value) -> Result<Arg, CompileError> {
         match self.known_i32(value) {
             Some(value) => Ok(imm32(value)),
@@ -33,7 +33,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Computes an address.
+    /// Computes an address by `lea`.
     fn lea(&mut self, base: VReg, index: Option<(VReg, u8)>, offset: i32) -> VReg {
         let index = index.map(|(index, scale)| (index, Size::R64, scale));
         let memory = Memory { base: Base::Register(base), index, offset, is_broadcast: false };
@@ -125,7 +125,7 @@ impl Selector<'_> {
         Ok(self.compute_int(code, Size::R64, &[Arg::Use(x, Size::R64), Arg::Use(count, Size::R64)]))
     }
 
-    /// Returns `y` if `x` compares to `y` by the condition, otherwise `x`.
+    /// Returns `y` if comparing `x` with `y` satisfies the condition, otherwise `x`.
     fn int_extremum(&mut self, condition: Condition, x: Value, y: Value) -> Result<VReg, CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         self.emit(C::Cmp_r64_rm64, &[Arg::Use(x, Size::R64), Arg::Use(y, Size::R64)]);
@@ -158,8 +158,8 @@ impl Selector<'_> {
         Ok([quotient, remainder])
     }
 
-    /// Compares two integers, and returns the condition on the flags. Only moves may be emitted
-    /// before the use of the condition.
+    /// Compares two integers, and returns the condition on the flags. Before the condition is used,
+    /// only moves may be emitted.
     fn compare_flags(&mut self, inst: &Inst) -> Result<Condition, CompileError> {
         let Op::IntCompare(function) = inst.op else {
             return Err(CompileError::Unsupported(format!("flags of {:?}", inst.op)));
@@ -192,8 +192,8 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags, and returns the condition that holds if an integer is not 0. Only moves may
-    /// be emitted before the use of the condition.
+    /// Sets the flags, and returns the condition that an integer is not 0. Before the condition is
+    /// used, only moves may be emitted.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)

@@ -46,8 +46,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the mask of part `part` of a vector with lanes of type `lane`: a mask register, or
-    /// with AVX2 a vector with lanes of this width.
+    /// Returns the mask of part `part` of a vector with lanes of type `lane`. With AVX-512, the
+    /// mask is a mask register. With AVX2, it is a vector with lanes of this width.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         let is_direct = if self.is_avx512() { part == 0 } else { lane.bytes() == 4 };
         if is_direct || self.known(mask).is_some() {

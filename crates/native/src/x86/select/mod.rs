@@ -1,10 +1,11 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
-//! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
-//! lanes; the bits of a lane are all 1 or all 0. If a vector load without a mask, or a comparison
-//! of integers, has only one use, and this use is in the same block, the load or comparison is
-//! *pending* until this use ([`crate::select`]). The instruction of the use may then also do the
-//! work of the load or comparison.
+//! With AVX-512, a mask uses a mask register. With AVX2, a mask uses a vector register of 32-bit
+//! lanes; the bits of a lane are all 1 or all 0.
+//!
+//! A vector load without a mask, or a comparison of integers, may be *pending* ([`crate::select`]).
+//! It then has only one use, in the same block, and is pending until this use. The instruction of
+//! the use may also do the work of the load or comparison.
 
 mod access;
 mod convert;
@@ -97,7 +98,7 @@ impl<'a> Selector<'a> {
         self.isa == Isa::Avx512
     }
 
-    /// Returns the part of a vector register that holds lanes of a type.
+    /// Returns the part of a vector register that has the lanes of a type.
     fn size(&self, lane: Lane) -> Size {
         match (self.isa, lane) {
             (Isa::Avx512, Lane::I8) | (Isa::Avx2, Lane::I8 | Lane::I16) => Size::X,
@@ -106,7 +107,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Returns the part of a vector register with half the lanes of a type of at most 32 bits.
+    /// Returns the part of a vector register that has half the lanes of a type of at most 32 bits.
     fn half_size(&self, lane: Lane) -> Size {
         if self.is_avx512() && lane.bytes() == 4 { Size::Y } else { Size::X }
     }
@@ -116,7 +117,7 @@ impl<'a> Selector<'a> {
         if self.is_avx512() { Size::Z } else { Size::Y }
     }
 
-    /// Returns the first value for AVX-512, and the second one for AVX2.
+    /// Returns the first value for AVX-512, and the second value for AVX2.
     fn by_isa<T>(&self, avx512: T, avx2: T) -> T {
         if self.is_avx512() { avx512 } else { avx2 }
     }
@@ -178,8 +179,8 @@ impl<'a> Selector<'a> {
     }
 
     /// Returns an operand with a part of a vector. The operand may be memory. `broadcast` is the
-    /// size in bytes of the element that the instruction can copy from memory to all lanes; `None`
-    /// if it cannot copy.
+    /// size in bytes of the element that the instruction can copy from memory to all lanes. It is
+    /// `None` if the instruction cannot copy.
     fn operand(&mut self, value: Value, part: usize, broadcast: Option<usize>) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let size = self.size(lane);
@@ -209,13 +210,13 @@ impl<'a> Selector<'a> {
         match inst.op {
             Op::Load { lane, .. } => self.fills_register(lane),
             Op::LoadSplat { lane, .. } => broadcast == Some(lane.bytes()),
-            // tidy: wildcard because other instructions read no vector of memory
+            // tidy: wildcard because other instructions load no vector
             _ => false,
         }
     }
 
-    /// Returns whether the lanes in a register have at least 128 bits, the fewest that a memory
-    /// operand reads.
+    /// Returns whether the lanes in a register have at least 128 bits. A memory operand reads no
+    /// fewer bits.
     fn fills_register(&self, lane: Lane) -> bool {
         self.is_avx512() || lane != Lane::I8
     }
@@ -234,7 +235,7 @@ impl<'a> Selector<'a> {
             Op::LoadSplat { lane, address } if broadcast == Some(lane.bytes()) => {
                 Ok(Some(Memory { is_broadcast: true, ..self.memory(address, &inst.operands)? }))
             }
-            // tidy: wildcard because other instructions read no vector of memory
+            // tidy: wildcard because other instructions load no vector
             _ => Ok(None),
         }
     }

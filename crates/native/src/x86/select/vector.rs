@@ -11,8 +11,8 @@ use crate::{
     x86::Isa,
 };
 
-/// The predicates of `vcmpps` and `vpcmpd`. Those of `vcmpps` raise no exception for a quiet NaN;
-/// except for [`NOT_EQUAL`], they are false for NaN.
+/// The predicates of `vcmpps` and `vpcmpd`. The predicates of `vcmpps` raise no exception for a
+/// quiet NaN. Except for [`NOT_EQUAL`], they are false for NaN.
 const EQUAL: u8 = 0;
 const NOT_EQUAL: u8 = 4;
 const LESS_FLOAT: u8 = 0x11;
@@ -42,9 +42,9 @@ impl Selector<'_> {
             .collect()
     }
 
-    /// Returns a memory operand with a part of a constant: one element that the instruction copies
-    /// to all lanes, if the constant has equal lanes that fit in `broadcast` bytes; otherwise the
-    /// lanes in a register of `size`.
+    /// Returns a memory operand with a part of a constant. If the constant has equal lanes that fit
+    /// in `broadcast` bytes, the operand is one element, which the instruction copies to all lanes.
+    /// Otherwise, the operand has the lanes of a register of `size`.
     pub(super) fn constant_memory(
         &mut self,
         op: Op,
@@ -97,8 +97,8 @@ impl Selector<'_> {
         self.compute(code, full, &[Arg::Memory(memory)])
     }
 
-    /// Returns the size of the element that a memory operand can copy to all lanes of a type, in
-    /// bytes; `None` if there is no such operand.
+    /// Returns the size in bytes of the element that a memory operand can copy to all lanes of a
+    /// type. Returns `None` if there is no such operand.
     fn broadcast_bytes(&self, lane: Lane) -> Option<usize> {
         tables::can_broadcast(self.isa, lane).then_some(lane.bytes())
     }
@@ -273,8 +273,8 @@ impl Selector<'_> {
                 Ok(self.truncated(&[shifted], wide, lane)[0])
             }
             (F::Sar, Lane::I64) => {
-                // AVX2 has no arithmetic shift of 64-bit lanes to the right. So this code
-                // complements negative numbers before and after a shift that inserts zeros.
+                // AVX2 has no arithmetic shift of 64-bit lanes to the right. The code complements
+                // negative numbers before and after a shift that inserts zeros.
                 let zero = self.zeros();
                 let args = [Arg::Use(zero, size), Arg::Use(x, size)];
                 let sign = self.compute(C::VEX_Vpcmpgtq_ymm_ymm_ymmm256, size, &args);
@@ -284,9 +284,9 @@ impl Selector<'_> {
             }
             (F::Mul, Lane::I64) => self.multiply_64(x, y),
             (F::Scale, Lane::F32) => {
-                // Multiplies by two powers of two, because `2^y` itself may be out of range. Only
-                // the second multiplication rounds: by the range of `x`, the first product is
-                // normal, or the result is 0 or infinite.
+                // The code multiplies by two powers of two, because `2^y` itself may be out of
+                // range. Only the second multiplication rounds: by the range of `x`, the first
+                // product is normal, or the result is 0 or infinite.
                 let exponent = self.compute(C::VEX_Vcvtps2dq_ymm_ymmm256, size, &[Arg::Use(y, size)]);
                 let half = self.shifted(F::Sar, Lane::I32, exponent, 1)?;
                 let rest = self.binary_registers(F::Sub, Lane::I32, exponent, half)?;
@@ -312,7 +312,7 @@ impl Selector<'_> {
             (F::MulHighSigned | F::MulHighUnsigned, Lane::I64) => {
                 self.multiply_high_64(function == F::MulHighSigned, x, y)
             }
-            // tidy: wildcard because the verifier rejects the others
+            // tidy: wildcard because the verifier rejects the other types
             _ => Err(unsupported(function, lane)),
         }
     }
@@ -364,7 +364,7 @@ impl Selector<'_> {
         Ok(self.compute(code, size, &[Arg::Use(x, size), imm8(count)]))
     }
 
-    /// Multiplies the low halves of 64-bit lanes.
+    /// Multiplies the low 32 bits of 64-bit lanes.
     fn multiply_halves(&mut self, is_signed: bool, x: VReg, y: VReg) -> VReg {
         let code = match (self.isa, is_signed) {
             (Isa::Avx512, false) => C::EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64,
@@ -402,8 +402,8 @@ impl Selector<'_> {
         self.binary_registers(Binary::Or, lane, even, odd)
     }
 
-    /// Returns the high halves of the products of 64-bit lanes, from four products of halves as in
-    /// Warren, Hacker's Delight, section 8-2.
+    /// Returns the high halves of the products of 64-bit lanes, from four products of halves.
+    /// Source: Warren, Hacker's Delight, section 8-2.
     fn multiply_high_64(&mut self, is_signed: bool, x: VReg, y: VReg) -> Result<VReg, CompileError> {
         let lane = Lane::I64;
         let low_mask = 0xffff_ffff;
@@ -431,7 +431,7 @@ impl Selector<'_> {
         Ok(high)
     }
 
-    /// Returns 64-bit lanes whose bits are all copies of the sign of the operand's lanes.
+    /// Returns 64-bit lanes whose bits are copies of the sign of the operand's lanes.
     pub(super) fn signs_64(&mut self, x: VReg) -> Result<VReg, CompileError> {
         if self.is_avx512() {
             return self.shifted(Binary::Sar, Lane::I64, x, 63);
@@ -464,8 +464,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // Each of the three `fma` instructions overwrites one operand. This code chooses one that
-        // overwrites an operand without later uses, if there is such an operand.
+        // Each of the three `fma` instructions overwrites one operand. If an operand has no later
+        // uses, the code chooses the instruction that overwrites this operand.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -622,9 +622,10 @@ impl Selector<'_> {
         let size = self.size(lane);
         let def = self.vector();
         let table = |code: Option<C>| code.ok_or_else(|| unsupported("Select", lane));
-        // A masked instruction with a memory operand loads only after its mask is known, and a loop
-        // over memory is fast only if its loads wait for nothing. So separate instructions without
-        // a mask load `x` and `y`; only a constant `x` may be a memory operand.
+        // A masked instruction with a memory operand loads only after its mask is known. A loop
+        // over memory is fast only if its loads do not wait for other results. Separate
+        // instructions without a mask therefore load `x` and `y`; only a constant `x` may be a
+        // memory operand.
         let is_zeroing = self.known_bits(y) == Some(0);
         let x = match self.known(x) {
             Some(_) if is_zeroing => self.operand(x, part, None)?,
@@ -632,7 +633,7 @@ impl Selector<'_> {
             None => Arg::Use(self.read(x, part)?, size),
         };
         if is_zeroing {
-            // The masked move sets lanes that are off to 0.
+            // The masked move sets the lanes whose mask is false to 0.
             let move_masked = table(tables::load(self.isa, lane))?;
             self.emit_masked(move_masked, &[Arg::Def(def, size), x], Masking::By { mask, zeroing: true });
             return Ok(def);
@@ -714,8 +715,8 @@ impl Selector<'_> {
                 let args = [Arg::Use(high, Size::Z), Arg::Use(low, Size::Z), imm8(count)];
                 self.compute(C::EVEX_Valignq_zmm_k1z_zmm_zmmm512b64_imm8, Size::Z, &args)
             } else {
-                // Rotates both registers by `count` lanes. The last `count` lanes of the result
-                // are those of `high`.
+                // Rotates both registers by `count` lanes. The last `count` lanes of the result are
+                // those of `high`.
                 let selector = (0..4).fold(0, |bits, lane| bits | (((lane + count) % 4) << (2 * lane)));
                 let [low, high] = [low, high].map(|x| {
                     let args = [Arg::Use(x, Size::Y), imm8(selector)];

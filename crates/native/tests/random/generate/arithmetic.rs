@@ -30,7 +30,7 @@ impl Generator {
                 self.builder.int_binary(function, x, count)
             }
             7 => {
-                // The divisor is neither 0 nor -1.
+                // The divisor must be neither 0 nor -1.
                 let function =
                     self.random.pick(&[F::DivSigned, F::DivUnsigned, F::RemSigned, F::RemUnsigned]);
                 let next = self.add(y, 1);

@@ -12,8 +12,8 @@ impl Generator {
         REGION * self.random.pick(&regions)
     }
 
-    /// Returns the offset of a region whose elements may have this type, and the alignment that
-    /// their addresses must have.
+    /// Returns the offset of a region whose elements may have this type, and the required alignment
+    /// of their addresses.
     pub(super) fn region_of(&mut self, lane: Lane) -> (usize, usize) {
         match lane {
             Lane::F32 => (self.region(Kind::Single), 4),
@@ -29,7 +29,7 @@ impl Generator {
         let last = DATA - bytes;
         match self.random.below(5) {
             0 if align <= 8 => {
-                // An index, which may be negative.
+                // The address has an index, which may be negative.
                 let scale = self.random.pick(&[1, 2, 4, 8]);
                 let mask = self.random.pick(&[7, 31, 63]) & !(align as i64 - 1);
                 let x = self.int();
@@ -65,8 +65,7 @@ impl Generator {
     }
 
     /// Returns a multiple of `align` from `start` to `start + last`. Half of the calls return the
-    /// offset of an earlier access, if one fits, so that loads often follow stores to the same
-    /// bytes.
+    /// offset of an earlier access, if possible. Loads thus often follow stores to the same bytes.
     pub(super) fn within(&mut self, start: usize, last: usize, align: usize) -> i32 {
         let range = start as i32..=(start + last) as i32;
         let fits = |offset: &i32| range.contains(offset) && offset % align as i32 == 0;
@@ -145,8 +144,8 @@ impl Generator {
         }
     }
 
-    /// Returns an address and a mask whose first or last lanes are off. If the access is in the
-    /// first or the last region, the memory of these lanes is outside of the arena.
+    /// Returns an address, and a mask that is false in the first or last lanes. If the access is in
+    /// the first or the last region, the memory of these lanes is outside of the arena.
     pub(super) fn edge(&mut self, lane: Lane) -> (Place, Value) {
         let lanes = self.builder.lanes();
         let base = self.builder.argument();
@@ -202,7 +201,7 @@ impl Generator {
         }
         let base = self.add(argument, displacement);
         if self.random.chance(50) {
-            // Lanes that are off get any offset.
+            // Lanes whose mask is false get any offset.
             offsets = self.builder.select(mask, offsets, x);
         }
         if self.random.chance(50) {

@@ -1,11 +1,10 @@
 //! Generates random functions, whose results do not depend on the payload of any NaN.
 //!
 //! A function accesses an arena of four regions. A region has elements of one kind: integers of any
-//! width at any address, binary32 or binary64. So a NaN in memory is never read as an integer. A
-//! function replaces each NaN before it reads the bits of floats as integers.
+//! width at any address, binary32 or binary64. A NaN in memory is therefore never read as an
+//! integer. A function replaces each NaN before it reads the bits of floats as integers.
 //!
-//! The generator appends a function in random *steps*. A step is one operation, a loop, or a
-//! branch.
+//! The generator builds a function in random *steps*. A step is one operation, a loop, or a branch.
 
 mod arithmetic;
 mod memory;
@@ -98,8 +97,8 @@ fn region(random: &mut Random, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// The number of kinds of steps for which a program has a random weight. Accesses to single
-/// integers are one further kind; its weight is 1.
+/// The number of kinds of steps that have a random weight in each program. Accesses to single
+/// integers are another kind; its weight is 1.
 const STEPS: usize = 14;
 
 /// A program under construction.
@@ -108,8 +107,8 @@ struct Generator {
     builder: Builder,
     /// The kind of each region.
     layout: [Kind; REGIONS],
-    /// The lane types among which the generator chooses in 95% of the cases; otherwise it chooses
-    /// among all.
+    /// The lane types among which the generator chooses in 95% of the cases. In the other cases, it
+    /// chooses among all lane types.
     lanes: Vec<Lane>,
     /// The values whose definitions dominate the current position.
     values: Vec<Value>,
@@ -117,16 +116,16 @@ struct Generator {
     depth: usize,
     /// The offsets of earlier accesses.
     recent_places: Vec<i32>,
-    /// The percentage of operands that must be recent values. A low percentage makes long live
+    /// The percentage of operands that must be recent values. A low percentage results in long live
     /// ranges.
     recent: usize,
     /// The percentage of operands that are new values: constants or loads.
     new: usize,
     /// The percentage of constants among the new values.
     constants: usize,
-    /// The number of steps that the program may still make.
+    /// The number of steps that the generator may still append.
     remaining: usize,
-    /// The weight of each kind of steps, with which the generator chooses the next step.
+    /// The weight of each kind of steps in the random choice of the next step.
     weights: [usize; STEPS],
 }
 
@@ -328,7 +327,7 @@ impl Generator {
         self.values.extend(last);
     }
 
-    /// Appends a loop of at most 8 iterations that two branches leave.
+    /// Appends a loop of at most 8 iterations with two branches that leave the loop.
     fn loop_with_exit(&mut self, end: Value, carried: &[Value]) {
         let known = self.values.len();
         self.depth += 1;
@@ -404,7 +403,7 @@ impl Generator {
         self.values.extend(results);
     }
 
-    /// Ends the function: stores its last vectors to the second halves of the regions, and returns
+    /// Ends the function. Stores its last vectors to the second halves of the regions, and returns
     /// a hash of its last integers and masks.
     fn finish(&mut self) {
         let argument = self.builder.argument();
