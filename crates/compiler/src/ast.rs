@@ -29,15 +29,17 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Returns the signature of every function of a source text; empty if the text is not valid Python.
+/// Returns the signature of every function of a source text. If the text is not valid Python,
+/// returns an empty list.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
-    // The parser recurses once for each level of nesting, and the frontend accepts 2000 levels.
+    // The parser recurses once for each level of nesting. The frontend accepts sources with up to
+    // 2000 levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
         parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })
 }
 
-/// Returns the function that `source` describes; see [`function_syntax`](crate::function_syntax).
+/// Finds the function that `source` describes; see [`function_syntax`](crate::function_syntax).
 pub(crate) fn find_function(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)

@@ -1,4 +1,4 @@
-//! Defines the result of a compilation: the code, the options, and queries about both.
+//! The result of a compilation: the code, the options, and queries about both.
 
 use std::sync::Arc;
 
@@ -21,12 +21,15 @@ pub struct CompiledKernel {
     pub module: Arc<Module>,
     /// The code that the target executes.
     pub code: Arc<MachineCode>,
-    /// The options of the compilation, and the resources that the code takes.
+    /// The options of the compilation, and the resources that the code needs.
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if three conditions hold: the kernel is for a CPU; the number of warps and the other
-    /// options that only back ends read do not change its code; its compilation printed nothing.
+    /// True if launches with other back-end options, such as another number of warps, can use the
+    /// same code.
+    ///
+    /// The kernel must be for a CPU, its code must not depend on these options, and its compilation
+    /// must have printed nothing.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -40,9 +43,10 @@ pub enum MachineCode {
     Gpu(Box<GpuCode>),
 }
 
-/// The code of a kernel that the driver or the simulator loads. A launch passes its arguments in
-/// one buffer, in the order of the parameters. Each argument is aligned to its size; a bool has one
-/// byte.
+/// The code of a kernel that the driver or the simulator loads.
+///
+/// A launch passes its arguments in one buffer, in the order of the parameters. Each argument is
+/// aligned to its size. A bool occupies one byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The PTX module as text.
@@ -55,14 +59,15 @@ pub struct GpuCode {
     pub threads: u32,
     /// The number of bytes of shared memory that a launch reserves for each block.
     pub shared_bytes: u32,
-    /// The cubin, if it is known before the code is loaded.
+    /// The cubin, if it exists before the code is loaded.
     pub cubin: Option<Vec<u8>>,
-    /// The module of the GPU dialect that was lowered to the PTX.
+    /// The module of the GPU dialect from which the PTX was generated.
     pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
-    /// Makes the code of a module of the GPU dialect that was lowered to `ptx`.
+    /// Creates the code from a module of the GPU dialect and the PTX that was generated from the
+    /// module.
     pub(crate) fn new(
         ptx: String,
         target: tilewright_gpu_ir::GpuTarget,
@@ -79,8 +84,8 @@ impl GpuCode {
         }
     }
 
-    /// Returns the number of warps that compute: the warps of the first partition if the kernel is
-    /// warp-specialized, else all warps of a block.
+    /// Returns the number of warps that compute. In a warp-specialized kernel, these are the warps
+    /// of the first partition. In any other kernel, all warps of a block compute.
     pub fn num_warps(&self) -> u32 {
         let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
         kernel.walk(kernel.entry, &mut |inst| {
@@ -96,23 +101,28 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether the kernel has an int32 parameter after the tensor maps. Each launch of such
-    /// a kernel decides whether its blocks run in pairs (clusters of 2). If they do, the launch
-    /// passes the number of programs along the first axis in this parameter, else 0. If the
-    /// parameter is not 0, the blocks whose ids are equal to it or greater only complete the last
-    /// pair, and do nothing.
+    /// Returns whether the kernel has an int32 parameter after the tensor maps.
+    ///
+    /// Each launch of such a kernel decides whether its blocks run in pairs (clusters of 2). If
+    /// they do, the parameter is the number of programs along the first axis; otherwise it is 0. If
+    /// the parameter is not 0, blocks with an id of at least this number do nothing: they only
+    /// complete the last pair.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
 
-    /// Returns the number of blocks of a program: 1 unless the launch requested more and the
-    /// compiler could divide the program. The blocks form a cluster along the first axis.
+    /// Returns the number of blocks that run one program. The blocks form a cluster along the first
+    /// axis.
+    ///
+    /// The number is 1 unless the launch requested more blocks and the compiler could divide the
+    /// program.
     pub fn cluster(&self) -> u32 {
         self.program.header.cluster
     }
 
-    /// Returns the offset in bytes of each argument in the parameter buffer, and its type. The
-    /// tensor maps and the int32 ([`Self::has_pairs`]) that follow the arguments are not included.
+    /// Returns the type of each argument, and its offset in bytes in the parameter buffer. The
+    /// result does not include the tensor maps and the int32 parameter ([`Self::has_pairs`]), which
+    /// follow the arguments.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
         let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
@@ -128,8 +138,8 @@ impl GpuCode {
     }
 }
 
-/// Lowers a module of the GPU dialect to PTX. `max_registers` limits the registers of a thread
-/// unless the module has its own limit.
+/// Lowers a module of the GPU dialect to PTX. `max_registers` limits the registers of a thread,
+/// unless the module states a limit.
 #[cfg(feature = "gpu")]
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
@@ -137,15 +147,15 @@ pub(crate) fn ptx(
 ) -> Result<String, Box<tilewright_base::Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // A warp-specialized kernel has its own limit, because its partitions transfer registers to
-        // each other. `max_registers` must not replace that limit.
+        // A warp-specialized kernel states its own limit, because its partitions transfer registers
+        // to each other. `max_registers` must not replace that limit.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
 }
 
-/// Removes the folders from the names of the user's source files, so that the texts of the kernel
-/// do not depend on the folder of the program.
+/// Removes the folders from the paths of the module's source files. The printed stages of the
+/// kernel then do not depend on the folder that contains the user's program.
 pub fn remove_folders(module: &mut Module) {
     let name = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
     module.sources = Arc::new(module.sources.with_names(name));
@@ -158,7 +168,7 @@ pub enum ParameterType {
     Pointer(Dtype),
     /// A scalar at run time.
     Scalar(Dtype),
-    /// A compile-time value, which is part of the code.
+    /// A compile-time value, which is compiled into the code.
     Constexpr,
     /// A tuple of parameters.
     Tuple(Tuple<ParameterType>),
@@ -177,21 +187,22 @@ pub struct Metadata {
     pub resources: Resources,
 }
 
-/// The resources that a program of the grid takes.
+/// The resources that a program of the grid needs.
 ///
 /// Host code divides by these numbers to choose a grid. The registers of a multiprocessor suffice
-/// for `max_num_regs // (n_regs * warp_size * num_warps)` programs, and its shared memory for
-/// `max_shared_mem // shared` programs. A CPU has no multiprocessors, so its `registers` and
-/// `shared` only have to suit such divisions: they are not zero, and small enough that at least one
-/// program fits.
+/// for `max_num_regs // (n_regs * warp_size * num_warps)` programs. Its shared memory suffices for
+/// `max_shared_mem // shared` programs.
+///
+/// A CPU has no multiprocessors, so its `registers` and `shared` only make such divisions work.
+/// Neither is zero, and both are small enough that at least one program fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
     /// The number of registers of a thread. On a CPU it is 32, the number of vector registers of
     /// AVX-512 and NEON. On a GPU it is 32 until the assembler has chosen the number.
     pub registers: u32,
-    /// The number of registers that a thread spills to memory; 0 on a CPU.
+    /// The number of registers that a thread spills to memory. On a CPU it is 0.
     pub spills: u32,
-    /// The number of bytes of shared memory of a block; 1 on a CPU.
+    /// The number of bytes of shared memory of a block. On a CPU it is 1.
     pub shared: u32,
 }
 
@@ -217,7 +228,7 @@ impl CompiledKernel {
                 language: job.request.options,
                 codegen: match &code {
                     MachineCode::Cpu(_) => job.codegen,
-                    // The kernel may run with more warps than the launch requested.
+                    // The number of warps may be greater than the launch requested.
                     MachineCode::Gpu(code) => CodegenOptions { num_warps: code.num_warps(), ..job.codegen },
                 },
                 resources: match &code {
@@ -233,9 +244,10 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns a kernel with the same code and these options. If they differ from the options of
-    /// this kernel, it must be [shareable](Self::is_shareable), and its code must not depend on the
-    /// options that differ.
+    /// Returns a kernel with the same code and the given options.
+    ///
+    /// If these differ from the options of this kernel, the kernel must be
+    /// [shareable](Self::is_shareable). Its code must not depend on the options that differ.
     #[must_use]
     pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
         Self {
@@ -250,7 +262,7 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the same kernel with source files whose names have no folders; see
+    /// Returns the same kernel, with the folders removed from the paths of its source files; see
     /// [`remove_folders`].
     #[must_use]
     pub fn without_folders(&self) -> Self {
@@ -266,8 +278,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the name of the entry in the code. On a GPU it may differ from the name of the
-    /// function.
+    /// Returns the name of the entry in the code. In GPU code, this name may differ from the name
+    /// of the function.
     pub fn entry_name(&self) -> &str {
         match &*self.code {
             MachineCode::Cpu(_) => &self.name,
@@ -275,8 +287,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the number of blocks among which a program is divided: 1 unless the launch requested
-    /// more and the compiler could divide the program.
+    /// Returns the number of blocks that run one program. The number is 1 unless the launch
+    /// requested more blocks and the compiler could divide the program.
     pub fn cluster(&self) -> u32 {
         match &*self.code {
             MachineCode::Cpu(_) => 1,
@@ -285,16 +297,18 @@ impl CompiledKernel {
     }
 
     /// Compiles a variant of the kernel for launches with tensors that tensor maps cannot describe.
-    /// [`TensorMapVariant::Without`] lists the accesses that then use no tensor map; with
-    /// [`TensorMapVariant::NoMaps`], no access uses one. Returns `None` on a CPU.
+    /// Returns `None` on a CPU.
+    ///
+    /// [`TensorMapVariant::Without`] lists the accesses that use no tensor map in this variant.
+    /// With [`TensorMapVariant::NoMaps`], no access uses a tensor map.
     ///
     /// # Errors
     /// Returns an error if code generation fails.
     pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // Requests `code.cluster()` blocks, not the number that the launch requested. If the
-        // compiler could not divide the program, it gave the one block the warps of the whole
-        // cluster, and `metadata.codegen.num_warps` counts these warps.
+        // `num_ctas` is `code.cluster()`, not the number of blocks that the launch requested. If
+        // the compiler could not divide the program, the single block has the warps of the whole
+        // cluster. `metadata.codegen.num_warps` already counts these warps.
         let num_ctas = code.cluster();
         let (without, tensor_maps) = match variant {
             TensorMapVariant::Without(accesses) => (&**accesses, true),
@@ -304,9 +318,11 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
-    /// Returns the text of a stage. Each call builds the text anew, except for PTX, which is
-    /// stored. Returns `None` for a stage that the target does not have, and for the cubin, which
-    /// the compiler does not make.
+    /// Returns the text of a stage. PTX is stored; the text of any other stage is printed at each
+    /// call.
+    ///
+    /// Returns `None` for a stage that the target does not have, and for the cubin, which the
+    /// compiler does not produce.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
@@ -324,12 +340,12 @@ impl CompiledKernel {
         })
     }
 
-    /// Decides for each memory access whether it is in bounds for every grid and all arguments that
-    /// satisfy `statement`, which states the sizes that callers guarantee. Also returns the module
-    /// that the findings point into.
+    /// Decides for each memory access whether it is in bounds, for every grid and for all arguments
+    /// that satisfy `statement`. The statement describes the sizes that callers guarantee. Also
+    /// returns the module that contains the accesses of the findings.
     ///
     /// # Errors
-    /// Returns an error if the statement is wrong, such as one that names an unknown parameter.
+    /// Returns an error if the statement is wrong; for example, if it names an unknown parameter.
     pub fn bounds(
         &self,
         statement: &tilewright_opt::bounds::Statement,
@@ -337,7 +353,7 @@ impl CompiledKernel {
         with_stack(|| {
             let mut module = Module::clone(&self.lowered);
             for function in module.functions.values_mut() {
-                // A call that is not inlined would hide accesses.
+                // The check does not see accesses of a function that is called and not inlined.
                 function.noinline = false;
             }
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
@@ -346,25 +362,26 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the memory accesses of the optimized IR, with the parameters of the entry that their
-    /// pointers may derive from.
+    /// Returns the memory accesses of the optimized IR. For each access, lists the parameters of
+    /// the entry from which its pointers may derive.
     pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
         with_stack(|| tilewright_opt::analysis::accesses(&self.module))
     }
 
-    /// Returns a hexadecimal hash that is equal for equal code, options and target, on every
-    /// machine. It is computed at each call.
+    /// Returns a hexadecimal hash of the target, the options and the IR before optimization. The
+    /// hash of equal kernels is the same on every machine. It is computed at each call.
     pub fn hash(&self) -> String {
         let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        // The debug format contains every option, also options that are added to the structs later.
+        // The `Debug` output contains every field of the options, including fields that are added
+        // later.
         let text = format!("{target} {language:?} {codegen:?}\n{ir}");
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }
 }
 
 impl ParameterType {
-    /// Returns the type of an argument.
+    /// Returns the parameter type of an argument.
     pub fn of(argument: &Argument) -> Self {
         match argument {
             Argument::Pointer { pointee, .. } => ParameterType::Pointer(*pointee),
@@ -375,7 +392,7 @@ impl ParameterType {
     }
 
     /// Returns Triton's name of the type: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`.
-    /// A tuple is `(*fp32, i32)`; with named fields, `(x=*fp32, n=i32)`.
+    /// The name of a tuple is `(*fp32, i32)`, or `(x=*fp32, n=i32)` if it has named fields.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),
@@ -397,8 +414,8 @@ impl ParameterType {
     }
 }
 
-/// Returns the name of a descriptor type: `tensordesc<fp16[64, 32]>`, or `tensordesc<fp16[64, 32],
-/// nan>` if a load returns NaN for elements outside of the tensor.
+/// Returns the name of a descriptor type: `tensordesc<fp16[64, 32]>`. If loads return NaN for
+/// elements outside of the tensor, the name is `tensordesc<fp16[64, 32], nan>`.
 fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
         return "constexpr".into();

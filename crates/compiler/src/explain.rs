@@ -1,5 +1,6 @@
-//! Collects the data of the page that `tilewright explain` writes: each line of a stage with its
-//! source line, the layouts of the GPU stage, and the remarks of the passes.
+//! Collects the data of the page that `tilewright explain` writes. The page shows the stages, the
+//! layouts of the GPU stage, and the remarks of the passes. Each line of a stage is linked to its
+//! source line.
 
 use std::fmt::Write;
 
@@ -26,8 +27,8 @@ pub struct StageText {
     pub title: String,
     /// The lines of the text.
     pub lines: Vec<String>,
-    /// For each line of the text, the source line that the line implements, counted from 1; 0 if
-    /// unknown.
+    /// For each line of the text, the number of the source line that it implements, from 1. The
+    /// number is 0 if the source line is unknown.
     pub links: Vec<u32>,
 }
 
@@ -36,15 +37,15 @@ pub struct StageText {
 pub struct SourceText {
     /// The path of the file.
     pub name: String,
-    /// The line of the file, counted from 1, at which `lines` begins.
+    /// The line number in the file, from 1, of the first of `lines`.
     pub first_line: u32,
     /// The lines.
     pub lines: Vec<String>,
 }
 
 impl CompiledKernel {
-    /// Returns the texts of the stages after the syntax tree, in order. The lines of stage `cpu`
-    /// are not linked to source lines.
+    /// Returns the texts of the stages after the syntax tree, in order. All lines except those of
+    /// stage `cpu` are linked to source lines.
     pub fn linked_stages(&self) -> Vec<StageText> {
         with_stack(|| {
             let file = self.source_name();
@@ -71,8 +72,8 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the machine code of the loop nests of a CPU program, each instruction with its
-    /// source line.
+    /// Returns the machine code of the loop nests of a CPU program. Each instruction is linked to
+    /// its source line.
     fn linked_machine_code(&self, program: &tilewright_cpu::Program) -> StageText {
         let listed = program.machine_listing().lines;
         let origins = listed.iter().map(|line| line.span.map_or(0, |span| self.line_of(span))).collect();
@@ -85,12 +86,14 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the path of the file that contains the kernel; empty if its source is unknown.
+    /// Returns the path of the file that contains the kernel, or an empty string if the source is
+    /// unknown.
     fn source_name(&self) -> String {
         self.source.as_ref().map(|source| source.file.name.clone()).unwrap_or_default()
     }
 
-    /// Returns the kernel's own lines, from its decorators to its end, if its source is known.
+    /// Returns the source lines of the kernel, from its decorators to its end. Returns `None` if
+    /// the source is unknown.
     pub fn source_text(&self) -> Option<SourceText> {
         let source = self.source.as_ref()?;
         let lines: Vec<&str> = source.file.text.lines().collect();
@@ -120,14 +123,16 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the line of the kernel's file at which a span begins; 0 for a span of another file.
+    /// Returns the line number at which a span begins in the kernel's file. Returns 0 for a span of
+    /// another file.
     pub fn line_of(&self, span: Span) -> u32 {
         line_in(&self.module.sources, span, &self.source_name())
     }
 
     /// Returns all data of an explanation page as JSON: stages, layouts, accesses to shared memory,
-    /// remarks. `more` are stages of other tools, such as SASS; `facts` are pairs of a name and a
-    /// value.
+    /// and remarks.
+    ///
+    /// `more` are stages of other tools, such as SASS. `facts` are pairs of a name and a value.
     pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
         let stage = |stage: &StageText| {
             let StageText { name, title, lines, links } = stage;
@@ -158,7 +163,7 @@ impl CompiledKernel {
         page.to_string()
     }
 
-    /// Returns the remarks as text, in the order of the source.
+    /// Returns the remarks as text, in the order of their source lines.
     pub fn remarks_as_text(&self, remarks: &[Remark]) -> String {
         let mut lines: Vec<(u32, &Remark)> =
             remarks.iter().map(|remark| (remark.span.map_or(0, |span| self.line_of(span)), remark)).collect();
@@ -188,7 +193,7 @@ impl CompiledKernel {
         text
     }
 
-    /// Replaces each layout in a text with its id in the GPU stage, such as `L1`.
+    /// Replaces each layout in a text by its id in the GPU stage, such as `L1`.
     fn with_numbers(&self, text: &str) -> String {
         let MachineCode::Gpu(code) = &*self.code else { return text.to_owned() };
         let mut layouts: Vec<(String, String)> = code
@@ -198,19 +203,18 @@ impl CompiledKernel {
             .iter()
             .map(|(id, layout)| (layout.to_string(), id.to_string()))
             .collect();
-        // Longer texts are replaced first, because the text of one layout may be a prefix of
-        // another.
+        // The text of one layout may be a prefix of another, so longer texts are replaced first.
         layouts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         layouts.iter().fold(text.to_owned(), |text, (layout, id)| text.replace(layout.as_str(), id))
     }
 }
 
-/// Compiles tile IR for a GPU. Returns the layouts, the accesses to shared memory and the lines of
-/// stage `gpu` as JSON, for the page that shows a trace of a launch. `text` is the text of stage
-/// `ir`.
+/// Compiles tile IR for a GPU and describes stage `gpu` as JSON: the layouts, the accesses to
+/// shared memory, and the lines. The page that shows the trace of a launch needs this description.
+/// `text` is the text of stage `ir`.
 ///
 /// # Errors
-/// Returns a text: the error of the parser, of the verifier or of the compilation for the GPU. Also
+/// Returns the message of the parser, of the verifier, or of the compilation for the GPU. Also
 /// fails if `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
 pub fn layouts_of_ir(
     text: &str,
@@ -248,15 +252,17 @@ fn gpu_program(
     Err(crate::without_feature("gpu"))
 }
 
-/// Returns the line of a file at which a span begins; 0 for a span of another file.
+/// Returns the line number at which a span begins in `file`. Returns 0 for a span of another file.
 fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     let known = sources.files().any(|(id, source)| id == span.file && source.name == file);
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
 /// Splits a printed module into lines. Drops the lines that list the source files, and removes the
-/// spans from the other lines. Links each line to the source line at which its outermost span
-/// begins: for an instruction of an inlined function, this is the line of the call in the kernel.
+/// spans from the other lines.
+///
+/// Links each line to the source line at which its outermost span begins. For an instruction of an
+/// inlined function, this is the line of the call in the kernel.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -270,8 +276,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
             let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
             id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
         });
-        // An instruction with regions begins in a line that ends with `{`. The printer writes its
-        // spans after its last `}`; the first line gets the same link.
+        // The first line of an instruction with regions ends with `{`. The printer writes the spans
+        // of this instruction after its last `}`. Both lines get the same link.
         let closes = own.trim_start().starts_with('}');
         let begun = if closes { open.pop() } else { None };
         if let Some(begun) = begun {
@@ -286,8 +292,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
     StageText { name: name.into(), title: title.into(), lines, links: origins }
 }
 
-/// Splits a line of printed IR into the text before its spans, and the outermost span as the id of
-/// its file (`file0`) and the offset of its first byte.
+/// Splits a line of printed IR into the text before its spans and the outermost span. Describes the
+/// span by the id of its file (such as `file0`) and the offset of its first byte.
 fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     let (mut own, mut outermost) = (line, None);
     while let Some((before, place)) = own.rsplit_once(" @") {
@@ -297,7 +303,7 @@ fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
             file.starts_with("file").then_some((file, start.parse().ok()?))
         });
         let Some(found) = parsed else { break };
-        // The last span of a line is the outermost one.
+        // The outermost span is the last one of a line.
         outermost = outermost.or(Some(found));
         own = before;
     }
@@ -305,8 +311,10 @@ fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
 }
 
 /// Links each `.loc` directive and each instruction of PTX to the source line that the last `.loc`
-/// names. The link is 0 if that line is in another file than `file`, and for all other lines of
-/// PTX.
+/// names.
+///
+/// The link is 0 if that line belongs to another file than `file`. The links of all other lines of
+/// PTX are also 0.
 fn linked_ptx(ptx: &str, file: &str) -> StageText {
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
     let number = ptx.lines().find_map(|line| {
@@ -331,7 +339,7 @@ fn linked_ptx(ptx: &str, file: &str) -> StageText {
     StageText { name: Stage::Ptx.name().into(), title: "PTX".into(), lines, links: origins }
 }
 
-/// Describes the layouts of a program, and how warps access shared memory.
+/// Describes the layouts of a program, and the accesses of warps to shared memory.
 fn describe_layouts(program: &gpu_ir::Module) -> Json {
     let layout = |(id, layout): (gpu_ir::LayoutId, &Layout)| {
         let mut page = json!({
@@ -368,7 +376,8 @@ struct SharedAccess {
 }
 
 impl SharedAccess {
-    /// Returns the shared-memory accesses of an instruction; an MMA has up to two.
+    /// Returns the accesses of an instruction to shared memory. An MMA makes up to two accesses;
+    /// any other instruction makes at most one.
     fn of(program: &gpu_ir::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
         let (function, layouts) = (program.kernel(), &program.header.layouts);
         let data = &function.insts[inst];

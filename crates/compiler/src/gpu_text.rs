@@ -1,4 +1,4 @@
-//! Compiles programs in the GPU dialect from text, as `--emit gpu` prints it.
+//! Compiles programs in the GPU dialect from the text that `--emit gpu` prints.
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
 use tilewright_frontend::Failure;
@@ -8,19 +8,19 @@ use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};
 
-/// Compiles a program in the GPU dialect from its text. Runs all passes; a pass that already ran on
-/// the program changes nothing. Returns the text of a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
+/// Compiles a program in the GPU dialect from its text. Returns the text of a stage: [`Stage::Gpu`]
+/// or [`Stage::Ptx`]. Runs all passes; a pass that has already run on the program changes nothing.
 ///
 /// # Errors
-/// Returns the errors of the parser and the verifier, with their positions in the text, and the
-/// errors of the passes and of the code generation.
+/// Returns the errors of the parser and the verifier, with their positions in the text. Also
+/// returns the errors of the passes and of the code generation.
 pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, CompileError> {
     with_stack(|| {
         let mut program = parse(name, text)?;
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
-            // A text may contain a program that the verifier accepts but that no sequence of passes
-            // produces. A pass may turn such a program into one that violates the rules.
+            // The verifier accepts some programs that no sequence of passes produces. A pass may
+            // turn such a program into an invalid one.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {

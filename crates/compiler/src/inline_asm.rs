@@ -1,7 +1,9 @@
-//! Runs and checks inline assembly without a GPU. The CPU's executor runs the text in the
-//! simulator. Compilations for a GPU parse the text, so that errors are reported before an
-//! assembler reads it. For both purposes, this module puts the text into a kernel in which each
-//! thread runs the text once, on operands that are words of memory.
+//! Runs and checks inline assembly without a GPU.
+//!
+//! The CPU's executor runs the text in the GPU simulator. Compilations for a GPU parse the text, so
+//! that the user sees errors before an assembler reads it. For both purposes, this module inserts
+//! the text into a kernel. Each thread of the kernel runs the text once; the operands are words of
+//! memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,10 +23,10 @@ const KERNEL: &str = "inline_assembly";
 /// The maximum number of threads of a block of the kernel.
 const THREADS: u32 = 128;
 
-/// Implements inline assembly for the CPU's executor with the GPU simulator.
+/// Runs inline assembly for the CPU's executor in the GPU simulator.
 pub(crate) struct SimulatedAssembler;
 
-/// Inline assembly, compiled into a kernel that the simulator runs.
+/// Inline assembly in a kernel that the simulator has loaded.
 #[derive(Debug)]
 struct SimulatedAssembly {
     module: tilewright_sim::LoadedModule,
@@ -62,8 +64,8 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        // With fewer runs than `THREADS`, the block has one thread for each run, so that every
-        // thread of the block reaches a barrier in the text.
+        // If there are fewer runs than `THREADS`, the block has exactly one thread for each run.
+        // Additional threads would return early, and would not reach a barrier in the text.
         let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
@@ -78,8 +80,8 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Returns the first error of inline assembly in a module. An instruction that the PTX parser does
-/// not know is not an error.
+/// Returns the first error of the inline assembly in a module. Ignores instructions that the PTX
+/// parser does not implement.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -114,8 +116,8 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Returns whether the text is certainly wrong. An instruction or modifier that the PTX parser does
-/// not know or does not support may be correct.
+/// Returns whether the text is certainly wrong. If the PTX parser does not implement an instruction
+/// or a modifier, the text may still be correct.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -125,13 +127,13 @@ fn is_mistake(error: &ParseError) -> bool {
     )
 }
 
-/// Describes an error, with its line in the inline text.
+/// Returns the message of an error, with the line of the inline text.
 fn described(error: &ParseError, text: &str, first: u32) -> String {
     in_line(error.line, &error.kind.to_string(), text, first)
 }
 
-/// Adds the position in the inline text to a message. `first` is the line of `text` at which the
-/// inline text begins.
+/// Adds the line of the inline text to a message. `line` is a line of the kernel `text`, in which
+/// the inline text begins at line `first`.
 fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default().trim();
     match line.checked_sub(first) {
@@ -140,15 +142,15 @@ fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     }
 }
 
-/// The line of the kernel that follows the inline text.
+/// The line that follows the inline text in the kernel.
 const CLOSE: &str = "} // end of the text";
 
 /// Returns the kernel that runs the inline text once in each thread, and the line at which the
 /// inline text begins.
 ///
 /// The parameters of the kernel are the address of the operands and the number of runs. Each
-/// operand is an array with one 64-bit word for each run; the arrays of the outputs precede those
-/// of the inputs.
+/// operand is an array with one 64-bit word for each run. The arrays of the outputs precede the
+/// arrays of the inputs.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\
@@ -205,9 +207,9 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Returns whether something writes an output: the text names it, or an input is tied to it.
-/// Otherwise nothing writes the output, as in a text that is only a barrier, and the kernel stores
-/// 0 for it.
+/// Returns whether the inline assembly can write an output: the text names the output, or an input
+/// is tied to it. The kernel stores 0 for any other output, such as the output of a text that is
+/// only a barrier.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

@@ -1,6 +1,6 @@
 //! Compiles kernels. [`compile`] lowers the source of a kernel to typed tile IR and optimizes the
-//! IR. From the optimized IR, it makes a program for the CPU's executor; or, for a GPU, a program
-//! in the GPU dialect and its PTX.
+//! IR. For a CPU, it then compiles the IR to a program of the CPU's executor. For a GPU, it
+//! compiles the IR to a program in the GPU dialect, and this program to PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
@@ -80,19 +80,19 @@ pub struct Job {
 /// The options of a launch that only affect back ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CodegenOptions {
-    /// The number of warps that run a program; without effect on a CPU.
+    /// The number of warps that run a program. It has no effect on a CPU.
     pub num_warps: u32,
-    /// The depth of software pipelines; without effect on a CPU.
+    /// The depth of software pipelines. It has no effect on a CPU.
     pub num_stages: u32,
-    /// The number of thread blocks among which a program is divided. If the compiler cannot divide
-    /// the program, one block runs it, with as many warps as the `num_ctas` blocks have together.
+    /// The number of thread blocks that run one program. If the compiler cannot divide the program,
+    /// one block runs it, with as many warps as the `num_ctas` blocks have together.
     pub num_ctas: u32,
-    /// The maximum number of registers of a thread; `None` leaves the choice to the compiler.
+    /// The maximum number of registers of a thread. With `None`, the compiler chooses.
     pub max_registers: Option<u32>,
-    /// True if a multiplication and an addition may be fused, which rounds once instead of twice.
-    /// Code for a GPU fuses them unless this is false.
+    /// Whether the compiler may fuse a multiplication and an addition, so that the result is
+    /// rounded once instead of twice. GPU code fuses them if this is true.
     pub contraction: bool,
-    /// True if the launcher creates the tensor maps that the code needs ([`GpuCode::tensor_maps`])
+    /// Whether the launcher creates the tensor maps that the code needs ([`GpuCode::tensor_maps`])
     /// and passes them to the kernel.
     pub tensor_maps: bool,
 }
@@ -115,8 +115,8 @@ impl Default for CodegenOptions {
 pub enum CompileError {
     /// An error of the kernel.
     Kernel(Box<Failure>),
-    /// A bug of tilewright: a stage made IR that violates a rule, or IR text from another process
-    /// does not parse.
+    /// A bug of tilewright: a stage produced invalid IR, or IR text from another process does not
+    /// parse.
     Internal(Box<InternalError>),
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for InternalError {
     }
 }
 
-/// Compiles a kernel. Calls `dump` with each stage that the compilation reaches, even if a later
+/// Compiles a kernel. Calls `dump` for each stage that the compilation reaches, even if a later
 /// stage fails.
 pub fn compile(
     job: &Job,
@@ -153,11 +153,12 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = lower(job, host)?;
-    // Lowering is not run on a new stack here, because it grows the stack itself.
+    // Lowering grows the stack itself, so it does not need `with_stack`.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Lowers the source of a kernel to tile IR: the part of [`compile`] that reads the user's program.
+/// Lowers the source of a kernel to tile IR. This is the step of [`compile`] that reads the user's
+/// source.
 ///
 /// # Errors
 /// Returns the errors of the kernel.
@@ -166,15 +167,15 @@ pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
 
-/// Refuses to lower a kernel.
+/// Returns an error, because this build cannot parse Python.
 #[cfg(not(feature = "python-syntax"))]
 pub fn lower(_: &Job, _: &mut dyn Host) -> Result<Lowered, CompileError> {
     let (diagnostics, sources) = (vec![*without_feature("python-syntax")], SourceMap::default());
     Err(CompileError::Kernel(Box::new(Failure { diagnostics, sources })))
 }
 
-/// Reads the IR of a kernel from text that another process printed at stage `ir`. This needs no
-/// [`Host`], because the names of the source are resolved already.
+/// Parses the IR of a kernel that another process printed at stage `ir`. No [`Host`] is needed,
+/// because all names of the source are already resolved in the IR.
 ///
 /// # Errors
 /// Returns an error if the text is not a module.
@@ -224,7 +225,7 @@ fn finish(
     Ok(compiled)
 }
 
-/// Makes the code for a GPU. The accesses in `without` do not use tensor maps.
+/// Generates the code for a GPU. The accesses in `without` do not use tensor maps.
 #[cfg(feature = "gpu")]
 fn gpu_code(
     optimized: &Module,
@@ -250,7 +251,7 @@ fn gpu_code(
     Ok(GpuCode::new(ptx, target, program))
 }
 
-/// Refuses to make code for a GPU.
+/// Returns an error, because this build cannot generate code for a GPU.
 #[cfg(not(feature = "gpu"))]
 fn gpu_code(
     optimized: &Module,
@@ -261,20 +262,23 @@ fn gpu_code(
     Err(failure(*without_feature("gpu"), optimized))
 }
 
-/// Returns the error of a stage that the build has left out.
+/// Returns the error for a stage that this build does not contain.
 fn without_feature(feature: &str) -> Box<Diagnostic> {
     let message = format!("this program was built without the feature `{feature}` of tilewright-compiler");
     Box::new(Diagnostic::new(Code::NoDevice, message))
 }
 
-/// Returns the implementation of inline assembly on the CPU, if the build has the simulator.
+/// Returns the implementation of inline assembly on the CPU, or `None` if the build does not
+/// contain the simulator.
 fn assembler() -> Option<&'static dyn tilewright_cpu::Assembler> {
     if cfg!(feature = "sim") { Some(&inline_asm::SimulatedAssembler) } else { None }
 }
 
-/// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly. If the
-/// executor makes machine code, short loops are unrolled, so that the executor compiles them
-/// together with the steps around them.
+/// Compiles a module to a program of the CPU's executor. The simulator runs the kernel's inline
+/// assembly.
+///
+/// If the executor generates machine code, short loops are unrolled first. The executor can then
+/// compile them together with the surrounding steps.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     if !cfg!(feature = "cpu") {
         return Err(without_feature("cpu"));
@@ -283,7 +287,7 @@ pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagn
     tilewright_cpu::Program::with_assembler(&module, assembler())
 }
 
-/// Unswitches and unrolls short loops, so that the executor compiles their steps as parts of loop
+/// Unswitches and unrolls short loops, so that their steps can become parts of the executor's loop
 /// nests.
 fn for_nests(module: &Module) -> Cow<'_, Module> {
     let unswitching = tilewright_opt::Unswitching {
@@ -303,13 +307,13 @@ fn for_nests(module: &Module) -> Cow<'_, Module> {
     }
 }
 
-/// Makes the program of the CPU's executor for traced launches.
+/// Compiles a module to a program of the CPU's executor for traced launches.
 pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::for_traces(module, assembler())
 }
 
-/// Makes the program of the CPU's executor for launches with a sanitizer. `module` is the module
-/// before optimization, so that the sanitizer checks the accesses of the source.
+/// Compiles a module to a program of the CPU's executor for launches with a sanitizer. `module` is
+/// the module before optimization, so that the sanitizer checks the accesses of the source.
 pub fn cpu_program_for_sanitizer(
     module: &Module,
 ) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
@@ -320,7 +324,8 @@ pub fn cpu_program_for_sanitizer(
     tilewright_cpu::SanitizedProgram::new(module, assembler())
 }
 
-/// Fails for a program that states layouts: the executor has none.
+/// Returns an error for a program that states layouts, because the CPU's executor does not support
+/// layouts.
 fn refuse_stated_layouts(module: &Module) -> Result<(), Box<Diagnostic>> {
     if !module.states_layouts() {
         return Ok(());
@@ -330,9 +335,9 @@ fn refuse_stated_layouts(module: &Module) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(Diagnostic::new(Code::Replaced, message).hint(hint)))
 }
 
-/// Makes the program of the CPU's executor without rematerialization, without fusion, and without
-/// symbolic forms (affine tiles and box masks): every tile is stored element by element. Tests
-/// compare its results with those of [`cpu_program`].
+/// Compiles a module to a program of the CPU's executor that stores every tile element by element.
+/// The program uses no rematerialization, no fusion and no symbolic forms (affine tiles and box
+/// masks). Tests compare its results with those of [`cpu_program`].
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,
@@ -340,8 +345,8 @@ pub fn cpu_program_without_symbolic_forms(
     tilewright_cpu::Program::without_symbolic_forms(module, assembler())
 }
 
-/// Runs a stage on a stack that suffices for the deepest nesting that the frontend accepts: passes,
-/// printer and executor recurse.
+/// Runs a stage on a stack that suffices for the deepest nesting that the frontend accepts. The
+/// passes, the printer and the executor recurse.
 fn with_stack<T>(stage: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(2 << 20, 8 << 20, stage)
 }
@@ -351,7 +356,7 @@ fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
     CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
 }
 
-/// Verifies the IR after a stage. A violation is an internal error, not an error of the user.
+/// Verifies the IR after a stage. Invalid IR is an internal error, not an error of the user.
 fn verify<D: ir::Dialect>(module: &Module<D>, stage: Stage) -> Result<(), CompileError> {
     tilewright_ir::verify(module).map_err(|error| {
         let ir = tilewright_ir::print(module, false);

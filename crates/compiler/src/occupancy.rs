@@ -1,9 +1,14 @@
-//! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose in
-//! two cases: with fewer, one more block fits on a multiprocessor; or the kernel spills, and its
-//! PTX states how many blocks must fit (`.minnctapersm`). If a kernel spills although registers are
-//! unused, and its PTX has no `.minnctapersm`, lets the assembler choose more registers.
+//! Chooses the number of registers of a thread.
 //!
-//! Only the assembler knows how many registers a kernel takes and spills, so the choice needs
+//! The assembler makes the first choice. This module then tries other limits in three cases:
+//!
+//! - With fewer registers, one more block fits on a multiprocessor.
+//! - The kernel spills, and its PTX states how many blocks must fit (`.minnctapersm`). Fewer
+//!   registers may then spill less.
+//! - The kernel spills although registers are unused, and its PTX has no `.minnctapersm`. The
+//!   assembler is then told to use more registers.
+//!
+//! Only the assembler determines how many registers a kernel needs and spills, so the choice needs
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
 //! the limits to try. The runtime then loads the kernel that `assemble` returns.
 
@@ -13,10 +18,10 @@ use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
 use tilewright_gpu_ir::target::THREAD_REGISTERS;
 
-/// The hardware allocates the registers of a thread in units of this number.
+/// The number of registers of a thread is rounded up to a multiple of this number.
 const REGISTER_UNIT: u32 = 8;
 
-/// The resources that the blocks on a multiprocessor share.
+/// The resources of a multiprocessor, which its resident blocks share.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiprocessor {
     /// The number of 32-bit registers.
@@ -33,8 +38,7 @@ pub struct Multiprocessor {
     pub tuning: &'static Tuning,
 }
 
-/// The resources that an assembled kernel takes, and the number of its blocks that fit on a
-/// multiprocessor.
+/// The resources of an assembled kernel, and the number of its blocks that fit on a multiprocessor.
 #[derive(Clone, Copy, Debug)]
 pub struct Occupancy {
     /// The number of threads of a block.
@@ -45,25 +49,25 @@ pub struct Occupancy {
     pub registers: u32,
     /// The number of registers that a thread spills.
     pub spills: u32,
-    /// The number of blocks that run on a multiprocessor at a time.
+    /// The number of blocks that run on a multiprocessor at the same time.
     pub blocks: u32,
 }
 
-/// The verdict on an attempt at fewer registers.
+/// The verdict on an attempt with fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// The attempt is chosen: its additional block outweighs its spills.
+    /// The attempt is chosen: one more block is worth more than the spills cost.
     Accept,
-    /// The attempt spills too much, but the next, higher limit may spill less.
+    /// The attempt spills too much, but the next limit, which is higher, may spill less.
     Continue,
-    /// The attempt is rejected, and no other limit is worth an attempt.
+    /// The attempt is rejected, and no further limit is tried.
     Stop,
 }
 
 impl Occupancy {
     /// Returns the register limits with which one more block fits, in the order of the attempts.
     ///
-    /// Returns no limit unless registers are the only obstacle to another block. A limit removes at
+    /// If anything besides registers prevents another block, returns no limits. A limit removes at
     /// most 1 / [`Tuning::max_register_loss`] of a thread's registers.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
@@ -74,9 +78,9 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // If `most` is `avoided_register_limit` or more, the attempts begin with `most` - 8: the
-        // assembler schedules poorly at the avoided limit. A kernel with two dependent dots of
-        // 128 x 64 and 8 warps needs the limit `most`.
+        // If `most` is at least `avoided_register_limit`, `most` - 8 is tried first, because the
+        // assembler schedules poorly at the avoided limit. `most` itself is still tried: a kernel
+        // with two dependent dots of 128 x 64 and 8 warps needs it.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -92,16 +96,21 @@ impl Occupancy {
 impl Multiprocessor {
     /// Assembles a kernel with the number of registers that suits this multiprocessor.
     ///
-    /// `assemble` assembles a PTX text; its second argument is true if this is not the first
-    /// attempt. With `max_registers`, this function makes one attempt: with the limit that the PTX
-    /// states or, if it states none, with `max_registers`.
+    /// `assemble` assembles a PTX text. Its second argument is false for the first attempt and true
+    /// for later attempts.
     ///
-    /// Otherwise, PTX that spills is assembled again with another directive, if one may help
-    /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that
-    /// let one more block run at a time. The attempts end when one is accepted, or when one shows
-    /// that no other limit is worth an attempt. An attempt that fails, because an instruction takes
-    /// more registers than the limit, is skipped. If no attempt is accepted, the first result is
-    /// returned.
+    /// If `max_registers` is given, there is one attempt. Its limit is the one that the PTX states
+    /// or, if the PTX states none, `max_registers`. Without `max_registers`, the first attempt
+    /// assembles the PTX unchanged, and further attempts follow:
+    ///
+    /// - If the kernel spills and another directive may help ([`against_spills`]), there is one
+    ///   more attempt, with that directive.
+    /// - Otherwise, if the PTX states no limit, the kernel is assembled with the limits that let
+    ///   one more block fit. The attempts end when one is accepted, or when the result shows that
+    ///   no further limit is worth an attempt. An attempt may fail because an instruction needs
+    ///   more registers than the limit; such an attempt is skipped.
+    ///
+    /// If no further attempt is accepted, the result of the first attempt is returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,
@@ -130,7 +139,7 @@ impl Multiprocessor {
         Ok(kernel)
     }
 
-    /// Compares an attempt with fewer registers (`attempt`) to the kernel without a limit
+    /// Compares an attempt with fewer registers (`attempt`) to the attempt without a limit
     /// (`first`).
     fn judge(&self, first: &Occupancy, attempt: &Occupancy) -> Verdict {
         let most_spills = first.spills + self.tuning.spills_for_one_more_block;
@@ -145,17 +154,19 @@ impl Multiprocessor {
     }
 }
 
-/// Returns PTX to assemble in place of PTX that spills. `available` is the size of the register
-/// file divided by the threads of a block. Returns `None` if nothing is spilled, if the PTX states
-/// a register limit, or if neither of these two cases applies:
+/// Returns PTX that may spill less than the given PTX. `available` is the number of registers of
+/// the multiprocessor divided by the number of threads of a block.
+///
+/// Returns `None` if nothing is spilled, if the PTX states a register limit, or if neither of two
+/// cases applies:
 ///
 /// - The PTX states no number of blocks, and registers are unused. The assembler has limited the
-///   registers to make room for more blocks, down to 32 for each thread. `.minnctapersm 1` tells
-///   the assembler that one block on a multiprocessor is enough.
-/// - The PTX states a number of blocks, and a thread has fewer than [`THREAD_REGISTERS`] registers.
-///   A limit below the thread's number of registers may spill less, because the assembler makes
-///   poor schedules at some limits ([`Tuning::avoided_register_limit`]): attention of 64x64 by 5
-///   warps spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0, 2026-11-28).
+///   registers to make room for more blocks, down to 32 for each thread. The directive
+///   `.minnctapersm 1` tells the assembler that one block on a multiprocessor is enough.
+/// - The PTX states a number of blocks, and a thread uses fewer than [`THREAD_REGISTERS`]
+///   registers. A slightly lower limit may spill less, because the assembler schedules poorly at
+///   some limits ([`Tuning::avoided_register_limit`]). For example, attention of 64x64 by 5 warps
+///   spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0, 2026-11-28).
 #[must_use]
 pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
     const BLOCKS: &str = ".minnctapersm ";
@@ -171,10 +182,10 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
     has_unused.then(|| ptx.replacen(".reqntid", &format!("{BLOCKS}1\n.reqntid"), 1))
 }
 
-/// Returns the PTX with a register limit; `None` if the PTX states a limit itself. Partitions that
-/// exchange registers depend on the limit that the PTX states.
+/// Returns the PTX with a register limit, or `None` if the PTX already states a limit. That limit
+/// must stay, because partitions that exchange registers depend on it.
 ///
-/// The directive is inserted before `.reqntid` (the size of a block), which the compiler writes for
+/// The directive is inserted before `.reqntid` (the size of a block), which the compiler emits for
 /// each kernel.
 fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
     (!ptx.contains(".maxnreg")).then(|| ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1))
@@ -184,10 +195,12 @@ fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Assembles a kernel of 256 threads. A thread takes as many registers as the limit in the PTX
-    /// states, or else `registers`. Returns the limits of all attempts (0 without a limit) and the
-    /// chosen limit. The kernel spills 10 registers with a limit of 120, and the assembler fails
-    /// with a limit of 40.
+    /// Assembles a kernel of 256 threads with a mock assembler. Returns the limits of all attempts
+    /// (0 without a limit) and the chosen limit.
+    ///
+    /// A thread uses as many registers as the limit in the PTX; without a limit, it uses
+    /// `registers`. With a limit of 120, the kernel spills 10 registers. With a limit of 40, the
+    /// assembler fails.
     fn attempts(ptx: &str, registers: u32, max_registers: Option<u32>) -> (Vec<u32>, u32) {
         let mut limits = Vec::new();
         let chosen = HOPPER.assemble(ptx, max_registers, |ptx, is_again| {
@@ -209,7 +222,7 @@ mod tests {
     #[test]
     fn the_compiler_chooses_the_registers_of_a_kernel() {
         let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
-        // The kernel spills with 120 registers, so 128 is tried.
+        // The kernel spills at the limit 120, so 128 is tried next.
         assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
         assert_eq!(attempts(plain, 64, None), (vec![0, 48], 48));
         // With `max_registers`, that limit is the only attempt.
@@ -218,7 +231,7 @@ mod tests {
         let partitioned = plain.replace(".reqntid", ".maxnreg 168\n.reqntid");
         assert_eq!(attempts(&partitioned, 161, None), (vec![168], 168));
         assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
-        // The assembler fails with the limit, so the first result is chosen.
+        // The assembler fails at the limit 40, so the result of the first attempt is chosen.
         assert_eq!(attempts(plain, 48, None), (vec![0, 40], 0));
     }
 
@@ -236,9 +249,10 @@ mod tests {
             (texts.len(), texts.last().unwrap().contains(".minnctapersm 1\n.reqntid 256"), spills.unwrap())
         };
         assert_eq!(spills(plain, 115), (2, true, 115));
-        // The first result is returned if the second kernel spills as many registers as the first.
+        // The second attempt spills as many registers as the first, so the first result is
+        // returned.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
-        // The PTX states a number of blocks, which a lower register limit replaces.
+        // The PTX states a number of blocks. A lower register limit replaces this directive.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
         assert_eq!(
             against_spills(&stated, 128, 7, 256).as_deref(),
@@ -246,7 +260,7 @@ mod tests {
         );
         assert_eq!(against_spills(&stated, 255, 7, 256), None);
         assert_eq!(against_spills(&plain.replace(".reqntid", ".maxnreg 168\n.reqntid"), 120, 7, 256), None);
-        // In the first and third cases no registers are unused; in the last case nothing is
+        // In the first and third cases, no registers are unused. In the last case, nothing is
         // spilled.
         assert_eq!(against_spills(plain, 255, 4, 256), None);
         assert_eq!(against_spills(plain, 120, 4, 128).map(|_| ()), Some(()));
@@ -273,18 +287,19 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // A limit may remove at most a third of the 190 registers: 128 removes less, 120 more.
+        // A limit may remove at most a third of the 190 registers: 128 removes less than a third,
+        // 120 removes more.
         assert_eq!(tried(1, 256, 190, 0), [128]);
         // The limit 128 would remove half of the 255 registers.
         assert!(tried(1, 256, 255, 0).is_empty());
-        // The blocks already have all threads of the multiprocessor.
+        // The blocks already use all threads of the multiprocessor.
         assert!(tried(4, 512, 32, 0).is_empty());
         // The multiprocessor already has its maximum of 32 blocks.
         assert!(tried(32, 32, 64, 0).is_empty());
-        // 100 registers for each thread suffice for two blocks, so another resource limits their
-        // number.
+        // Two blocks with 100 registers for each thread would fit. Something else limits the
+        // blocks, so a lower register limit is useless.
         assert!(tried(1, 256, 100, 0).is_empty());
-        // Two blocks with 113 KiB of shared memory each fit; two with 114 KiB do not.
+        // Two blocks with 113 KiB of shared memory each fit; two blocks with 114 KiB each do not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);
         assert!(tried(1, 256, 161, 114 << 10).is_empty());
     }

@@ -1,6 +1,6 @@
 //! Compiles the operations of interpret mode, in which Python runs the body of a kernel. Each
-//! operation is compiled like a kernel: as a function whose parameters are the values that the
-//! interpreter already has.
+//! operation is compiled like a kernel: as a function whose parameters are values that the
+//! interpreter has already computed.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 pub struct CompiledOperation {
     /// The program of the operation.
     pub program: Program,
-    /// The result. A result such as a tuple may have several run-time parts. The results of the
-    /// program are these parts, in order.
+    /// The result. A result such as a tuple may consist of several run-time values. The results of
+    /// the program are these values, in order.
     pub result: Operand<Type>,
-    /// The indices of the run-time parts that are constants in the program.
+    /// The indices of those run-time values that are constants in the program.
     pub known: Vec<usize>,
-    /// The indices of the run-time parts that point to const memory, each with the name of the
-    /// kernel parameter that declares the memory const.
+    /// The indices of those run-time values that point to const memory. Each index comes with the
+    /// name of the kernel parameter that declares the memory const.
     pub read_only: Vec<(usize, Arc<str>)>,
 }
 
@@ -36,8 +36,8 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // A module with a second function calls a function of the library or of the user. Other
-        // modules consist of a single op, which cannot be optimized.
+        // A module with a second function calls a function of the library or of the user. A module
+        // with one function consists of a single op, which cannot be optimized.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;
@@ -48,8 +48,8 @@ pub fn compile_operation(
 }
 
 impl CompiledOperation {
-    /// Converts an error of an evaluation to an error for the user. [`locate`] then moves it to the
-    /// user's source.
+    /// Converts an error of an evaluation to an error for the user. The caller then passes the
+    /// error to [`locate`], which moves it to the user's source.
     pub fn failure(&self, error: EvaluationError) -> CompileError {
         let sources = SourceMap::clone(self.program.sources());
         CompileError::Kernel(Box::new(Failure { diagnostics: vec![error.diagnostic], sources }))

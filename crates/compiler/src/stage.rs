@@ -1,4 +1,4 @@
-//! Defines the stages of a compilation that can be printed.
+//! The stages of a compilation that can be printed.
 
 use crate::Target;
 
@@ -13,14 +13,13 @@ pub enum Stage {
     Opt,
     /// The steps that the CPU executes.
     Cpu,
-    /// The machine code of the loop nests of a CPU program, with the source lines of its
-    /// instructions.
+    /// The machine code of the loop nests of a CPU program. Each instruction shows its source line.
     Asm,
     /// The GPU dialect: tile IR in which each value has a layout in registers or shared memory.
     Gpu,
     /// PTX, the assembly of NVIDIA GPUs.
     Ptx,
-    /// The cubin. An assembler, if there is one, makes it from the PTX; the compiler does not.
+    /// The cubin. The compiler does not produce it: an assembler translates the PTX to it.
     Cubin,
 }
 
@@ -37,8 +36,8 @@ impl Stage {
         }
     }
 
-    /// Returns the name, which is also the key in a handle's `asm` and the extension of a dumped
-    /// file.
+    /// Returns the name of the stage. It is also the key in a handle's `asm` and the extension of a
+    /// dumped file.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Ast => "ast",
@@ -58,6 +57,6 @@ impl Stage {
     }
 }
 
-/// A function that receives each stage. Its second argument makes the text of the stage, so that
-/// the text is made only if the hook needs it.
+/// A function that receives each stage. Its second argument is a function that prints the stage, so
+/// that no text is produced unless the hook needs it.
 pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;

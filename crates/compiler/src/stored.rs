@@ -1,5 +1,5 @@
-//! Defines the stored form of a compiled kernel: texts from which a later process restores the
-//! kernel without compiling it. Locks contain these texts.
+//! The stored form of a compiled kernel: texts from which a later process restores the kernel
+//! without compiling it. Locks contain these texts.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct StoredKernel {
     pub ir: String,
     /// The tile IR after optimization.
     pub opt: String,
-    /// The code for a GPU; `None` for the CPU.
+    /// The code for a GPU. It is `None` for the CPU.
     pub gpu: Option<StoredGpuCode>,
 }
 
@@ -31,7 +31,7 @@ pub struct StoredGpuCode {
     pub program: String,
     /// The PTX.
     pub ptx: String,
-    /// The cubin, if there is one.
+    /// The cubin, if it was stored.
     pub cubin: Option<Vec<u8>>,
 }
 
@@ -57,7 +57,7 @@ impl StoredGpuCode {
 }
 
 /// Returns a hash of the IR before optimization, without locations. Kernels with equal hashes
-/// compute the same, even if their source files differ.
+/// compute the same results, even if their source files differ.
 pub fn ir_digest(lowered: &Module) -> String {
     let text = with_stack(|| tilewright_ir::print(lowered, false));
     blake3::hash(text.as_bytes()).to_hex().to_string()
@@ -76,7 +76,7 @@ pub fn compile_lowered(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Reads a module from the stored text of a stage. `sources` are the source files of the module in
+/// Parses a module from the stored text of a stage. `sources` are the source files of the module in
 /// this process.
 ///
 /// # Errors
@@ -90,13 +90,13 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
     })
 }
 
-/// Restores a compiled kernel without running the passes. `lowered` is the IR to which this process has
-/// lowered the kernel's source. The code for the CPU is made from the optimized IR in `stored`; the
-/// code for a GPU is read from `stored`.
+/// Restores a compiled kernel without running the passes. `lowered` is the IR to which this process
+/// has lowered the kernel's source. The code for the CPU is compiled from the optimized IR in
+/// `stored`. The code for a GPU is taken from `stored`.
 ///
 /// # Errors
-/// Returns an error if a text is not a module, or if `stored` has no code for the target of the
-/// job.
+/// Returns an error if a text is not a module. Also fails if `stored` has no code for the target of
+/// the job.
 pub fn restore(
     job: &Job,
     source: Option<FunctionSource>,
@@ -123,7 +123,7 @@ pub fn restore(
     })
 }
 
-/// The code for the CPU of a stored kernel, which a process can make before it lowers the kernel's
+/// The CPU code of a stored kernel. A process can prepare this code before it lowers the kernel's
 /// source.
 #[derive(Debug)]
 pub struct PreparedKernel {
@@ -132,11 +132,11 @@ pub struct PreparedKernel {
 }
 
 impl PreparedKernel {
-    /// Makes the code from the stored text of the optimized IR, and its machine code, which
-    /// otherwise the first launch makes.
+    /// Compiles the stored text of the optimized IR to a program, and generates the machine code of
+    /// the program. Otherwise the first launch would generate the machine code.
     ///
     /// # Errors
-    /// Returns an error if the text is not a module, or if the CPU cannot execute it.
+    /// Returns an error if the text is not a module, or if the CPU cannot execute the module.
     pub fn new(opt: &str) -> Result<Self, CompileError> {
         with_stack(|| {
             let optimized = parse_stored(Stage::Opt, opt, &Arc::default())?;
@@ -147,7 +147,8 @@ impl PreparedKernel {
     }
 }
 
-/// Restores a kernel for the CPU, as [`restore`] does, from code that is made already.
+/// Restores a kernel for the CPU from prepared code. Otherwise this function is equivalent to
+/// [`restore`].
 pub fn restore_prepared(
     job: &Job,
     source: Option<FunctionSource>,
@@ -165,7 +166,7 @@ pub fn restore_prepared(
 /// Restores the GPU code of a variant of a kernel.
 ///
 /// # Errors
-/// Returns an error if the text is not a program, or if the kernel is for the CPU.
+/// Returns an error if the text is not a program. Also fails if the kernel is for the CPU.
 pub fn restore_variant(kernel: &CompiledKernel, stored: StoredGpuCode) -> Result<GpuCode, CompileError> {
     match kernel.metadata.target {
         Target::Gpu(target) => with_stack(|| gpu_code(target, stored, &kernel.lowered.sources)),
@@ -186,10 +187,11 @@ fn gpu_code(
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }
 
-/// Replaces the source files of a stored module by the source files of this process, because the
-/// stored text only has the names of the files. Does nothing if `stored` and `sources` have
-/// different numbers of files. The ids of the files agree, because lowering gives the files of
-/// equal kernels equal ids.
+/// Replaces the source files of a stored module by the source files of this process. The stored
+/// text contains only the names of the files.
+///
+/// Does nothing if `stored` and `sources` have different numbers of files. The ids of the files
+/// agree, because lowering assigns equal ids to the files of equal kernels.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);

@@ -1,4 +1,4 @@
-//! Defines the targets of a compilation.
+//! The targets of a compilation.
 
 use std::fmt;
 
@@ -22,14 +22,16 @@ impl Target {
         }
     }
 
-    /// Returns the name of every target, and the alias `sm_90`.
+    /// Returns the names of all targets, and the alias `sm_90`.
     pub fn names() -> Vec<&'static str> {
         let gpus = tilewright_gpu_ir::GpuTarget::ALL.iter().map(|target| target.name);
         ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
     }
 
-    /// Returns the best target for a GPU of this compute capability (times 10); `None` below 7.5. A
-    /// target whose name ends in `a` only suits its own capability.
+    /// Returns the best target for a GPU of this compute capability (times 10). Returns `None` for
+    /// capabilities below 7.5.
+    ///
+    /// A target whose name ends in `a` is chosen only for exactly its own capability.
     pub fn for_capability(capability: u32) -> Option<Self> {
         let runs = |target: &&tilewright_gpu_ir::GpuTarget| {
             target.capability == capability || target.capability < capability && !target.name.ends_with('a')
@@ -37,7 +39,7 @@ impl Target {
         tilewright_gpu_ir::GpuTarget::ALL.iter().rfind(runs).copied().map(Self::Gpu)
     }
 
-    /// Returns Triton's name of the back end.
+    /// Returns the name that Triton uses for the back end.
     pub fn backend(self) -> &'static str {
         match self {
             Target::Cpu => "cpu",
@@ -45,8 +47,8 @@ impl Target {
         }
     }
 
-    /// Returns the architecture: for a GPU, the name of the target, such as `sm_80`; for a CPU, the
-    /// instruction set, such as `x86_64`.
+    /// Returns the architecture. For a GPU, this is the name of the target, such as `sm_80`. For a
+    /// CPU, it is the instruction set, such as `x86_64`.
     pub fn architecture(self) -> &'static str {
         match self {
             Target::Cpu => std::env::consts::ARCH,
@@ -54,7 +56,7 @@ impl Target {
         }
     }
 
-    /// Returns 10 times the compute capability of a GPU; `None` for a CPU.
+    /// Returns 10 times the compute capability of a GPU, or `None` for a CPU.
     pub fn capability(self) -> Option<u32> {
         match self {
             Target::Cpu => None,
@@ -62,8 +64,8 @@ impl Target {
         }
     }
 
-    /// Returns the usual names of the vector extensions of the processor that runs this process. A
-    /// GPU has an empty list, because its architecture implies its features.
+    /// Returns the usual names of the vector extensions of the processor that runs this process.
+    /// For a GPU, the list is empty, because the architecture implies the features.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),

@@ -6,22 +6,22 @@
 //! the maps of some accesses are impossible   code in which threads make these accesses
 //! MAX_VARIANTS other variants exist already  code without tensor maps
 //! ```
-//! A tensor map cannot describe, for example, a tensor whose base or strides are not aligned to 16
-//! bytes. A variant is the code that the compiler generates if it must not use tensor maps for
-//! certain accesses. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still
-//! load A and B. If only the rows of A are not aligned, tensor copies still load B.
+//! For example, a tensor map cannot describe a tensor whose base or strides are not aligned to 16
+//! bytes. In a variant of the code, certain accesses do not use tensor maps. If only the rows of C
+//! in a matmul are not aligned, tensor copies (TMA) still load A and B. If only the rows of A are
+//! not aligned, tensor copies still load B.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
 
-/// The maximum number of variants of a kernel, not counting the variant without tensor maps. It
-/// suffices for every non-empty subset of three tensors, such as those of a matmul.
+/// The maximum number of variants of a kernel, not counting the variant without tensor maps. The
+/// number suffices for every non-empty subset of three tensors, such as those of a matmul.
 pub const MAX_VARIANTS: usize = 7;
 
-/// The accesses for which a variant of a kernel's code uses loads and stores of threads instead of
-/// tensor copies.
+/// The accesses that use loads and stores of threads, instead of tensor copies, in a variant of a
+/// kernel's code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TensorMapVariant {
     /// These accesses, sorted.
@@ -31,9 +31,10 @@ pub enum TensorMapVariant {
 }
 
 impl TensorMapVariant {
-    /// Chooses the variant for a launch that cannot create the maps of the `unfit` accesses.
-    /// `compiled` are the variants that exist already. If [`MAX_VARIANTS`] of them exist, a new set
-    /// of accesses gets [`Self::NoMaps`].
+    /// Chooses the variant for a launch that cannot create the tensor maps of the `unfit` accesses.
+    ///
+    /// `compiled` are the existing variants. If [`MAX_VARIANTS`] variants exist and none of them
+    /// matches, the result is [`Self::NoMaps`].
     pub fn choose<'v>(
         unfit: impl IntoIterator<Item = TensorAccess>,
         compiled: impl IntoIterator<Item = &'v Self>,
@@ -51,7 +52,7 @@ impl TensorMapVariant {
         if count < MAX_VARIANTS { exact } else { Self::NoMaps }
     }
 
-    /// Parses the name of a variant in a lock, as [`Display`](fmt::Display) writes it.
+    /// Parses the name of a variant in a lock; [`Display`](fmt::Display) writes such names.
     pub fn parse(name: &str) -> Option<Self> {
         if name == "all" {
             return Some(Self::NoMaps);
@@ -68,7 +69,7 @@ impl TensorMapVariant {
         Some(Self::Without(accesses.collect::<Option<_>>()?))
     }
 
-    /// Returns whether threads make an access, instead of a tensor copy.
+    /// Returns whether threads, instead of a tensor copy, make an access.
     pub fn is_without(&self, access: TensorAccess) -> bool {
         match self {
             Self::Without(accesses) => accesses.contains(&access),
@@ -77,8 +78,8 @@ impl TensorMapVariant {
     }
 }
 
-/// Names the variant in a lock: the accesses with the index of the argument, `load:0 store:2`; or
-/// `all`.
+/// Writes the name of the variant in a lock. The name lists the accesses with the indices of their
+/// arguments, such as `load:0 store:2`, or is `all`.
 impl fmt::Display for TensorMapVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Without(accesses) = self else { return f.write_str("all") };
@@ -119,7 +120,7 @@ mod tests {
             compiled.push(choose(&[base + 1, base], &compiled));
             assert_eq!(compiled.last(), Some(&variant(&[base, base + 1])));
             if base == 0 {
-                // `NoMaps` does not count towards the maximum.
+                // `NoMaps` does not count towards `MAX_VARIANTS`.
                 compiled.push(TensorMapVariant::NoMaps);
             }
         }

@@ -1,5 +1,5 @@
-//! Tests the stages of compilations for the CPU and for GPUs: the hook receives them in order, and
-//! each is available as text later.
+//! Tests the stages of compilations for the CPU and for GPUs. The hook must receive the stages in
+//! order, and the text of each stage must be available after the compilation.
 
 use tilewright_compiler::{
     CodegenOptions, CompiledKernel, DumpHook, Job, MachineCode, Stage, Target, compile,
@@ -17,7 +17,7 @@ def double(x_ptr):
     tl.store(pointers, 2 * tl.load(pointers))
 ";
 
-/// Compiles the kernel of the text above.
+/// Compiles the kernel of `TEXT`.
 fn compiled(
     target: Target,
     options: Options,

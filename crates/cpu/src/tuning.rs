@@ -77,8 +77,8 @@ pub(crate) const MASKED_VECTORS: usize = 2;
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
-/// The fewest elements of a segment. Where a kernel divides consecutive indices by a number, a
-/// segment is a run of indices with the same quotient.
+/// The fewest elements of a segment. If a kernel divides consecutive indices by a number, a segment
+/// is a run of indices with the same quotient.
 ///
 /// Not measured.
 pub(crate) const MIN_SEGMENT: usize = 8;

@@ -222,7 +222,7 @@ fn float_lanes() {
     let (x, y) = ([0.0, nan, 1.0, 3.0], [-0.0, 1.0, nan, 2.0]);
     let of =
         |function| binary(function, Lane::F32, single(x), single(y)).map(|bits| f32::from_bits(bits as u32));
-    // Where the operands are equal or one of them is NaN, the second operand is the result.
+    // If the operands are equal, or if one of them is NaN, the result is the second operand.
     assert_eq!(of(Binary::Lesser).map(f32::to_bits), [-0.0, 1.0, nan, 2.0].map(f32::to_bits));
     assert_eq!(of(Binary::Greater).map(f32::to_bits), [-0.0, 1.0, nan, 3.0].map(f32::to_bits));
     assert_eq!(of(Binary::Div)[3], 1.5);

@@ -183,8 +183,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Executes `load`. Where the mask is false, the element is that of `other`, or 0 if there is no
-/// `other`. A boolean is true if its byte is not 0.
+/// Executes `load`. An element whose mask is false is copied from `other`; without `other`, it is
+/// 0. A boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());

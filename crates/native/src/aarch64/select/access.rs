@@ -57,7 +57,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Computes an address in one register.
+    /// Emits the computation of the address that `memory` describes. Returns the register that
+    /// receives the address.
     fn address_of(&mut self, memory: Memory) -> VReg {
         let memory = self.without_index(memory);
         self.add_constant(memory.base, memory.offset)
