@@ -1,4 +1,4 @@
-//! The findings of a sanitizer in a launch, as the trace of the launch records them.
+//! The findings of a sanitizer in a launch, as they are recorded in the trace of the launch.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::model::{Launch, Tensor};
 /// A finding of a sanitizer.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The name of the check.
+    /// The name of the check that found it.
     pub check: String,
     /// The code of the diagnostic that reports the finding.
     pub code: String,
@@ -18,9 +18,10 @@ pub struct Finding {
     pub text: String,
     /// The source location of the finding: file, line and column.
     pub place: Option<(String, u32, u32)>,
-    /// The source location of the earlier access of a race.
+    /// For a race, the source location of the earlier access.
     pub other: Option<(String, u32, u32)>,
-    /// The index, along each axis, of the tile element in the first occurrence; empty for a scalar.
+    /// The indices, one for each axis, of the tile element in the first occurrence. For a scalar,
+    /// the list is empty.
     pub lane: Vec<u32>,
     /// The number of occurrences.
     pub count: u64,
@@ -33,10 +34,10 @@ pub struct Finding {
 pub struct Occurrence {
     /// The linear index of the program, x varying fastest.
     pub program: u64,
-    /// The pointer parameter through which memory is accessed, and the index of the element
-    /// relative to the address of this parameter.
+    /// The pointer parameter through which memory is accessed, and the index of the accessed
+    /// element. The index is relative to the address of the parameter.
     pub element: Option<(String, i64)>,
-    /// The linear index of the program with the earlier access of a race.
+    /// For a race, the linear index of the program that made the earlier access.
     pub other: Option<u64>,
 }
 
@@ -49,8 +50,8 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Reads the number that precedes an optional value. Returns whether the number is nonzero: in that
-/// case, the value follows. Returns `None` if the number is malformed.
+/// Reads the number before an optional value, and returns whether the value follows. The value
+/// follows if the number is not 0. Returns `None` if the number is malformed.
 fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }
@@ -99,8 +100,8 @@ impl Finding {
         })
     }
 
-    /// Returns the finding for a page of the visualizer. Indices replace the names of files and
-    /// tensors.
+    /// Converts the finding for a page of the visualizer, in which indices replace the names of
+    /// files and tensors.
     pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
         let place = |(file, line, column): &(String, u32, u32)| {
             let index = launch.files.iter().position(|known| known.name == *file);
@@ -125,25 +126,25 @@ impl Finding {
     }
 }
 
-/// A finding for a page of the visualizer.
+/// A finding on a page of the visualizer.
 #[derive(Serialize)]
 pub(crate) struct FindingPage<'a> {
     check: &'a str,
     code: &'a str,
     message: &'a str,
     text: &'a str,
-    /// File, line and column; the file is -1 if the trace does not contain it.
+    /// File, line and column. The file is -1 if the trace does not contain it.
     place: Option<[i64; 3]>,
     other: Option<[i64; 3]>,
     lane: &'a [u32],
     count: u64,
-    /// Program, tensor, element and other program of each occurrence; -1 for a missing item.
+    /// For each occurrence: program, tensor, element and other program. A missing item is -1.
     occurrences: Vec<[i64; 4]>,
 }
 
 impl Occurrence {
-    /// Returns the index of the tensor that contains the element, and the row-major index of the
-    /// element in this tensor.
+    /// Returns the index of the tensor that contains the element of the occurrence, and the
+    /// row-major index of this element.
     fn tensor_element(&self, launch: &Launch) -> Option<(i64, i64)> {
         let (name, index) = self.element.as_ref()?;
         let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;

@@ -7,21 +7,21 @@ pub(crate) fn to_text(page: &impl Serialize) -> String {
     serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are strings")
 }
 
-/// A tensor element as JSON. A value becomes a string if JSON has no number for it, or if
+/// A tensor element as JSON. An element is written as a string if JSON has no number for it, or if
 /// JavaScript would round the number.
 #[derive(Serialize, PartialEq, Debug)]
 #[serde(untagged)]
 pub(crate) enum Element {
     /// A boolean.
     Boolean(bool),
-    /// An integer of magnitude at most 2^53, which binary64 represents exactly.
+    /// An integer of magnitude at most 2^53. JavaScript represents such an integer exactly.
     Integer(i64),
-    /// A finite number of at most 32 bits, written with the shortest digits that identify it in
+    /// A finite number of at most 32 bits, written with the fewest digits that identify it in
     /// binary32.
     Single(f32),
     /// A finite binary64 number.
     Double(f64),
-    /// An integer of a larger magnitude, an infinity, or NaN.
+    /// An integer of a magnitude above 2^53, an infinity, or NaN.
     Text(String),
 }
 
@@ -69,10 +69,10 @@ impl Element {
     }
 }
 
-/// Returns the value of an 8- or 16-bit float; `None` for other types.
+/// Returns the value of an 8-bit or 16-bit float, or `None` for other types.
 fn narrow_float(dtype: &str, bits: u64) -> Option<f64> {
-    // The widths of exponent and mantissa, the exponent bias, and whether the largest exponent
-    // encodes infinities and NaNs.
+    // The number of exponent bits, the number of mantissa bits, the exponent bias, and whether the
+    // largest exponent encodes infinities and NaNs.
     let (exponent_bits, mantissa_bits, offset, has_infinities) = match dtype {
         "fp16" => (5, 10, 15, true),
         "bf16" => (8, 7, 127, true),

@@ -1,18 +1,23 @@
-//! Traces of launches: a compact binary record of the events of each program in a grid, and queries
-//! over it.
+//! Traces of launches. A trace is a compact binary record of the events of each program in a grid.
+//! This crate writes, reads and queries traces.
 //!
-//! An executor writes a trace with [`Recorder`], [`Recording`] and [`Batch`]; the visualizer
-//! queries it through [`Trace`] and the JSON of [`report`] and [`overlap`]. This crate does not
-//! depend on any executor or IR: a [`Launch`] describes the ops and types.
+//! An executor writes a trace with [`Recorder`], [`Recording`] and [`Batch`]. The visualizer
+//! queries the trace through [`Trace`] and the JSON of [`report`] and [`overlap`]. This crate does
+//! not depend on any executor or IR, because a [`Launch`] describes the ops and types.
 //!
 //! # The format
 //!
 //! A file consists of the eight bytes `TWTRACE\x02`, then chunks in any order. A chunk is a tag of
-//! four letters, the length of the payload in eight bytes (little-endian), and the payload. The
-//! file stays readable after a crash, because readers ignore an incomplete last chunk. Readers also
-//! skip chunks with unknown tags. In payloads, `n` is an unsigned LEB128 number, `z` a signed
-//! LEB128 number in zigzag encoding, `s` a string (its length `n`, then UTF-8), and `list` a length
-//! `n`, then the items.
+//! four letters, the length of the payload in eight bytes (little-endian), and the payload. Readers
+//! ignore an incomplete last chunk, so the file stays readable after a crash. Readers also skip
+//! chunks with unknown tags.
+//!
+//! The payloads use these encodings:
+//!
+//! - `n`: an unsigned LEB128 number.
+//! - `z`: a signed LEB128 number in zigzag encoding.
+//! - `s`: a string. Its length `n` is followed by its bytes in UTF-8.
+//! - `list`: a list. Its length `n` is followed by its items.
 //!
 //! | tag | payload |
 //! |---|---|
@@ -22,10 +27,12 @@
 //! | `FIND` | launch `n`, the sanitizer's checks `s`, its findings: `list` of [`Finding`] |
 //! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` of a failed launch, else the empty string |
 //!
-//! An event is the index `n` of its op and the values that the op table ([`Launch::ops`]) lists for
-//! the op. Each value has one of the forms below. Programs without values record only the pointers
-//! and masks of ops that access memory; programs with values record all values, followed by the
-//! duration of the op in nanoseconds `n`. The forms:
+//! An event consists of the index `n` of its op, and values of the op in the order of the op table
+//! ([`Launch::ops`]). In a program without values, an event has only the pointers and masks of an
+//! op that accesses memory. In a program with values, an event has all values of its op, followed
+//! by the duration `n` in nanoseconds.
+//!
+//! Each value has one of these forms:
 //!
 //! | byte | form | then |
 //! |---|---|---|
@@ -38,10 +45,12 @@
 //! | 6 | pointers | 4 bytes an element, signed |
 //! | 7 | booleans | one bit per element, least significant first |
 //!
-//! Before the form of pointers, an event has an `n`: 0 if the pointers are recorded as addresses;
-//! else they are byte offsets from a pointer parameter, and `n` is the index of this parameter plus
-//! one. A loop is also an op: its event begins an iteration and records the induction variable, if
-//! the loop has one.
+//! A number `n` precedes the form of pointers. If it is 0, the pointers are recorded as addresses.
+//! Otherwise they are byte offsets from a pointer parameter, and `n` is the index of this parameter
+//! plus one.
+//!
+//! A loop is also an op. Each event of a loop begins an iteration, and records the induction
+//! variable if the loop has one.
 
 mod bytes;
 pub mod finding;

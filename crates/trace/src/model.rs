@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::bytes::{Decoder, Encoder};
 use crate::read::is_pointer_or_mask;
 
-/// The kind of an op, as far as readers of a trace need to know it.
+/// The kind of an op. It distinguishes only the ops that readers of a trace treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A computation.
@@ -22,7 +22,7 @@ pub enum Kind {
     Reduce,
     /// A scan along an axis.
     Scan,
-    /// A loop; each of its events begins an iteration.
+    /// A loop. Each event of the loop begins an iteration.
     Loop,
 }
 
@@ -73,11 +73,11 @@ pub enum Role {
     Operand,
     /// A result.
     Result,
-    /// The left matrix of a multiplication.
+    /// The left matrix of a matrix multiplication.
     Left,
-    /// The right matrix of a multiplication.
+    /// The right matrix of a matrix multiplication.
     Right,
-    /// The accumulator of a multiplication.
+    /// The accumulator of a matrix multiplication.
     Accumulator,
     /// The induction variable of a loop.
     Counter,
@@ -120,25 +120,25 @@ pub struct Launch {
     pub kernel: String,
     /// The number of programs along x, y and z.
     pub grid: [u32; 3],
-    /// The sampling interval: values are recorded for programs whose linear index is a multiple of
-    /// `every`, and for the last program of the grid.
+    /// The sampling interval. Values are recorded for the programs whose linear index is a multiple
+    /// of `every`, and for the last program of the grid.
     pub every: u64,
     /// True if the interpreter ran the programs.
     pub interpreted: bool,
-    /// The source files of the ops.
+    /// The source files that contain the ops.
     pub files: Vec<File>,
-    /// The parameters passed at run time.
+    /// The parameters that are passed at run time.
     pub parameters: Vec<Parameter>,
-    /// The tensors passed to pointer parameters.
+    /// The tensors that are passed to pointer parameters.
     pub tensors: Vec<Tensor>,
     /// The names and values of the compile-time constants.
     pub constants: Vec<(String, String)>,
-    /// The ops that events refer to.
+    /// The ops to which events refer.
     pub ops: Vec<Op>,
-    /// The tile IR from the frontend as text, from which a reader of the trace can compile the
-    /// later stages for a GPU. Empty for interpreted launches.
+    /// The text of the tile IR that the frontend emitted. A reader of the trace can compile the
+    /// later stages for a GPU from it. The text is empty for interpreted launches.
     pub ir: String,
-    /// The numbers of warps and pipeline stages of the launch on a GPU.
+    /// The number of warps and the number of pipeline stages that the launch would have on a GPU.
     pub warps_and_stages: [u32; 2],
 }
 
@@ -148,20 +148,20 @@ pub struct Launch {
 pub struct File {
     /// The path of the file.
     pub name: String,
-    /// The text of the file, from the line `first_line` on.
+    /// The text of the file, beginning at the line `first_line`.
     pub text: String,
-    /// The line of the file at which the text starts, from 1.
+    /// The number, from 1, of the line at which `text` begins.
     pub first_line: u32,
 }
 
-/// A parameter passed at run time.
+/// A parameter that is passed at run time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
     /// The name of the parameter.
     pub name: String,
-    /// The type of the parameter: `fp32`, `*fp32`.
+    /// The type of the parameter, such as `fp32` or `*fp32`.
     pub dtype: String,
-    /// The bits of the value; for a pointer, the address.
+    /// The bits of the value. For a pointer, this is the address.
     pub bits: u64,
 }
 
@@ -194,7 +194,7 @@ pub struct SourceRange {
     pub column: u32,
     /// The last line.
     pub end_line: u32,
-    /// The column after the last column of the range, in `end_line`.
+    /// The column in `end_line` that follows the range.
     pub end_column: u32,
 }
 
@@ -205,10 +205,10 @@ pub struct Op {
     pub name: String,
     /// The kind of the op.
     pub kind: Kind,
-    /// The index of the innermost enclosing loop in [`Launch::ops`].
+    /// The index in [`Launch::ops`] of the innermost loop that contains the op.
     pub parent: Option<u32>,
-    /// The source range of the op, followed by the source ranges of the inlined calls that lead to
-    /// the op, the innermost call first.
+    /// The source range of the op, followed by the source ranges of the calls through which the op
+    /// was inlined. The innermost call is first.
     pub places: Vec<SourceRange>,
     /// The values that events of the op record.
     pub values: Vec<ValueInfo>,
@@ -219,12 +219,12 @@ pub struct Op {
 pub struct ValueInfo {
     /// The role of the value in the op.
     pub role: Role,
-    /// The element type: `fp32`, `int1`, `*fp32`.
+    /// The element type, such as `fp32`, `int1` or `*fp32`.
     pub dtype: String,
     /// The element size in bytes.
     #[serde(skip)]
     pub size: u32,
-    /// The extents of the axes; empty for scalars.
+    /// The extents of the axes. For a scalar, the list is empty.
     pub shape: Vec<u32>,
 }
 
@@ -238,22 +238,25 @@ impl ValueInfo {
 /// The maximum number of elements of a tile.
 const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// The maximum number of parameters: a kernel has at most 4 KiB of parameters, of at least one byte
-/// each.
+/// The maximum number of parameters. A kernel has at most 4 KiB of parameters, and each parameter
+/// has at least one byte.
 const MAX_PARAMETERS: usize = 4096;
 
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
 }
 
-/// Returns the number of elements, with each extent of 0 counted as 1. The reason: the reader of a
-/// trace loops over the outer axes and builds an entry for each of their indices, even if an inner
-/// extent is 0. Returns `None` on overflow.
+/// Returns the product of the extents, with each extent of 0 counted as 1. Returns `None` on
+/// overflow.
+///
+/// The result bounds the work of a reader of the trace. The reader loops over the outer axes and
+/// builds an entry for each of their indices, even if an inner extent is 0.
 fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }
 
-/// Returns whether the element size is 1 to 16 bytes and there are at most `most` elements.
+/// Returns whether the element size is from 1 to 16 bytes and the number of elements is at most
+/// `most`.
 fn is_sound(size: u32, elements: Option<u64>, most: u64) -> bool {
     (1..=16).contains(&size) && elements.is_some_and(|elements| elements <= most)
 }

@@ -1,6 +1,6 @@
-//! Finds overlaps: the programs that read and write each element of a tensor, and their races.
+//! Finds the programs that read and write each element of a tensor, and their races.
 //!
-//! The programs of a launch are unordered, so two accesses to one element race if they come from
+//! The programs of a launch are unordered. Two accesses to one element race if they come from
 //! different programs, at least one is a write, and not both are atomic.
 
 use serde::Serialize;
@@ -9,20 +9,20 @@ use crate::json::to_text;
 use crate::model::{Kind, Tensor};
 use crate::read::{Access, Trace};
 
-/// The accesses to an element so far.
+/// The programs that have accessed an element so far. Programs are added in ascending order.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// The index plus one of the last program that reads the element (0 for none); `readers` is the
-    /// number of programs that read it. The next four fields are the same two numbers for writes
-    /// and for atomic accesses. Programs are added in ascending order.
+    /// `reader` is the index plus one of the last program that reads the element (0 for none).
+    /// `readers` is the number of programs that read it. The next four fields are the same numbers
+    /// for writes and for atomic accesses.
     reader: u64,
     readers: u32,
     writer: u64,
     writers: u32,
     atomic: u64,
     atomics: u32,
-    /// The indices plus one of the first program that reads, the first that writes, and the first
-    /// that accesses the element atomically.
+    /// The first program that reads the element, the first that writes it, and the first that
+    /// accesses it atomically. Each program is stored as its index plus one.
     first: [u64; 3],
 }
 
@@ -43,9 +43,10 @@ impl Element {
         }
     }
 
-    /// Returns whether accesses of different programs to the element race.
+    /// Returns whether accesses to the element by different programs race.
     fn is_raced(&self) -> bool {
-        // If a kind of access has a single program, this program is in `first`.
+        // Two kinds of access come from different programs if one kind has several programs, or if
+        // their first programs differ.
         let differ = |counts: [u32; 2], firsts: [u64; 2]| {
             counts[0] > 0 && counts[1] > 0 && (counts[0] > 1 || counts[1] > 1 || firsts[0] != firsts[1])
         };
@@ -60,18 +61,19 @@ impl Element {
 /// The maximum number of elements of a tensor that [`Trace::overlaps`] analyzes.
 const MAX_ELEMENTS: u64 = 1 << 22;
 
-/// The maximum number of listed accesses to an element.
+/// The maximum number of accesses to an element that a query lists.
 const MAX_LISTED: usize = 256;
 
-/// The response for a tensor with more elements or accesses than a query analyzes.
+/// The response if a tensor has more elements or more accesses than a query analyzes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TooLarge {
     too_large: bool,
 }
 
-/// For each element, the number of programs that read it, write it and access it atomically.
-/// `races` has the indices of the elements with races.
+/// The result of [`Trace::overlaps`]. For each element, it has the number of programs that read it,
+/// that write it, and that access it atomically. `races` lists the indices of the elements with
+/// races.
 #[derive(Serialize)]
 struct OverlapPage {
     readers: Vec<u32>,
@@ -80,8 +82,9 @@ struct OverlapPage {
     races: Vec<usize>,
 }
 
-/// The number of accesses to an element, and the op, the program and the lane of each of the first
-/// [`MAX_LISTED`] accesses. `partial` is true if the query skipped accesses.
+/// The result of [`Trace::element_accesses`]. `count` is the number of accesses to the element.
+/// `accesses` has the op, the program and the lane of each of the first [`MAX_LISTED`] accesses.
+/// `partial` is true if the query skipped accesses.
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -90,8 +93,8 @@ struct ElementPage {
 }
 
 impl Trace {
-    /// Returns, for each element of a tensor, the number of programs that read it, write it and
-    /// access it atomically, and the elements with races.
+    /// Returns the overlaps in a tensor as JSON. For each element, counts the programs that read
+    /// it, that write it, and that access it atomically. Also lists the elements with races.
     pub fn overlaps(&self, launch: usize, tensor: usize) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let too_large = || Some(to_text(&TooLarge { too_large: true }));
@@ -114,8 +117,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the number of accesses to an element of a tensor, and the op, the program and the
-    /// lane of each of the first accesses.
+    /// Returns the accesses to an element of a tensor as JSON. Counts all accesses, and lists the
+    /// op, the program and the lane of the first ones.
     pub fn element_accesses(&self, launch: usize, tensor: usize, element: u64) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();
@@ -132,8 +135,9 @@ impl Trace {
     }
 
     /// Calls a function with op, kind, program, lane and element index of each access to a tensor.
-    /// Returns `Some(false)` if the lane budget of the query was exhausted, so that accesses were
-    /// skipped; `None` if there is no such launch.
+    ///
+    /// Returns `Some(false)` if the query exhausted its budget and skipped accesses. Returns `None`
+    /// if there is no launch with this number.
     fn each_access(
         &self,
         launch: usize,

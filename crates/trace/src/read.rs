@@ -25,17 +25,17 @@ pub struct LaunchTrace {
     pub launch: Launch,
     /// The duration of the launch.
     pub nanoseconds: u64,
-    /// The diagnostic of a failed launch; empty if the launch did not fail.
+    /// The diagnostic of a failed launch. The text is empty if the launch did not fail.
     pub failure: String,
-    /// The names of the checks that a sanitizer made, separated by commas; empty if the launch was
-    /// not sanitized.
+    /// The names of the sanitizer's checks, separated by commas. The text is empty if the launch
+    /// was not sanitized.
     pub checks: String,
-    /// The sanitizer's findings.
+    /// The findings of the sanitizer.
     pub findings: Vec<Finding>,
-    /// The recorded programs, by ascending number.
+    /// The recorded programs, sorted by number.
     pub programs: Vec<Program>,
-    /// The recorded elements of each tensor in each phase (0 before, 1 after the launch): their
-    /// start in the file and their length, in bytes.
+    /// The recorded elements of tensors: their start in the file and their length, in bytes. The
+    /// keys are the tensor and the phase (0 before, 1 after the launch).
     snapshots: FxHashMap<(u32, u32), (usize, usize)>,
 }
 
@@ -52,7 +52,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns whether values were recorded.
+    /// Returns whether the values of the program were recorded.
     pub fn has_values(&self) -> bool {
         self.flags & WITH_VALUES != 0
     }
@@ -91,10 +91,10 @@ impl fmt::Display for ReadError {
 pub struct Event<'a> {
     /// The index of the op in [`Launch::ops`].
     pub op: u32,
-    /// The forms of the op's values. A program without values has only the forms of pointers and
-    /// masks.
+    /// The forms of the op's values. In a program without values, these are only the forms of
+    /// pointers and masks.
     pub values: Vec<Form<'a>>,
-    /// The duration of the event; 0 if unknown.
+    /// The duration of the event. It is 0 if the duration is unknown.
     pub nanoseconds: u64,
 }
 
@@ -105,51 +105,56 @@ pub enum Form<'a> {
     Absent,
     /// All elements have these bits.
     Uniform(u64),
-    /// `base + Σ strides[axis] * index[axis]`.
+    /// The element at `index` is `base + Σ strides[axis] * index[axis]`. The fields are `base` and
+    /// `strides`.
     Affine(i64, Vec<i64>),
-    /// Booleans that are true inside a box, which has a range of indices for each axis.
+    /// Booleans that are true inside a box. The box has a range of indices for each axis.
     Box(Vec<(u32, u32)>),
     /// The elements in row-major order.
     Dense(&'a [u8]),
-    /// Booleans, one bit each.
+    /// Booleans with one bit each.
     Bits(&'a [u8]),
-    /// Pointers. If the first field is the index of a parameter, the second field has byte offsets
-    /// from this parameter. If the first field is `None`, the second field has addresses.
+    /// Pointers. If the first field is the index of a parameter, the second field contains byte
+    /// offsets from this parameter. If the first field is `None`, the second field contains
+    /// addresses.
     Pointers(Option<u32>, Offsets<'a>),
 }
 
-/// The encoding of pointers: byte offsets from a parameter, or addresses.
+/// The encoding of pointers, which are either byte offsets from a parameter or addresses.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Offsets<'a> {
     /// All offsets are equal.
     Uniform(i64),
-    /// `base + Σ strides[axis] * index[axis]`.
+    /// The offset at `index` is `base + Σ strides[axis] * index[axis]`. The fields are `base` and
+    /// `strides`.
     Affine(i64, Vec<i64>),
-    /// The offsets, 8 bytes each.
+    /// Offsets of 8 bytes each.
     Wide(&'a [u8]),
-    /// The offsets, 4 bytes each, signed.
+    /// Signed offsets of 4 bytes each.
     Narrow(&'a [u8]),
 }
 
 /// The maximum difference between the number of a launch and the number of chunks read so far. This
-/// limit bounds the list of launches. The limit is not 0, because other threads may have begun
-/// launches whose chunks are not written yet.
+/// limit bounds the list of launches. It is not 0, because other threads may have begun launches
+/// whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// The budget of a query, in addition to `LANES_PER_BYTE` for each byte of the file.
-/// [`Budget::charge`] subtracts the cost of each access, which grows with its lanes and with the
-/// tensors that it is compared with. Without a limit, a small file could make a query slow, because
-/// a short event may describe a tile with millions of elements.
+/// The budget of a query is this number plus `LANES_PER_BYTE` for each byte of the file.
+/// [`Budget::charge`] subtracts the cost of each access. The cost grows with the lanes of the
+/// access and with the tensors to which the query compares it.
+///
+/// A short event may describe a tile with millions of elements. Without a budget, a small file
+/// could make a query slow.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;
 
-/// The part of its budget that a query has left.
+/// The unused part of a query's budget.
 #[derive(Debug)]
 pub(crate) struct Budget(u64);
 
 impl Budget {
-    /// Subtracts the cost of comparing an access with tensors. Returns false, and subtracts
-    /// nothing, if the cost exceeds the budget.
+    /// Subtracts the cost of comparing an access to tensors. If the cost exceeds the budget,
+    /// subtracts nothing and returns false.
     pub fn charge(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
         let Some(op) = launch.ops.get(event.op as usize) else { return true };
         let lanes = op.values.first().map_or(0, ValueInfo::elements) as u64;
@@ -161,23 +166,22 @@ impl Budget {
 }
 
 impl Trace {
-    /// Returns the lane budget of a query over all events. The budget grows with the size of the
-    /// file.
+    /// Returns the budget of a query over all events. The budget grows with the size of the file.
     pub(crate) fn budget(&self) -> Budget {
         Budget(LANES + LANES_PER_BYTE * self.bytes.len() as u64)
     }
 
-    /// Returns the description of a launch.
+    /// Returns the description of the launch with this number.
     pub fn described(&self, number: usize) -> Option<&Launch> {
         self.launches.get(number).map(|traced| &traced.launch)
     }
 
-    /// Reads a file.
+    /// Reads a trace file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(std::fs::read(path).map_err(ReadError::Io)?)
     }
 
-    /// Parses the content of a file.
+    /// Parses the content of a trace file.
     pub fn new(bytes: Vec<u8>) -> Result<Self, ReadError> {
         let wrong = ReadError::Malformed("this is not a tilewright trace, or it has another version");
         if !bytes.starts_with(MAGIC) {
@@ -185,7 +189,7 @@ impl Trace {
         }
         let mut launches: Vec<LaunchTrace> = Vec::new();
         let (mut at, mut chunks) = (MAGIC.len(), 0);
-        // An incomplete chunk ends the file: the writer was interrupted.
+        // If the writer was interrupted, the last chunk is incomplete. It is ignored.
         while let Some(head) = bytes.get(at..at + 12) {
             let length = head[4..].iter().rev().fold(0_u64, |length, &byte| length << 8 | u64::from(byte));
             let start = at + 12;
@@ -211,7 +215,7 @@ impl Trace {
         events
     }
 
-    /// Calls a function with each event of a program, up to the first malformed one.
+    /// Calls a function with each event of a program. Stops at the first malformed event.
     pub fn each_event<'a>(
         &'a self,
         launch: &LaunchTrace,
@@ -232,7 +236,7 @@ impl Trace {
     }
 }
 
-/// Reads a chunk. Returns `None` if it is malformed, or if its launch number is above `most`.
+/// Reads a chunk. Returns `None` if the chunk is malformed, or if its launch number exceeds `most`.
 fn chunk(
     tag: &[u8],
     payload: &[u8],
@@ -278,8 +282,8 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     let number = from.small()?;
     let op = launch.ops.get(number as usize)?;
     let mut values = Vec::new();
-    // The op table lists pointers and masks before other values ([`Launch::decode`] checks it), so
-    // this loop visits only values that the event encodes, each in at least one byte.
+    // [`Launch::decode`] checks that an op lists pointers and masks before its other values. The
+    // loop therefore visits only values that the event encodes. Each of them has at least one byte.
     for value in op.values.iter().take_while(|value| program.has_values() || is_pointer_or_mask(value)) {
         values.push(form(value, from)?);
     }
@@ -287,8 +291,8 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     Some(Event { op: number, values, nanoseconds })
 }
 
-/// Returns whether a value is the pointer or the mask of an access. Every program records these
-/// values.
+/// Returns whether a value is the pointer or the mask of an access. These values are recorded in
+/// every program.
 pub(crate) fn is_pointer_or_mask(value: &ValueInfo) -> bool {
     matches!(value.role, Role::Pointer | Role::Mask)
 }
@@ -342,8 +346,8 @@ fn split_elements(bytes: &[u8], size: usize) -> Vec<u64> {
 }
 
 impl Form<'_> {
-    /// Returns the bits of each element in row-major order; for pointers, their byte offsets from
-    /// the parameter, or their addresses. Returns `None` if they were not recorded.
+    /// Returns the bits of each element in row-major order. The bits of a pointer are its byte
+    /// offset from the parameter, or its address. Returns `None` if the elements were not recorded.
     pub fn expand(&self, value: &ValueInfo) -> Option<Vec<u64>> {
         let shape = &value.shape;
         Some(match self {
@@ -374,16 +378,21 @@ impl Form<'_> {
 pub struct Access {
     /// The address of each lane.
     pub addresses: Vec<u64>,
-    /// The mask of each lane, 1 or 0; `None` without a mask, or if it was not recorded.
+    /// The mask of each lane, 1 or 0. It is `None` if the access has no mask, or if the mask was
+    /// not recorded.
     pub mask: Option<Vec<u64>>,
 }
 
 impl Access {
-    /// Returns the access of an event. Returns `None` if its op does not access memory, if its
-    /// pointers were not recorded, or if they are offsets from a parameter that the launch lacks.
+    /// Returns the access of an event. Returns `None` in these cases:
+    ///
+    /// - The op does not access memory.
+    /// - The pointers were not recorded.
+    /// - The pointers are offsets from a parameter that the launch does not have.
     pub fn new(launch: &Launch, event: &Event<'_>) -> Option<Self> {
         let op = launch.ops.get(event.op as usize)?;
-        // The op table lists pointers and masks first, so `zip` pairs them with their forms.
+        // An op lists its pointers and masks first. `zip` therefore pairs them with their forms,
+        // even if the event has no other values.
         let find = |role| op.values.iter().zip(&event.values).find(|(value, _)| value.role == role);
         let (value, pointer) = find(Role::Pointer)?;
         let Form::Pointers(parameter, _) = pointer else { return None };

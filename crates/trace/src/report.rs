@@ -1,5 +1,5 @@
-//! Writes the JSON of the visualizer's pages: launches, the events of a program, and the elements
-//! of values and tensors.
+//! Generates the JSON of the visualizer's pages: launches, the events of a program, and the
+//! elements of values and tensors.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -9,7 +9,7 @@ use crate::json::{Element, to_text};
 use crate::model::{File, Kind, Launch, Op, Parameter, SourceRange, Tensor, ValueInfo};
 use crate::read::{Access, Event, Form, LaunchTrace, Program, Trace, is_pointer_or_mask};
 
-/// Statistics of an op over the programs of a launch.
+/// Statistics of an op over all programs of a launch.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Count {
@@ -62,8 +62,8 @@ struct LaunchPage<'a> {
     constants: &'a [(String, String)],
     tensors: Vec<TensorPage<'a>>,
     ops: Vec<OpPage<'a>>,
-    /// Number, flags (1 with values, 2 truncated, 4 failed or interrupted at its last event) and
-    /// nanoseconds of each program.
+    /// For each program: its number, its flags, and its duration in nanoseconds. The flags are 1
+    /// (with values), 2 (truncated) and 4 (failed or interrupted at its last event).
     programs: Vec<[u64; 3]>,
 }
 
@@ -93,9 +93,9 @@ struct TensorPage<'a> {
 struct OpPage<'a> {
     name: &'a str,
     kind: Kind,
-    /// The index of the innermost enclosing loop, or -1.
+    /// The index of the innermost loop that contains the op, or -1.
     parent: i64,
-    /// File, line, column, end line and end column of each source range.
+    /// For each source range: file, line, column, end line and end column.
     places: Vec<[u32; 5]>,
     values: &'a [ValueInfo],
     #[serde(flatten)]
@@ -131,7 +131,7 @@ struct ProgramPage<'a> {
     events: Vec<EventPage<'a>>,
 }
 
-/// An event: op, nanoseconds, and a summary of each value.
+/// An event. It is serialized as a list: op, nanoseconds, and a summary of each value.
 struct EventPage<'a> {
     event: Event<'a>,
     values: &'a [ValueInfo],
@@ -149,8 +149,9 @@ impl Serialize for EventPage<'_> {
     }
 }
 
-/// The summary of a form: `["uniform", 3]`, `["affine", base, strides…]`, `["box", [low, high]…]`,
-/// `["dense"]`, `["pointers"]`, `["absent"]`.
+/// The summary of a form. It is serialized as one of these lists: `["uniform", 3]`,
+/// `["affine", base, strides…]`, `["box", [low, high]…]`, `["dense"]`, `["pointers"]`,
+/// `["absent"]`.
 struct Summary<'a>(&'a ValueInfo, &'a Form<'a>);
 
 impl Serialize for Summary<'_> {
@@ -184,11 +185,11 @@ fn named<S: Serializer>(
 struct ValuePage<'a> {
     dtype: &'a str,
     shape: &'a [u32],
-    /// The elements; `None` if they were not recorded.
+    /// The elements, or `None` if they were not recorded.
     elements: Option<Elements<'a>>,
 }
 
-/// The elements of a tile or tensor: their type, and the bits of each.
+/// The elements of a tile or tensor: their type, and the bits of each element.
 struct Elements<'a>(&'a str, Vec<u64>);
 
 impl Serialize for Elements<'_> {
@@ -200,7 +201,7 @@ impl Serialize for Elements<'_> {
 /// The elements that an access touches. Each list has one item for each lane.
 #[derive(Serialize)]
 struct AccessPage {
-    /// The tensor of [`Trace::own_tensor`], or -1.
+    /// The index of the tensor that [`Trace::own_tensor`] returns, or -1.
     tensor: i64,
     mask: Vec<u8>,
     tensors: Vec<i64>,
@@ -209,13 +210,13 @@ struct AccessPage {
 }
 
 impl Trace {
-    /// Returns the summaries of all launches.
+    /// Returns the summaries of all launches as JSON.
     pub fn list(&self) -> String {
         to_text(&self.launches.iter().map(Heading::new).collect::<Vec<_>>())
     }
 
-    /// Returns a launch: its description, its programs, and the statistics of its ops. Returns
-    /// `None` if there is no launch with this number.
+    /// Returns a launch as JSON: its description, its programs, and the statistics of its ops.
+    /// Returns `None` if there is no launch with this number.
     pub fn launch(&self, number: usize) -> Option<String> {
         let traced = self.launches.get(number)?;
         let launch = &traced.launch;
@@ -248,8 +249,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the statistics of a launch's ops, and whether lanes were skipped because the lane
-    /// budget was exhausted.
+    /// Returns the statistics of a launch's ops. Also returns whether accesses were skipped because
+    /// the budget of the query was exhausted.
     fn counts(&self, traced: &LaunchTrace) -> (Vec<Count>, bool) {
         let launch = &traced.launch;
         let mut counts = vec![Count::default(); launch.ops.len()];
@@ -278,14 +279,15 @@ impl Trace {
         (counts, is_partial)
     }
 
-    /// Returns the program of a launch with this number.
+    /// Returns the program with this number, and its launch.
     pub fn program(&self, launch: usize, number: u64) -> Option<(&LaunchTrace, &Program)> {
         let traced = self.launches.get(launch)?;
         let found = traced.programs.binary_search_by_key(&number, |program| program.number).ok()?;
         Some((traced, &traced.programs[found]))
     }
 
-    /// Returns the events of a program: op, nanoseconds, and a summary of each value's form.
+    /// Returns the events of a program as JSON: op, nanoseconds, and a summary of each value's
+    /// form.
     pub fn events_of(&self, launch: usize, number: u64) -> Option<String> {
         let (traced, program) = self.program(launch, number)?;
         let mut events = Vec::new();
@@ -303,8 +305,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the elements of a value of an event in row-major order. The elements of a pointer
-    /// are byte offsets from its parameter, or addresses.
+    /// Returns the elements of a value of an event as JSON, in row-major order. Pointers are byte
+    /// offsets from their parameter, or addresses.
     pub fn value(&self, launch: usize, program: u64, event: usize, value: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let events = self.events(traced, program);
@@ -316,11 +318,14 @@ impl Trace {
         Some(to_text(&ValuePage { dtype: &info.dtype, shape: &info.shape, elements }))
     }
 
-    /// Returns the elements that an access touches. For each lane, returns the mask, the tensor and
-    /// the element's row-major index (both -1 outside of all tensors), and a byte offset. The
-    /// offset is from the start of the tensor from which the pointers derive. If the event records
-    /// addresses instead, the offset is from the start of the tensor that the first active lane
-    /// touches. Without such a tensor, the offset is the address.
+    /// Returns the elements that an access touches as JSON. Each lane has its mask, the index of
+    /// its tensor, the row-major index of its element, and a byte offset. Both indices are -1 if no
+    /// tensor contains the address.
+    ///
+    /// The offset is relative to the start of the access's own tensor, which is also returned. This
+    /// is the tensor from which the pointers derive. If the event records addresses instead, it is
+    /// the tensor that the first active lane touches. Without such a tensor, the offset is the
+    /// address.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -342,7 +347,7 @@ impl Trace {
     }
 
     /// Returns the tensor of the parameter from which the pointers of an event derive. If the
-    /// pointers are recorded as addresses, returns the tensor that contains the element of the
+    /// pointers are recorded as addresses, returns the tensor that contains the address of the
     /// first active lane.
     fn own_tensor(traced: &LaunchTrace, event: &Event<'_>) -> Option<usize> {
         let launch = &traced.launch;
@@ -355,7 +360,7 @@ impl Trace {
         tensor_containing(launch, access.addresses[first]).map(|found| found.0)
     }
 
-    /// Returns the elements of a tensor before or after a launch.
+    /// Returns the elements of a tensor before or after a launch as JSON.
     pub fn elements(&self, launch: usize, tensor: usize, is_after: bool) -> Option<String> {
         let traced = self.launches.get(launch)?;
         let info = traced.launch.tensors.get(tensor)?;
@@ -367,8 +372,8 @@ impl Trace {
 }
 
 impl Tensor {
-    /// Returns the row-major index of an element that begins at an address; `None` if no element of
-    /// the tensor begins there.
+    /// Returns the row-major index of the element that begins at an address. Returns `None` if no
+    /// element of the tensor begins there.
     pub fn element_index(&self, address: u64) -> Option<u64> {
         if self.shape.contains(&0) || self.size == 0 {
             return None;
@@ -385,7 +390,8 @@ impl Tensor {
             }
             let last = i64::try_from(extent - 1).unwrap_or(i64::MAX);
             if stride < 0 {
-                // The offset from the element with the last index, which is first in memory.
+                // With a negative stride, the element with the last index is first in memory. Makes
+                // the offset relative to that element.
                 offset = offset.saturating_sub(stride.saturating_mul(last));
             }
             axes.push(StridedAxis { axis, is_descending: stride < 0, stride: stride.saturating_abs(), last });
@@ -402,18 +408,18 @@ impl Tensor {
     }
 }
 
-/// An axis of a tensor with more than one element and a stride other than 0.
+/// An axis of a tensor that has more than one element and a stride other than 0.
 struct StridedAxis {
     axis: usize,
     is_descending: bool,
     /// The absolute value of the stride, in elements.
     stride: i64,
-    /// The last index.
+    /// The last index of the axis.
     last: i64,
 }
 
-/// Finds indices along axes, which are sorted by descending stride, of an element at an offset in
-/// elements. Returns whether there is one, and writes the indices to `index`.
+/// Finds an element at an offset, in elements. `axes` are sorted by descending stride. Writes the
+/// indices of the element along these axes to `index`. Returns whether such an element exists.
 fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
     let Some((outer, inner)) = axes.split_first() else { return offset == 0 };
     if offset < 0 {
@@ -424,8 +430,9 @@ fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
     let most = (offset / outer.stride).min(outer.last);
     let rest = offset.saturating_sub(inner_span).max(0);
     let least = rest / outer.stride + i64::from(rest % outer.stride != 0);
-    // If no axis overlaps the span of the inner ones, at most one index is possible, and the search
-    // has no alternatives.
+    // Usually at most one index along the outer axis is possible. Several are possible only if the
+    // axis overlaps the span of the inner axes. An offset that is not divisible by the divisor of
+    // all strides is then rejected without a search.
     let divisor = || axes.iter().fold(0, |divisor, axis| greatest_common_divisor(divisor, axis.stride));
     if least < most && offset % divisor() != 0 {
         return false;
@@ -440,7 +447,8 @@ fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Returns the first tensor with an element at an address, and the element's row-major index.
+/// Returns the first tensor that has an element at an address, and the row-major index of this
+/// element.
 pub(crate) fn tensor_containing(launch: &Launch, address: u64) -> Option<(usize, u64)> {
     let mut tensors = launch.tensors.iter().enumerate();
     tensors.find_map(|(index, tensor)| Some((index, tensor.element_index(address)?)))
@@ -485,7 +493,8 @@ mod tests {
 
     #[test]
     fn elements_may_share_addresses() {
-        // The windows of 3 elements of a vector of 10, and a broadcast column.
+        // The first tensor has the windows of 3 elements of a vector of 10. The second one is a
+        // broadcast column.
         for (shape, strides, elements) in [(vec![8, 3], vec![1, 1], 10), (vec![5, 4], vec![1, 0], 5)] {
             let tensor =
                 Tensor { name: "x".into(), dtype: "int8".into(), size: 1, address: 100, shape, strides };

@@ -1,4 +1,4 @@
-//! Writes a trace: a file to which many threads append batches of programs.
+//! Writes a trace. Many threads append batches of programs to one file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ const BATCH: usize = 1 << 18;
 pub struct Recorder {
     file: Mutex<File>,
     launches: AtomicU32,
-    /// The first write error since [`Recorder::take_failure`] was last called.
+    /// The first write error since the last call of [`Recorder::take_failure`].
     failure: Mutex<Option<io::Error>>,
 }
 
@@ -34,9 +34,8 @@ pub struct Limits {
     /// The maximum number of programs with values. The last program of the grid also has values,
     /// and does not count towards this limit. The caller derives [`Launch::every`] from this limit.
     pub programs: u64,
-    /// The number of bytes of the records of programs with values after which no dense tiles are
-    /// recorded. A value whose elements are written one by one ([`Batch::elements`]) is marked as not
-    /// recorded if it does not fit.
+    /// The maximum number of bytes of the programs with values. Dense tiles beyond this limit are
+    /// marked as not recorded ([`Batch::elements`]); all other forms are still recorded.
     pub value_bytes: u64,
     /// The maximum number of bytes of all programs. Events and programs beyond this limit are
     /// dropped.
@@ -50,14 +49,14 @@ impl Default for Limits {
 }
 
 impl Recorder {
-    /// Creates a file.
+    /// Creates a trace file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut file = File::create(path)?;
         file.write_all(MAGIC)?;
         Ok(Self { file: Mutex::new(file), launches: AtomicU32::new(0), failure: Mutex::new(None) })
     }
 
-    /// Allocates the number of the next launch.
+    /// Allocates a number for the next launch.
     pub fn next_launch(&self) -> u32 {
         self.launches.fetch_add(1, Ordering::Relaxed)
     }
@@ -71,7 +70,7 @@ impl Recorder {
         self.chunk(*b"TENS", &[&head, elements]);
     }
 
-    /// Writes the findings of a sanitized launch and the checks that were made.
+    /// Writes the findings of a sanitized launch, and the names of its checks.
     pub fn findings(&self, launch: u32, checks: &str, findings: &[Finding]) {
         let mut bytes = Vec::new();
         bytes.number(launch.into());
@@ -80,7 +79,7 @@ impl Recorder {
         self.chunk(*b"FIND", &[&bytes]);
     }
 
-    /// Returns and clears the first write error since the last call of this function.
+    /// Returns the first write error since the last call of this function, and clears it.
     pub fn take_failure(&self) -> Option<io::Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -108,7 +107,7 @@ pub struct Recording<'a> {
     launch: &'a Launch,
     value_bytes_left: AtomicI64,
     bytes_left: AtomicI64,
-    /// True if the size limit is exceeded; later programs are then dropped.
+    /// True if the size limit is exceeded. Later programs are then dropped.
     is_full: AtomicBool,
 }
 
@@ -135,7 +134,7 @@ impl<'a> Recording<'a> {
         self.launch
     }
 
-    /// Creates an empty batch for the programs that one thread runs.
+    /// Creates an empty batch for the programs of one thread.
     pub fn batch(&'a self) -> Batch<'a> {
         Batch {
             recording: self,
@@ -148,7 +147,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Ends the recording, with the diagnostic of a failed launch.
+    /// Ends the recording. `failure` is the diagnostic of a failed launch.
     pub fn end(self, nanoseconds: u64, failure: Option<&str>) {
         let mut bytes = Vec::new();
         bytes.number(self.number.into());
@@ -158,7 +157,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// A batch: the record of the programs that one thread runs, one after another.
+/// A batch: the record of the programs that one thread runs in sequence.
 #[derive(Debug)]
 pub struct Batch<'a> {
     recording: &'a Recording<'a>,
@@ -167,17 +166,18 @@ pub struct Batch<'a> {
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The number of bytes that the current program may still use for dense elements of values.
-    /// `left` is the maximum number of bytes of all events of the program.
+    /// The number of bytes that the current program may still use for dense elements. `left` is the
+    /// maximum number of bytes of all events of this program.
     values_left: usize,
     left: usize,
 }
 
-/// A program begins no event after it has used 1 / `SHARE` of the bytes that remain for all programs.
+/// The divisor that limits a program's space. A program begins no event after it has used 1 /
+/// `SHARE` of the bytes that remain for all programs.
 const SHARE: i64 = 8;
 
 impl Batch<'_> {
-    /// Begins a program, given by its linear index.
+    /// Begins the program with this linear index.
     pub fn begin(&mut self, number: u64) {
         let recording = self.recording;
         let share = |left: &AtomicI64| (left.load(Ordering::Relaxed) / SHARE).max(0) as usize;
@@ -195,7 +195,7 @@ impl Batch<'_> {
         self.flags & WITH_VALUES != 0
     }
 
-    /// Begins an event. Returns false if the program's share of the space is exhausted.
+    /// Begins an event. Returns false if the program has used all its space.
     pub fn event(&mut self, op: u32) -> bool {
         if self.events.len() >= self.left {
             self.flags |= CUT_SHORT;
@@ -205,13 +205,13 @@ impl Batch<'_> {
         true
     }
 
-    /// Returns the position of the next event in the record of the program, for
-    /// [`rewind`](Self::rewind).
+    /// Returns the position of the next event in the record of the program.
+    /// [`rewind`](Self::rewind) accepts this position.
     pub fn mark(&self) -> usize {
         self.events.len()
     }
 
-    /// Drops everything that was recorded after [`mark`](Self::mark) returned this position.
+    /// Drops everything that was recorded since [`mark`](Self::mark) returned this position.
     pub fn rewind(&mut self, mark: usize) {
         self.events.truncate(mark);
     }
@@ -226,8 +226,8 @@ impl Batch<'_> {
         self.events.push(0);
     }
 
-    /// Writes the parameter from which the pointers of the next value are offsets; with `None`,
-    /// the pointers are addresses. Call this function before each pointer value.
+    /// Writes the parameter to which the pointers of the next value are relative. With `None`,
+    /// these pointers are addresses. Call this function before each pointer value.
     pub fn relative_to(&mut self, parameter: Option<usize>) {
         self.events.number(parameter.map_or(0, |parameter| parameter as u64 + 1));
     }
@@ -256,7 +256,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the elements of a value, or marks it as not recorded if there is not enough space.
+    /// Writes the elements of a value. If the space does not suffice, marks the value as not
+    /// recorded.
     pub fn elements(&mut self, bytes: &[u8]) {
         if bytes.len() > self.values_left {
             self.flags |= CUT_SHORT;
@@ -267,8 +268,8 @@ impl Batch<'_> {
         self.events.extend_from_slice(bytes);
     }
 
-    /// Writes pointers as byte offsets from the parameter of [`relative_to`](Self::relative_to), or
-    /// as addresses if that parameter is `None`.
+    /// Writes pointers as byte offsets from the parameter that was passed to
+    /// [`relative_to`](Self::relative_to). If `None` was passed, writes them as addresses.
     pub fn pointers(&mut self, offsets: impl Iterator<Item = i64> + Clone) {
         if offsets.clone().all(|offset| i32::try_from(offset).is_ok()) {
             self.events.push(6);
@@ -279,7 +280,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes booleans, which are given as one byte each.
+    /// Writes booleans. `bytes` has one byte for each of them.
     pub fn bits(&mut self, bytes: &[u8]) {
         self.events.push(7);
         let packed = bytes.chunks(8).map(|eight| {
@@ -289,7 +290,8 @@ impl Batch<'_> {
     }
 
     /// Ends the program. `has_stopped` is true if the program failed or was interrupted at its last
-    /// event. The program is dropped if earlier programs have exceeded the launch's size limit.
+    /// event. If earlier programs have exceeded the size limit of the launch, the program is
+    /// dropped.
     pub fn end(&mut self, nanoseconds: u64, has_stopped: bool) {
         let recording = self.recording;
         if recording.is_full.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
-//! Tests that the reader of a trace returns what the recorder wrote: programs of several threads,
-//! whose values have various forms. Also tests truncated and damaged files, the limits of sizes,
-//! and overlaps.
+//! Tests that the reader of a trace returns the programs that several threads have recorded, with
+//! values in various forms. Also tests truncated and damaged files, the limits of sizes, and
+//! overlaps.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
-/// Returns the launch of a kernel that loads four elements and stores them, under a mask.
+/// Returns the launch of a kernel that loads four elements and stores them, with a mask.
 fn launch(programs: u32, every: u64) -> Launch {
     let access = |role| {
         vec![
@@ -61,9 +61,9 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Records program p, where p is `number`. The program has tiles of four elements, and a mask
-/// that selects the first three. It loads `x` from index 2p on, and stores to `y` from index 2p on,
-/// so that neighboring programs overlap.
+/// Records program p, where p is `number`. The program loads a tile of four elements of `x` from
+/// index 2p on. It stores the tile to `y`, also from index 2p on. Its mask selects the first three
+/// elements, so neighboring programs overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -94,7 +94,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
-/// Returns a finding: a race of programs 0 and 1 for an element of the tensor y.
+/// Returns a finding: programs 0 and 1 race on an element of the tensor `y`.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),
@@ -219,8 +219,8 @@ fn damaged_files_are_rejected_or_read() {
     }
 }
 
-/// Returns the bytes of a trace of a launch with these events in its only program, which has
-/// values.
+/// Returns the bytes of the trace of a launch with one program. The program has values, and
+/// `events` records its events.
 fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     let path = path("malformed");
     let recorder = Recorder::create(&path).expect("the folder is there");
@@ -233,8 +233,8 @@ fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     std::fs::read(&path).expect("it was written")
 }
 
-/// Readers iterate over the outer axes, so the outer extents are limited even if an inner extent is
-/// 0.
+/// Readers iterate over the outer axes. The product of the outer extents is therefore limited, even
+/// if an inner extent is 0.
 #[test]
 fn tiles_without_elements_are_bounded_by_their_other_extents() {
     let mut launch = launch(1, 1);
@@ -244,8 +244,8 @@ fn tiles_without_elements_are_bounded_by_their_other_extents() {
     assert!(Trace::new(traced(&launch, &|_| {})).is_ok());
 }
 
-/// A short event may describe a tile with millions of elements, so queries bound the number of
-/// lanes.
+/// A short event may describe a tile with millions of elements, so queries visit a limited number
+/// of lanes.
 #[test]
 fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     let mut launch = launch(1, 1);
@@ -267,7 +267,7 @@ fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     assert!(who.contains("\"partial\":true"), "{who}");
 }
 
-/// A chunk of a few bytes can extend the list of launches only by a bounded number.
+/// A chunk of a few bytes can extend the list of launches by a limited number only.
 #[test]
 fn launches_are_bounded_by_the_chunks_of_the_file() {
     let mut bytes = traced(&launch(1, 1), &|_| {})[..8].to_vec();
