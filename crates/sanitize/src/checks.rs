@@ -1,4 +1,4 @@
-//! Defines the checks of a sanitized launch, and their names.
+//! The checks of a sanitized launch, and their names.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ pub enum Check {
     Bounds,
     /// Data races.
     Race,
-    /// Reads of uninitialized memory, and uses of masked-off lanes of a load without `other`.
+    /// Reads of uninitialized memory. Also uses of the elements that a load without `other` returns
+    /// for false mask elements.
     Init,
     /// Misaligned addresses and tensor descriptors, and wrong hints such as `tl.multiple_of`.
     Alignment,
@@ -20,11 +21,11 @@ pub enum Check {
 }
 
 impl Check {
-    /// Every check.
+    /// All checks.
     pub const ALL: [Check; 6] =
         [Check::Bounds, Check::Race, Check::Init, Check::Alignment, Check::Overflow, Check::Nan];
 
-    /// Returns the name of the check in lists of checks.
+    /// Returns the name of the check, as it appears in lists of checks.
     pub fn name(self) -> &'static str {
         match self {
             Check::Bounds => "bounds",
@@ -42,9 +43,9 @@ impl Check {
 pub struct Checks(u8);
 
 impl Checks {
-    /// No check.
+    /// The empty set.
     pub const NONE: Checks = Checks(0);
-    /// Every check.
+    /// The set of all checks.
     pub const ALL: Checks = Checks((1 << Check::ALL.len()) - 1);
 
     /// Returns whether the set is empty.
@@ -63,13 +64,13 @@ impl Checks {
         Self(self.0 | others.0)
     }
 
-    /// Returns the intersection with a list of checks.
+    /// Returns the checks of this set that are also in a list.
     #[must_use]
     pub fn with_only(self, checks: &[Check]) -> Self {
         Self(checks.iter().fold(0, |bits, check| bits | self.0 & 1 << *check as u8))
     }
 
-    /// Returns the set as a number, for [`from_bits`](Self::from_bits).
+    /// Returns the set as a number, which [`from_bits`](Self::from_bits) accepts.
     pub fn bits(self) -> u8 {
         self.0
     }
@@ -79,9 +80,9 @@ impl Checks {
         Self(bits & Self::ALL.0)
     }
 
-    /// Parses a list such as `race,init`. The empty string, `1`, `all`, `true`, `on` and `yes` mean
-    /// all checks; `0`, `none`, `false`, `off` and `no` mean none. Fails with the first unknown
-    /// name.
+    /// Parses a list such as `race,init`. The empty string, `1`, `all`, `true`, `on` and `yes`
+    /// select all checks. `0`, `none`, `false`, `off` and `no` select no check. If a name is
+    /// unknown, the error is the first unknown name.
     pub fn parse(list: &str) -> Result<Self, String> {
         match list.trim().to_ascii_lowercase().as_str() {
             "" | "1" | "all" | "true" | "on" | "yes" => return Ok(Self::ALL),

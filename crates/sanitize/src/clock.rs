@@ -1,7 +1,9 @@
-//! Implements vector clocks over the agents of a launch: its programs or its warps. A *step* is the
-//! part of an agent's execution between two synchronizations that publish its clock, such as
-//! releases and barriers. An agent numbers its steps in order. A launch may have very many agents,
-//! so a clock is divided into chunks, and several clocks can share a chunk.
+//! Vector clocks over the agents of a launch, which are its programs or its warps.
+//!
+//! A *step* is the part of an agent's execution between two synchronizations that publish its
+//! clock, such as releases and barriers. An agent numbers its steps in order. A launch may have a
+//! very large number of agents. A clock is therefore divided into chunks, and several clocks can
+//! share a chunk.
 
 use std::sync::Arc;
 
@@ -9,8 +11,10 @@ use rustc_hash::FxHashMap;
 
 const CHUNK: usize = 64;
 
-/// A vector clock (Lamport's happened-before relation, represented by Mattern's vector clocks): for
-/// each agent, the last of its steps that happens before the next access of the clock's owner.
+/// A vector clock of an agent, the owner of the clock. For each agent, it stores the last step that
+/// happens before the owner's next access.
+///
+/// Lamport defined the happened-before relation; Mattern represented it by vector clocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
@@ -23,8 +27,8 @@ impl Clock {
         self.step_of(agent) >= step
     }
 
-    /// Returns the last step of an agent that happens before the owner's next access; 0 if none is
-    /// known.
+    /// Returns the last step of an agent that happens before the owner's next access. Returns 0 if
+    /// no such step is recorded.
     #[inline]
     pub fn step_of(&self, agent: u32) -> u32 {
         let agent = agent as usize;
@@ -70,12 +74,12 @@ impl Clock {
         }
     }
 
-    /// Returns whether the clock is all zero.
+    /// Returns whether all entries of the clock are 0.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Returns the nonzero entries: agents and their steps.
+    /// Returns the nonzero entries. Each entry is an agent and its step.
     pub fn known(&self) -> impl Iterator<Item = (u32, u32)> {
         let chunks = self.chunks.iter().enumerate().filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)));
         chunks.flat_map(|(at, chunk)| {
@@ -85,14 +89,14 @@ impl Clock {
     }
 }
 
-/// A release with which an acquire may synchronize: the clock of the releasing agent.
+/// A release, with the clock of the releasing agent. An acquire may synchronize with the release.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The releasing agent.
+    /// The agent that releases.
     pub agent: u32,
-    /// The agent's step that ends with the release.
+    /// The step that the agent ends with the release.
     pub step: u32,
-    /// The agent's clock, including its own step.
+    /// The agent's clock, which includes this step.
     pub clock: Clock,
 }
 
@@ -103,21 +107,21 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Returns the releases that an acquire at an address synchronizes with.
+    /// Returns the releases with which an acquire at an address synchronizes.
     pub fn get(&self, address: u64) -> &[Arc<Published>] {
         self.at.get(&address).map_or(&[], |published| published)
     }
 
-    /// Adds the release of an atomic read-modify-write. Earlier releases stay in the release
-    /// sequence, except those that the new clock includes.
+    /// Adds the release of an atomic read-modify-write. Earlier releases remain in the release
+    /// sequence unless the new clock includes them.
     pub fn add(&mut self, address: u64, published: &Arc<Published>) {
         let all = self.at.entry(address).or_default();
         all.retain(|old| !published.clock.knows(old.agent, old.step));
         all.push(Arc::clone(published));
     }
 
-    /// Replaces the releases at an address, as an atomic store does. `published` is `None` for a
-    /// store that releases nothing.
+    /// Replaces the releases at an address, as an atomic store does. `published` is `None` if the
+    /// store releases nothing.
     pub fn set(&mut self, address: u64, published: Option<&Arc<Published>>) {
         match published {
             Some(published) => {

@@ -4,26 +4,26 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// The process's allocations without initial content.
+/// The allocations of this process that had no initial content.
 pub static MEMORY: Mutex<InitializedMemory> = Mutex::new(InitializedMemory::new());
 
-/// Allocations without initial content, each with its initialized bytes. All other memory counts as
-/// initialized.
+/// The allocations without initial content, and the initialized bytes of each allocation. All other
+/// memory counts as initialized.
 #[derive(Clone, Debug, Default)]
 pub struct InitializedMemory {
-    /// The allocations by start address.
+    /// The allocations, by their start addresses.
     allocations: BTreeMap<u64, Allocation>,
 }
 
 #[derive(Clone, Debug)]
 struct Allocation {
     len: u64,
-    /// One bit for each byte, set if the byte is initialized.
+    /// One bit for each byte. The bit is set if the byte is initialized.
     bits: Vec<u64>,
 }
 
 impl InitializedMemory {
-    /// Returns a set of no allocations.
+    /// Returns an empty set of allocations.
     pub const fn new() -> Self {
         Self { allocations: BTreeMap::new() }
     }
@@ -33,7 +33,7 @@ impl InitializedMemory {
         self.allocations.is_empty()
     }
 
-    /// Registers an uninitialized allocation, which replaces the allocations that it overlaps.
+    /// Registers an uninitialized allocation. Removes all allocations that it overlaps.
     pub fn allocated(&mut self, address: u64, len: u64) {
         self.freed(address, len);
         if len != 0 {
@@ -42,7 +42,8 @@ impl InitializedMemory {
         }
     }
 
-    /// Removes every allocation that overlaps a range that was freed or initialized as a whole.
+    /// Removes every allocation that overlaps a range. Call this function for a range that was
+    /// freed, or initialized as a whole.
     pub fn freed(&mut self, address: u64, len: u64) {
         if len == 0 {
             return;
@@ -57,7 +58,7 @@ impl InitializedMemory {
         }
     }
 
-    /// Marks bytes as initialized.
+    /// Marks the bytes of a range as initialized.
     pub fn write(&mut self, address: u64, len: u64) {
         self.each(address, len, |bits, first, last| {
             for word in first / 64..=last / 64 {
@@ -67,7 +68,7 @@ impl InitializedMemory {
         });
     }
 
-    /// Returns whether all of the bytes are initialized.
+    /// Returns whether all bytes of a range are initialized.
     pub fn is_initialized(&mut self, address: u64, len: u64) -> bool {
         self.each(address, len, |bits, first, last| {
             (first / 64..=last / 64).all(|word| {
@@ -77,11 +78,13 @@ impl InitializedMemory {
         })
     }
 
-    /// Finds the allocation that contains bytes of the range. Calls a function with the bits of the
-    /// allocation and with the first and the last of these bytes, relative to the start of the
-    /// allocation, and returns the result of the function. Returns true if no allocation contains a
-    /// byte of the range. Allocations do not overlap, and an access lies within a single
-    /// allocation.
+    /// Finds the allocation that contains bytes of a range, and calls a function for these bytes.
+    /// The arguments are the bits of the allocation, and the first and the last of the bytes. Both
+    /// are relative to the start of the allocation.
+    ///
+    /// Returns the result of the function, or true if no allocation contains a byte of the range.
+    /// One allocation suffices, because allocations do not overlap and an access lies within a
+    /// single allocation.
     fn each(&mut self, address: u64, len: u64, call: impl FnOnce(&mut [u64], u64, u64) -> bool) -> bool {
         let end = address.saturating_add(len);
         let Some((&start, allocation)) = self.allocations.range_mut(..end).next_back() else { return true };
@@ -93,7 +96,7 @@ impl InitializedMemory {
     }
 }
 
-/// Returns the mask of the bits in word `word` that represent the bytes from `first` to `last`,
+/// Returns the bits of the word with index `word` that represent bytes from `first` to `last`,
 /// inclusive.
 fn mask(word: u64, first: u64, last: u64) -> u64 {
     let low = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };

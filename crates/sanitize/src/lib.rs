@@ -3,9 +3,9 @@
 //! nor PTX.
 //!
 //! - [`Checks`] is the set of enabled checks.
-//! - [`Shadow`] keeps the last accesses to each element and detects races between them.
-//! - [`Clock`] and [`Published`] order accesses: a [`Clock`] is a vector clock, and [`Published`]
-//!   is the clock that a release publishes at an address.
+//! - [`Shadow`] stores the last accesses to each element, and detects races between them.
+//! - [`Clock`] is a vector clock, which orders accesses.
+//! - [`Published`] is the clock that a release publishes at an address.
 //! - [`InitializedMemory`] tracks the initialized bytes of allocations without initial content.
 
 mod checks;

@@ -1,74 +1,81 @@
-//! Implements shadow memory: keeps the last accesses to each element of global memory, and detects
-//! races.
+//! Shadow memory. It stores the last accesses to each element of global memory, and detects races.
 //!
-//! An agent is a program or a warp. The shadow of an element keeps its last write and up to two
+//! An agent is a program or a warp. The shadow of an element stores its last write and up to two
 //! later reads. If several agents or lanes have read the element, the two reads differ in agent or
-//! lane. Two accesses race if they are unordered, at least one is a write, and they are not both
-//! atomic at a scope that includes both agents. [`Rules::knows`] orders accesses of different
-//! agents. Two accesses of one agent are ordered if they are by the same lane or in different
-//! phases, or if [`Rules::are_ordered`] returns true. A plain write does not race with an earlier
-//! write of the same value.
+//! lane.
+//!
+//! Two accesses race if all of these are true:
+//!
+//! - At least one access is a write.
+//! - They are not both atomic at a scope that includes both agents.
+//! - They are unordered.
+//! - They are not a write and a later plain write of the same value.
+//!
+//! [`Rules::knows`] orders accesses of different agents. Two accesses of one agent are ordered if
+//! they are by the same lane or in different phases, or if [`Rules::are_ordered`] returns true.
 
 use rustc_hash::FxHashMap;
 
-/// The atomicity of an access.
+/// Whether an access is atomic, and at which scope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// An ordinary load or store.
     Plain,
     /// Atomic at block scope.
     Block,
-    /// Atomic at device scope or a wider one, or volatile.
+    /// Atomic at device scope or a wider scope. Also a volatile access.
     Device,
 }
 
-/// The properties that all lanes of an access have in common.
+/// The properties that are common to all lanes of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// The accessing agent: a program, or a warp of the launch.
+    /// The agent that makes the access: a program, or a warp of the launch.
     pub agent: u32,
-    /// The program of the agent.
+    /// The program to which the agent belongs.
     pub program: u32,
-    /// The step of the agent; each release of the agent begins its next step.
+    /// The step of the agent. Each release of the agent begins its next step.
     pub step: u32,
-    /// The number of times that the program has synchronized its lanes so far, by barriers and by
-    /// atomics that acquire or release.
+    /// The number of times that the program has synchronized its lanes so far. Barriers, and
+    /// atomics that acquire or release, synchronize the lanes.
     pub phase: u32,
-    /// The id that the caller uses for the accessing instruction.
+    /// The instruction that makes the access. The caller chooses the ids of instructions.
     pub site: u32,
-    /// The atomicity of the access.
+    /// Whether the access is atomic, and at which scope.
     pub mode: Mode,
     /// True for writes.
     pub is_write: bool,
 }
 
-/// The ordering of accesses.
+/// The rules that order accesses.
 pub trait Rules {
-    /// Returns whether the step `step` of another agent happens before the current access.
+    /// Returns whether step `step` of another agent happens before the current access.
     fn knows(&self, agent: u32, step: u32) -> bool;
 
-    /// Returns whether two accesses of an agent by different lanes in the same phase are ordered.
+    /// Returns whether two accesses of one agent, by different lanes in the same phase, are
+    /// ordered.
     fn are_ordered(&self, first: &Access, second: &Access) -> bool;
 
-    /// Returns whether the current write, in `lane`, stores the value that the access `first` has
-    /// stored to the address in `first_lane`.
+    /// Returns whether the current write stores the same value as the earlier write `first`. The
+    /// current write is by `lane`, the earlier one by `first_lane`; both write to `address`.
     fn writes_same(&self, first: &Access, first_lane: u32, lane: u32, address: u64) -> bool;
 }
 
-/// A race with the current access.
+/// An earlier access that races with the current access.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflict {
     /// The earlier access.
     pub first: Access,
     /// The lane of the earlier access.
     pub first_lane: u32,
-    /// The lane of the later access.
+    /// The lane of the current access.
     pub lane: u32,
-    /// The address that the later access touches in this lane.
+    /// The address that the current access touches in this lane.
     pub address: u64,
 }
 
-/// The access of one lane: the index of its record (0 for no access), and the lane.
+/// The access of one lane: the index of the access in [`Shadow::records`] (0 for no access), and
+/// the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Touch {
     record: u32,
@@ -85,21 +92,24 @@ const PAGE: usize = 1024;
 
 /// The shadow memory of a launch.
 pub struct Shadow {
-    /// The binary logarithm of the granularity in bytes. Each unit of memory has a cell.
+    /// The granularity of the shadow is 2 to the power of `unit` bytes. Each unit of memory has a
+    /// cell.
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
-    /// The most recently used page: its number, and its index in `cells`.
+    /// The most recently used page. The first item is its number, the second its index in `cells`.
     last: (u64, u32),
-    /// The accesses, to which a [`Touch`] refers by index. The first one is a placeholder.
+    /// The recorded accesses. A [`Touch`] refers to an access by its index. The first access is a
+    /// placeholder.
     records: Vec<Access>,
-    /// The index of the last record of each site, for writes (true) and for reads (false).
+    /// The index in `records` of the last write (true) and of the last read (false) of each
+    /// instruction.
     recent: FxHashMap<(u32, bool), u32>,
 }
 
 impl Shadow {
-    /// Creates a shadow whose granularity is `unit` bytes. `unit` is a power of two, and the size
-    /// of the smallest access.
+    /// Creates a shadow with a granularity of `unit` bytes, which is a power of two and the size of
+    /// the smallest access.
     pub fn new(unit: usize) -> Self {
         let placeholder = Access {
             agent: u32::MAX,
@@ -120,8 +130,8 @@ impl Shadow {
         }
     }
 
-    /// Returns the index of the record of an access, for [`touch`](Self::touch). Reuses the last
-    /// record of the same site if it is equal.
+    /// Records an access and returns its index, which [`touch`](Self::touch) needs. If the last
+    /// access of the same instruction was equal, returns the index of that access.
     pub fn begin(&mut self, access: Access) -> u32 {
         let key = (access.site, access.is_write);
         if let Some(&number) = self.recent.get(&key)
@@ -135,8 +145,8 @@ impl Shadow {
         number
     }
 
-    /// Records the access of a lane to `bytes` bytes at `address`, and returns the first race that
-    /// it finds.
+    /// Records that a lane of an access touches `bytes` bytes at `address`. Returns the first race
+    /// that it finds.
     pub fn touch(
         &mut self,
         record: u32,
@@ -189,8 +199,8 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // If both earlier reads are by other lanes or agents, the cell has room for only one of
-            // them. It keeps the second read if the first one is by the current agent, otherwise
+            // If both earlier reads are by other agents or lanes, the cell has room for only one of
+            // them. Keeps the second read if the first one is by the current agent; otherwise keeps
             // the first read.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
@@ -214,8 +224,8 @@ impl Shadow {
     }
 }
 
-/// Returns whether the access `now` cannot race with the earlier access `first`: `now` happens
-/// after `first`, or both are atomic at a scope that includes both agents.
+/// Returns whether the access `now` cannot race with the earlier access `first`. This is true if
+/// `first` happens before `now`, or if both are atomic at a scope that includes both agents.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {
@@ -235,7 +245,7 @@ mod tests {
     use super::*;
     use crate::Clock;
 
-    /// Rules under which lanes are unordered and every write changes the value.
+    /// Rules without any order between lanes. Every write changes the value.
     struct Strict<'a>(&'a Clock);
 
     impl Rules for Strict<'_> {
