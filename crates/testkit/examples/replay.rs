@@ -1,13 +1,13 @@
-//! Compiles a corpus of kernels, or compares the outputs of two compilations. `cargo xtask replay`
-//! runs this program on two commits.
+//! Compiles a corpus of kernels, or compares the outputs of two such compilations.
+//! `cargo xtask replay` runs this program on two commits.
 //!
 //! ```text
 //! replay compile CORPUS OUT       writes OUT/KERNEL.VARIANT.STAGE for each CORPUS/KERNEL.ir
 //! replay compare BEFORE AFTER     counts the texts that differ, names three a stage, compares PTX
 //! ```
-//! A corpus file is tile IR as emitted by the frontend, after a comment with the launch options.
-//! Each kernel is compiled for the CPU, and with its options for each GPU of [`VARIANTS`]. The
-//! output of a failed compilation is its error message.
+//! A corpus file is tile IR from the frontend. Its first line is a comment with the launch options.
+//! Each kernel is compiled for the CPU, and for each GPU of [`VARIANTS`] with its options. If a
+//! compilation fails, its output is the error message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use tilewright_gpu_ir::target::REGISTER_FILE;
 use tilewright_ir::Module;
 use tilewright_testkit::Ptxas;
 
-/// The target GPUs, each with true if launches on it provide tensor maps.
+/// The target GPUs. The bool is true if launches provide tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
 /// The maximum number of differing PTX files that a comparison lists. The totals and means include
@@ -83,8 +83,8 @@ fn compile_corpus(corpus: &Path, out: &Path) -> Result<(), Failure> {
     kernels.retain(|path| path.extension().is_some_and(|extension| extension == "ir"));
     kernels.sort();
     std::fs::create_dir_all(out)?;
-    // Suppresses the message of a panic: [`guarded`] converts a panic of the compiler to text, like
-    // other failures.
+    // [`guarded`] converts a panic of the compiler to a text, so the panic itself prints no
+    // message.
     std::panic::set_hook(Box::new(|_| {}));
     let next = AtomicUsize::new(0);
     let work = || {
@@ -134,8 +134,8 @@ fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the module in the GPU dialect, followed by the remarks of the passes. Writes the PTX to
-/// `ptx`.
+/// Compiles a module for a GPU. Returns the text of the module in the GPU dialect, followed by the
+/// remarks of the passes. Writes the PTX to `ptx`.
 fn compile_for_gpu(
     module: &Module,
     target: GpuTarget,
@@ -168,7 +168,7 @@ fn rendered(diagnostic: &Diagnostic, module: &Module) -> String {
     diagnostic.render(&module.sources, Color::Never)
 }
 
-/// Returns the output of a stage, or the text of its error or its panic.
+/// Returns the output of a stage. If the stage fails or panics, returns the message.
 fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     match catch_unwind(AssertUnwindSafe(stage)) {
         Ok(Ok(text)) => text,
@@ -181,8 +181,8 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The number of instructions of a PTX file, and its registers and spills when it is assembled as
-/// for a launch; 0 registers and spills without `ptxas`.
+/// The number of instructions of a PTX file, its registers, and the bytes of its spills. The file
+/// is assembled as for a launch. Without `ptxas`, registers and spills are 0.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -205,7 +205,7 @@ impl Figures {
         Some(Self { registers, instructions, spills })
     }
 
-    /// Returns the maximum number of registers of a thread and the total bytes of spill stores.
+    /// Returns the maximum number of registers of a thread, and the total bytes of spill stores.
     fn assemble(ptxas: &Ptxas, text: &str, target: &str) -> Option<[u32; 2]> {
         let figures = |text: &str| {
             let usage = ptxas.assemble(text, target).ok()?.usage;
@@ -221,7 +221,8 @@ impl Figures {
     }
 }
 
-/// Prints the differences between the files of two directories. Returns whether there are none.
+/// Prints the differences between the files of two directories. Returns true if there are no
+/// differences.
 fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     let names = |folder: &Path| -> Result<BTreeSet<String>, std::io::Error> {
         std::fs::read_dir(folder)?
@@ -253,9 +254,9 @@ fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     Ok(differing.is_empty())
 }
 
-/// Prints registers, instructions and spills of the PTX files that differ. Then prints the
-/// geometric means of the ratios of registers and of instructions, and the number of files with
-/// more spills.
+/// Prints registers, instructions and spills of the PTX files that differ. Then prints two
+/// geometric means, of the ratios of registers and of instructions. Also prints the number of files
+/// with more spills than before.
 fn compare_figures(
     before: &Path,
     after: &Path,

@@ -1,4 +1,4 @@
-//! Defines tensors for tests: of any dtype, dense, row-major, aligned to 16 bytes.
+//! Tensors for tests. They have any dtype, are dense and row-major, and are aligned to 16 bytes.
 
 use half::{bf16, f16};
 use tilewright::Dtype;
@@ -27,7 +27,7 @@ impl Array {
         self.shape.iter().product()
     }
 
-    /// Returns whether there are no elements.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -44,14 +44,14 @@ impl Array {
         &bytemuck::cast_slice(&self.storage)[..self.len() * self.dtype.bytes()]
     }
 
-    /// Returns the bytes of the elements, to change them.
+    /// Returns the bytes of the elements for modification.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let length = self.len() * self.dtype.bytes();
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..length]
     }
 
-    /// Returns an element, by its row-major index. For the 8-bit float formats, returns the
-    /// element's bits.
+    /// Returns the element with a row-major index. For the 8-bit float formats, returns the bits of
+    /// the element as an integer.
     pub fn get(&self, index: usize) -> f64 {
         let size = self.dtype.bytes();
         let mut word = [0; 8];
@@ -62,9 +62,11 @@ impl Array {
         number.unwrap_or(bits as f64)
     }
 
-    /// Sets an element, by its row-major index. The value is rounded to a float dtype. For an
-    /// integer dtype, it is truncated to an integer, which wraps around; for `int1`, every value
-    /// except 0 becomes 1. For the 8-bit float formats, the value is the element's bits.
+    /// Sets the element with a row-major index. For most float dtypes, the value is rounded. For
+    /// the 8-bit float formats, the value is the element's bits.
+    ///
+    /// For an integer dtype, the value is truncated to an integer, which then wraps around. For
+    /// `int1`, every value except 0 becomes 1.
     pub fn set(&mut self, index: usize, value: f64) {
         let size = self.dtype.bytes();
         let word = bits(self.dtype, value).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Defines a test case: a kernel, its inputs and its expected results.
+//! A test case: a kernel, its inputs and its expected results.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use tilewright::{Color, Device, Dtype, Error, Grid, Kernel, Module};
 
 use crate::{Array, Expression};
 
-/// A test case of a Markdown page; the header of the crate describes its format.
+/// A test case of a Markdown page. The documentation of the crate describes the format.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The line of the page on which the case starts.
+    /// The line of the page at which the case starts.
     pub line: usize,
     /// The kernel's name.
     pub kernel: String,
     /// The Python source.
     pub code: String,
-    /// The signature to compile the kernel for, if the case is not run.
+    /// The signature for which the kernel is compiled. A case with a signature is not run.
     pub signature: Option<String>,
     /// The arguments, the options and the grid, by name.
     pub inputs: Vec<(String, Input)>,
-    /// The expected results: the name of a tensor, the tolerance (`None` if the elements must be
-    /// equal), and the expression for an element.
+    /// The expected results. Each item has the name of a tensor, a tolerance, and the expression
+    /// for an element. If the tolerance is `None`, the elements must be equal.
     pub expect: Vec<(String, Option<f64>, Expression)>,
 }
 
@@ -31,42 +31,42 @@ pub struct Case {
 pub enum Input {
     /// A tensor and its elements.
     Tensor(Dtype, Vec<usize>, Expression),
-    /// A typed number.
+    /// A number with a dtype.
     Number(Dtype, Expression),
-    /// A value without a dtype, or the grid: `1024`, `'text'`, `(2, 1)`.
+    /// The grid, or a value without a dtype. Examples are `1024`, `'text'` and `(2, 1)`.
     Constant(Constant),
 }
 
 /// The outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// There are no diagnostics, and the results are the expected ones.
+    /// There are no diagnostics, and the results are correct.
     Right,
-    /// The results differ from the expected ones; the text shows the first difference.
+    /// The results differ from the expected ones. The text shows the first difference.
     Wrong(String),
-    /// The kernel does not compile, or its launch fails, with these diagnostics.
+    /// The kernel does not compile, or its launch fails. The text contains the diagnostics.
     Diagnostics(String),
 }
 
 /// The memory of a device that cannot access the memory of the host. Tensors are copied to the
 /// device before a launch, and back after it.
 pub trait DeviceMemory {
-    /// Copies bytes to the device and returns their address, a multiple of 16.
+    /// Copies bytes to the device, and returns their address. The address is a multiple of 16.
     fn upload(&mut self, bytes: &[u8]) -> Result<u64, String>;
-    /// Copies bytes back after all launches have finished.
+    /// Waits until all launches have finished, then copies bytes back.
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 }
 
-/// The ways to run a case. The results must be right in each way.
+/// How a case is run. The results must be correct in each mode.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// On the CPU, with optimized IR.
     Optimized,
     /// On the CPU, with the IR before optimization.
     Unoptimized,
-    /// On the CPU, with optimized IR, and with every tile stored element by element.
+    /// On the CPU, with optimized IR, and without symbolic tiles.
     Dense,
-    /// On this device, with optimized IR.
+    /// On a device, with optimized IR.
     On(Device),
 }
 
@@ -87,15 +87,18 @@ impl Case {
         Ok(Self { line, kernel, code: code.to_owned(), signature, inputs, expect })
     }
 
-    /// Compiles the kernel for the case's signature. If the case has no signature, compiles the
-    /// kernel for the inputs, runs it in every CPU mode and compares the results. An `Err` means
-    /// that the case itself is malformed.
+    /// Runs the case on the CPU. If the case has a signature, only compiles the kernel for this
+    /// signature. Otherwise compiles the kernel for the inputs, runs it in every CPU mode, and
+    /// compares the results.
+    ///
+    /// An `Err` means that the case itself is malformed.
     pub fn run(&self) -> Result<Outcome, String> {
         self.run_in_modes(&[Mode::Optimized, Mode::Unoptimized, Mode::Dense], &mut None)
     }
 
-    /// Like [`run`](Self::run), but launches the kernel once, on a device. `memory` is the memory
-    /// of the device, if it is separate from the host's. An `Err` may also be an error of `memory`.
+    /// Runs the case once, on a device. Otherwise this function is equivalent to
+    /// [`run`](Self::run). `memory` is the memory of the device, if it is separate from the host's
+    /// memory. An `Err` may also be an error of `memory`.
     pub fn run_on(
         &self,
         device: Device,
@@ -137,8 +140,8 @@ impl Case {
         Ok(Outcome::Right)
     }
 
-    /// Returns the ops in the frontend's IR, by their names in [`OPS`](tilewright::ir::OPS); empty
-    /// if the case does not compile.
+    /// Returns the ops in the frontend's IR. Their names are those in [`OPS`](tilewright::ir::OPS).
+    /// The list is empty if the case does not compile.
     pub fn ops(&self) -> Result<Vec<&'static str>, String> {
         let handle = self.handle()?;
         let mut ops = Vec::new();
@@ -148,13 +151,13 @@ impl Case {
         Ok(ops)
     }
 
-    /// Returns the optimized IR; `None` if the case does not compile.
+    /// Returns the optimized IR, or `None` if the case does not compile.
     pub fn module(&self) -> Result<Option<tilewright::ir::Module>, String> {
         Ok(self.handle()?.map(|handle| handle.compiled.module.as_ref().clone()))
     }
 
-    /// Compiles the kernel for the case's signature, or else for its inputs. Returns `None` if the
-    /// kernel does not compile.
+    /// Compiles the kernel for the case's signature. If the case has no signature, compiles it for
+    /// the inputs. Returns `None` if the kernel does not compile.
     fn handle(&self) -> Result<Option<Arc<Handle>>, String> {
         let Ok(kernel) =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel))
@@ -186,7 +189,7 @@ impl Case {
         Ok(tensors)
     }
 
-    /// Returns the arguments and options by name, tensors first, and the grid.
+    /// Returns the arguments and options with their names, and the grid. The tensors are first.
     fn values<'t>(&'t self, tensors: &'t mut [(String, Array)]) -> Result<(Named<'t>, GridResult), String> {
         let mut values: Named<'t> =
             tensors.iter_mut().map(|(name, array)| (name.as_str(), array.argument())).collect();
@@ -269,11 +272,11 @@ impl Case {
     }
 }
 
-/// Arguments and options by name.
+/// Arguments and options with their names.
 type Named<'t> = Vec<(&'t str, Value<'t>)>;
 type GridResult = Result<Grid, Error>;
 
-/// Binds values by name to the kernel's parameters and the options. Returns a value for each
+/// Matches values by name to the kernel's parameters and to the options. Returns one value for each
 /// parameter, and the options.
 fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Options), Error> {
     let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
@@ -383,7 +386,7 @@ fn number(dtype: Dtype, expression: &Expression) -> Result<Value<'static>, Strin
     Ok(Value::Scalar(literal))
 }
 
-/// Returns the indices of the element with this row-major index.
+/// Returns the indices, one for each axis, of the element with a row-major index.
 fn indices(shape: &[usize], mut flat: usize) -> Vec<usize> {
     let mut indices = vec![0; shape.len()];
     for (axis, &extent) in shape.iter().enumerate().rev() {

@@ -1,9 +1,11 @@
 //! Parses and evaluates the expressions of test cases. An expression has Python's syntax and is
 //! evaluated in binary64.
 //!
-//! `i`, `j`, `k`, `l` are the indices of the element; `x[i, j]` is an element of an input. `sum(k,
-//! 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` evaluate their last argument for `k` from 0 to 7.
-//! `tdiv` and `tmod` truncate, like `//` and `%` on integers in kernels.
+//! - `i`, `j`, `k` and `l` are the indices of the element.
+//! - `x[i, j]` is an element of an input.
+//! - `sum(k, 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` evaluate their last argument for `k` from 0
+//!   to 7.
+//! - `tdiv` and `tmod` truncate, like `//` and `%` on integers in kernels.
 
 use ruff_python_ast::{CmpOp, Expr, Number, Operator, UnaryOp};
 use ruff_python_parser::parse_expression;
@@ -17,7 +19,7 @@ pub struct Expression {
     text: String,
 }
 
-/// The inputs and the variables that names refer to.
+/// The values of the names in an expression.
 struct Scope<'a> {
     arrays: &'a [(String, Array)],
     variables: Vec<(String, f64)>,
@@ -32,7 +34,7 @@ impl Expression {
         Ok(Self { tree: *parsed.into_syntax().body, text: text.to_owned() })
     }
 
-    /// Returns the value for the element with these indices.
+    /// Returns the value of the expression for the element with these indices.
     pub fn evaluate(&self, indices: &[usize], arrays: &[(String, Array)]) -> Number64 {
         let names = ["i", "j", "k", "l"];
         let variables = names.iter().zip(indices).map(|(name, &index)| ((*name).to_owned(), index as f64));
@@ -218,7 +220,8 @@ fn compare(op: CmpOp, left: f64, right: f64) -> Number64 {
     Ok(f64::from(u8::from(holds)))
 }
 
-/// Returns the error function, by a series that suits the small arguments of tests.
+/// Returns the error function of `x`. The Taylor series converges fast enough for the small
+/// arguments of tests.
 fn erf(x: f64) -> f64 {
     if x.abs() > 5.0 {
         return x.signum();

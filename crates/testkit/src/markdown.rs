@@ -13,20 +13,20 @@ pub struct Fence {
     pub info: String,
     /// The line of the opening fence, from 1.
     pub line: usize,
-    /// The byte range of the content.
+    /// The byte range of the content in the page.
     pub body: Range<usize>,
 }
 
-/// Returns the root of the project. Cargo passes the directory of the package in
-/// `CARGO_MANIFEST_DIR`; without cargo, tests run in the root.
+/// Returns the root of the project. Cargo sets `CARGO_MANIFEST_DIR` to the directory of the
+/// package. Without cargo, tests run in the root.
 pub fn project_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let root = package.map_or_else(|| ".".into(), |package| PathBuf::from(package).join("../.."));
     root.canonicalize().unwrap_or(root)
 }
 
-/// Runs the cases of every page in a directory, and panics with the text of all failures if there
-/// are any.
+/// Runs the cases of every page in a directory. If any case fails, panics with the text of all
+/// failures.
 #[track_caller]
 pub fn run_directory(path: &Path) {
     let entries = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -38,7 +38,7 @@ pub fn run_directory(path: &Path) {
     assert!(findings.is_empty(), "{} failed\n\n{}", findings.len(), findings.join("\n\n"));
 }
 
-/// Runs the cases of a page and returns the failures.
+/// Runs the cases of a page, and returns the failures.
 pub fn run_markdown(path: &Path) -> Vec<String> {
     let mut page = match std::fs::read_to_string(path) {
         Ok(page) => page,
@@ -84,7 +84,8 @@ pub fn cases(page: &str) -> Result<Vec<Case>, String> {
     parse(page).into_iter().map(|(case, _)| case).collect()
 }
 
-/// A case, and the byte range in the page of its expected diagnostics, if there are any.
+/// A case, and the byte range in the page of its expected diagnostics. The range is `None` if the
+/// case expects no diagnostics.
 type Expected = (Result<Case, String>, Option<Range<usize>>);
 
 fn parse(page: &str) -> Vec<Expected> {
@@ -127,8 +128,8 @@ pub fn fences(page: &str) -> Vec<Fence> {
     found
 }
 
-/// Converts text to the content of a fenced block: without trailing spaces on its lines, with a
-/// newline at the end.
+/// Converts text to the content of a fenced block. Its lines have no trailing spaces, and it ends
+/// with a newline.
 fn with_newline(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }

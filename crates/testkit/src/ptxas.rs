@@ -1,8 +1,8 @@
-//! Runs NVIDIA's assembler, `ptxas`. It validates a PTX module, and its output has the resources
-//! and the machine code of the kernels.
+//! Runs NVIDIA's assembler, `ptxas`. It validates a PTX module. Its output contains the machine
+//! code of the kernels and the resources that they need.
 //!
-//! The assembler is a test dependency that `make test` installs into `.venv` from NVIDIA's package.
-//! Tests that need it are reported as skipped if it is missing.
+//! The assembler is a test dependency, which `make test` installs into `.venv` from NVIDIA's
+//! package. If it is missing, the tests that need it are reported as skipped.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{project_root, say_skipped};
 
-/// The start of the error line for a crash of the assembler. After a crash, the text counts as not
-/// validated.
+/// The start of the line that reports a crash of the assembler. A crash does not show whether the
+/// PTX is valid.
 pub const DIED: &str = "the assembler died";
 
-/// The assembler's memory limit. For some invalid inputs the assembler allocates until the machine
-/// has no memory left (20 GB in a minute), and then dies.
+/// The assembler's memory limit. For some invalid inputs, the assembler allocates memory until it
+/// crashes (20 GB in a minute).
 const MAX_MEMORY_KIB: u32 = 2 << 20;
 
 /// The assembler.
@@ -30,16 +30,17 @@ pub struct Ptxas {
 pub struct Assembled {
     /// The ELF image.
     pub cubin: Vec<u8>,
-    /// The resource usage of each kernel and non-inlined function, as reported by the assembler.
+    /// The resource usage of each kernel and each function that is not inlined. The assembler
+    /// reports it.
     pub usage: Vec<Usage>,
     /// Performance warnings, such as serialized `wgmma` instructions.
     pub losses: Vec<String>,
 }
 
-/// The resource usage of a kernel.
+/// The resource usage of a kernel or function.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
-    /// The name of the kernel.
+    /// The name of the kernel or function.
     pub name: String,
     /// Registers per thread.
     pub registers: u32,
@@ -56,8 +57,13 @@ pub struct Usage {
 }
 
 impl Ptxas {
-    /// Returns the assembler that `TILEWRIGHT_PTXAS` names, or else the one in the project's
-    /// `.venv`, or else the one in `PATH`; `None` if there is none.
+    /// Finds the assembler. The first one that exists is returned:
+    ///
+    /// - The file that `TILEWRIGHT_PTXAS` names.
+    /// - The assembler in the project's `.venv`.
+    /// - The assembler in `PATH`.
+    ///
+    /// Panics if `TILEWRIGHT_PTXAS` names no file.
     pub fn find() -> Option<Self> {
         if let Some(path) = std::env::var_os("TILEWRIGHT_PTXAS") {
             let path = PathBuf::from(path);
@@ -74,7 +80,8 @@ impl Ptxas {
         Some(Self { path: found })
     }
 
-    /// Like [`Self::find`], but reports the test as skipped if there is no assembler.
+    /// Finds the assembler like [`Self::find`]. If there is no assembler, also reports the test as
+    /// skipped.
     pub fn find_or_skip(test: &str) -> Option<Self> {
         let found = Self::find();
         if found.is_none() {
@@ -89,7 +96,8 @@ impl Ptxas {
         self.assemble_with(text, target, &[])
     }
 
-    /// Like [`Self::assemble`], with additional options, such as `-O0` for a fast assembly.
+    /// Assembles PTX like [`Self::assemble`], with additional options, such as `-O0` for a fast
+    /// assembly.
     pub fn assemble_with(&self, text: &str, target: &str, options: &[&str]) -> Result<Assembled, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -112,8 +120,8 @@ impl Ptxas {
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            // An assembler that rejects its input ends with an exit code and messages about the
-            // input. Any other end is a crash.
+            // An assembler that rejects its input exits with a code, and its messages are about the
+            // input. Anything else is a crash.
             let faults = ["Memory allocation failure", "Internal compiler error"];
             if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
                 writeln!(messages, "{DIED}: {}", output.status).expect("writing to a string cannot fail");
@@ -142,8 +150,8 @@ impl Assembled {
     }
 }
 
-/// Parses the lines `Compiling entry function 'k' …`, `… bytes stack frame, …`, `Used … registers,
-/// …`.
+/// Parses these lines of the assembler's messages: `Compiling entry function 'k' …`,
+/// `… bytes stack frame, …`, `Used … registers, …`.
 fn parse_usage(messages: &str) -> Vec<Usage> {
     let mut all: Vec<Usage> = Vec::new();
     for line in messages.lines() {
@@ -173,7 +181,8 @@ fn parse_usage(messages: &str) -> Vec<Usage> {
     all
 }
 
-/// Returns the sections of a 64-bit little-endian ELF image; `None` for other files.
+/// Returns the names and contents of the sections of a 64-bit little-endian ELF image. Returns
+/// `None` for other files.
 fn sections(image: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let number = |at: u64, bytes: usize| {
         let at = usize::try_from(at).ok()?;

@@ -7,8 +7,8 @@ pub fn is_blessing() -> bool {
     std::env::var_os("TILEWRIGHT_BLESS").is_some_and(|value| value == "1")
 }
 
-/// Panics unless the content of the file is `found`. Writes `found` to the file instead if
-/// [`is_blessing`].
+/// Panics unless the content of the file is `found`. If [`is_blessing`] returns true, writes
+/// `found` to the file instead.
 #[track_caller]
 pub fn check_snapshot(path: &Path, found: &str) {
     if is_blessing() {
@@ -20,7 +20,7 @@ pub fn check_snapshot(path: &Path, found: &str) {
     assert!(expected == found, "{}", difference(&path.display().to_string(), &expected, found));
 }
 
-/// Returns the message for text that differs from the snapshot.
+/// Returns the message for a text that differs from the snapshot.
 pub(crate) fn difference(place: &str, expected: &str, found: &str) -> String {
     let mut lines = vec![format!("{place} differs; TILEWRIGHT_BLESS=1 accepts the new output")];
     let (mut old, mut new) = (expected.lines(), found.lines());

@@ -1,5 +1,5 @@
-//! Runs the cases in files with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`,
-//! `tests/ptx/*.ptx`.
+//! Runs the cases in files that contain input and expected output as text: `tests/ir/*.ir`,
+//! `tests/gpu/*.gpu`, `tests/ptx/*.ptx`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::markdown::project_root;
 use crate::snapshot::is_blessing;
 
-/// A function that applies the steps of a case to its input and returns the output. It fails if the
-/// case itself is malformed.
+/// A function that applies the steps of a case to its input, and returns the output. An error means
+/// that the case itself is malformed.
 type Run<'a> = &'a dyn Fn(&[&str], &str) -> Result<String, String>;
 
 /// A case: prose, steps, input and expected output.
@@ -19,11 +19,17 @@ struct TextCase {
     expected: String,
 }
 
-/// Runs the cases of every file with this extension in a directory of the project, and panics with
-/// the lines that differ. Also panics if the directory has fewer than `at_least` such files.
+/// Runs the cases of every file with this extension in a directory of the project. If outputs
+/// differ, panics with the lines that differ. Also panics if the directory has fewer than
+/// `at_least` such files.
 ///
-/// A file is a sequence of cases. A case is lines of prose that start with `//`, a line `// RUN:
-/// dce, licm` with the steps, the input, a line `// ----`, and the expected text.
+/// A file is a sequence of cases. The lines of a case are, in this order:
+///
+/// - Prose, in lines that start with `//`.
+/// - A line `// RUN: dce, licm` with the steps.
+/// - The input.
+/// - A line `// ----`.
+/// - The expected output.
 #[track_caller]
 pub fn run_text_cases(folder: &str, extension: &str, at_least: usize, run: Run<'_>) {
     let folder = project_root().join(folder);
@@ -59,7 +65,7 @@ fn file(path: &Path, run: Run<'_>) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
-/// Returns the lines that differ, without the common prefix and suffix.
+/// Returns the lines that differ. Omits the common lines at the start and at the end.
 fn difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
     let same = expected.iter().zip(&found).take_while(|(x, y)| x == y).count();
@@ -69,7 +75,7 @@ fn difference(expected: &str, found: &str) -> String {
     removed.chain(found[same..found.len() - tail].iter().map(|line| format!("+ {line}\n"))).collect()
 }
 
-/// Splits the steps at commas outside parentheses.
+/// Splits the list of steps at the commas that are not inside parentheses.
 fn split_steps(steps: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let is_between = |c: char| {

@@ -1,5 +1,5 @@
-//! Tests that every page in `docs/diagnostics` shows actual output of tilewright, and that every
-//! kernel in `tests/kernels` has its documented results.
+//! Tests that every page in `docs/diagnostics` shows actual output of tilewright. Also tests that
+//! every kernel in `tests/kernels` has its documented results.
 
 use tilewright::ir::OPS;
 use tilewright::{Code, Color, Device};
@@ -28,17 +28,17 @@ fn kernels() {
     run_directory(&project_root().join("tests/kernels"));
 }
 
-/// The kernels that do not compile for GPUs yet, each with the unavailable feature that the
-/// diagnostic names. The list may only shrink.
+/// The kernels that do not compile for GPUs yet. The second text names the unavailable feature, as
+/// the diagnostic does. The list may only become shorter.
 const NOT_ON_A_GPU: &[(&str, &str)] = &[];
 
-/// Returns the code in a rendered diagnostic.
+/// Returns the diagnostic code in a rendered diagnostic.
 fn code(text: &str) -> &str {
     text.split(['[', ']']).nth(1).unwrap_or_default()
 }
 
-/// Checks that every kernel has the same outcome on simulated GPUs and on the CPU: the expected
-/// results, or a diagnostic with the same code.
+/// Checks that every kernel has the same outcome on simulated GPUs as on the CPU. The outcome is
+/// the expected results, or a diagnostic with the same code.
 #[test]
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {
@@ -54,7 +54,7 @@ fn kernels_on_simulated_gpus() {
                 (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
                     assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
                 }
-                // GPUs do not detect a division by zero.
+                // A division by zero is a diagnostic on the CPU. GPUs do not detect it.
                 (Outcome::Right, Outcome::Diagnostics(text))
                     if code(&text) == Code::DivisionByZero.name() => {}
                 (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
@@ -65,9 +65,11 @@ fn kernels_on_simulated_gpus() {
     }
 }
 
-/// Checks that every kernel with results behaves the same on the machine's GPU, if there is one,
-/// and on the CPU. The other kernels end in a diagnostic and are skipped, because a fault on a GPU
-/// would make CUDA unusable in the process.
+/// Checks that every kernel that has correct results on the CPU also has them on the machine's GPU.
+/// Does nothing if the machine has no GPU.
+///
+/// Kernels that end in a diagnostic are skipped, because a fault on a GPU would make CUDA unusable
+/// in the process.
 #[test]
 fn kernels_on_the_gpu() {
     let device = Device::Cuda(0);
@@ -113,7 +115,7 @@ impl DeviceMemory for Buffers {
     }
 }
 
-/// Returns the cases in `tests/kernels` with inputs, by name.
+/// Returns the cases in `tests/kernels` that have inputs, with their names.
 fn kernel_cases() -> Vec<(String, Case)> {
     let cases_of = |(page, text): (String, String)| {
         let cases = cases(&text).expect("the pages are well formed").into_iter();
@@ -122,7 +124,7 @@ fn kernel_cases() -> Vec<(String, Case)> {
     kernel_pages().into_iter().flat_map(cases_of).filter(|(_, case)| !case.inputs.is_empty()).collect()
 }
 
-/// Returns the pages in `tests/kernels` by name, sorted.
+/// Returns the names and texts of the pages in `tests/kernels`, sorted by name.
 fn kernel_pages() -> Vec<(String, String)> {
     let folder = std::fs::read_dir(project_root().join("tests/kernels")).expect("the folder is there");
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -134,10 +136,10 @@ fn kernel_pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Checks that a kernel in `tests/kernels` uses each op, so that every op runs in every mode.
+/// Checks that each op occurs in a kernel of `tests/kernels`, so that every op runs in every mode.
 #[test]
 fn every_op_is_in_a_kernel() {
-    // Programs that state layouts are in tests/python/gluon.
+    // These ops occur only in programs that state layouts, which `tests/python/gluon` tests.
     let of_gluon = ["set_layout", "device", "start_workers", "join_workers"];
     let mut missing: Vec<&str> =
         OPS.iter().map(|op| op.name).filter(|name| !of_gluon.contains(name)).collect();
