@@ -14,14 +14,15 @@ use crate::declaration::{Declaration, Included};
 pub(crate) struct Compiled {
     /// The packed lock.
     pub(crate) bundle: Vec<u8>,
-    /// For each declaration, in order, the kernel's parameters, each with its argument in the
-    /// declared signature.
+    /// For each declaration, in order, the kernel's parameters. Each parameter has its name and its
+    /// argument from the declared signature.
     pub(crate) kernels: Vec<Vec<(Arc<str>, Argument)>>,
-    /// The Python files that the modules of the kernels were read from, with imported files.
+    /// The Python files from which the kernels were read. They include the files that these files
+    /// import.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Compiles the kernels for each target. `folder` contains the file that invokes the macro.
+/// Compiles the kernels for each target. `folder` is the folder of the file that invokes the macro.
 pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result<Compiled> {
     let recording = Recording::begin(included)?;
     let (mut kernels, mut files) = (Vec::new(), Vec::new());
@@ -41,12 +42,12 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
     Ok(Compiled { bundle, kernels, files })
 }
 
-/// A recording of a lock, in a folder that exists until the recording is dropped.
+/// A recording of a lock. Its folder is deleted when the recording is dropped.
 struct Recording {
     folder: PathBuf,
-    /// The device for which each kernel is compiled first: the simulator of the first target, or
-    /// the CPU if that is the first target. The recorder then compiles the kernel for each target.
-    /// Neither compilation needs a GPU.
+    /// The device for which each kernel is compiled first. If the first target is a GPU, this is
+    /// its simulator; otherwise it is the CPU. The recorder then compiles the kernel for each
+    /// target. Neither compilation needs a GPU.
     device: Device,
 }
 
@@ -72,7 +73,7 @@ impl Recording {
         Ok(Self { folder, device })
     }
 
-    /// Compiles a kernel, and returns its parameters and arguments.
+    /// Compiles and records a kernel. Returns its parameters and arguments.
     fn add(
         &self,
         module: &SourceModule,
@@ -108,13 +109,14 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // If the removal fails, the folder stays among the temporary files, which does no harm.
+        // If the removal fails, the folder remains among the temporary files, which is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns the value of an option: `true`, `false`, `None` or an integer. Any other text, also a
-/// floating-point number, becomes a string. Setting an option that takes no string then fails.
+/// Returns the value of an option: `true`, `false`, `None` or an integer. Any other token,
+/// including a floating-point number, becomes a string. An option that does not accept strings then
+/// causes an error.
 fn constant(value: &TokenTree) -> Constant {
     let text = value.to_string();
     match text.as_str() {

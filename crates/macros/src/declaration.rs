@@ -7,30 +7,30 @@ use syn::{LitStr, Token, braced, bracketed, parenthesized};
 
 /// The input of the macro.
 pub(crate) struct Included {
-    /// The attributes, the visibility and the name of the module, as they are written.
+    /// The attributes, the visibility and the name of the module, as they appear in the input.
     pub(crate) attributes: TokenStream,
     pub(crate) visibility: TokenStream,
     pub(crate) name: Ident,
-    /// The targets to compile for.
+    /// The targets for which the kernels are compiled.
     pub(crate) targets: Vec<LitStr>,
     pub(crate) files: Vec<File>,
 }
 
-/// A file with the kernels that are declared for it.
+/// A Python file, and the kernels that are declared for it.
 pub(crate) struct File {
     pub(crate) path: LitStr,
     pub(crate) kernels: Vec<Declaration>,
 }
 
-/// A kernel with a signature, for which the macro generates a function.
+/// A kernel and its signature. The macro generates a function for it.
 pub(crate) struct Declaration {
     pub(crate) attributes: TokenStream,
-    /// The name of the kernel in the file.
+    /// The name of the kernel in the Python file.
     pub(crate) kernel: Ident,
     /// The name of the generated Rust function.
     pub(crate) function: Ident,
     pub(crate) signature: LitStr,
-    /// The options of the launch, each with the token of its value.
+    /// The options of the launch: their names, and the tokens of their values.
     pub(crate) options: Vec<(Ident, TokenTree)>,
 }
 
@@ -107,7 +107,7 @@ impl Parse for Declaration {
     }
 }
 
-/// Parses `#[…]` any number of times; doc comments are attributes.
+/// Parses any number of attributes `#[…]`, including doc comments.
 fn attributes(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let mut found = TokenStream::new();
     while input.peek(Token![#]) {
@@ -120,7 +120,7 @@ fn attributes(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     Ok(found)
 }
 
-/// Parses `pub`, `pub(…)` or nothing.
+/// Parses `pub`, `pub(…)`, or an empty visibility.
 fn visibility(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let mut found = TokenStream::new();
     if input.peek(Token![pub]) {

@@ -10,7 +10,7 @@ use tilewright_ir::Dtype;
 use crate::compile::Compiled;
 use crate::declaration::{Declaration, Included};
 
-/// Returns the module with the bundle and a function for each declaration.
+/// Returns the module, which contains the bundle and a function for each declaration.
 pub(crate) fn module(included: &Included, compiled: &Compiled) -> syn::Result<TokenStream> {
     let Included { attributes, visibility, name, .. } = included;
     let declarations = included.files.iter().flat_map(|file| &file.kernels);
@@ -92,8 +92,7 @@ fn function(declaration: &Declaration, arguments: &[(Arc<str>, Argument)]) -> sy
     })
 }
 
-/// Returns the Rust type of the elements of a tensor argument; `None` if there is no Rust type for
-/// them.
+/// Returns the Rust type of the elements of a tensor argument, or `None` if Rust has no such type.
 fn element(dtype: Dtype) -> Option<TokenStream> {
     match dtype {
         Dtype::F16 => Some(quote!(::tilewright::f16)),
@@ -102,8 +101,8 @@ fn element(dtype: Dtype) -> Option<TokenStream> {
     }
 }
 
-/// Returns the Rust type of a scalar argument; `None` for a type, such as fp16, whose scalars a
-/// launch from Rust cannot pass.
+/// Returns the Rust type of a scalar argument. Returns `None` for a type, such as fp16, that a
+/// launch from Rust cannot pass as a scalar.
 fn scalar(dtype: Dtype) -> Option<TokenStream> {
     let name = match dtype {
         Dtype::F32 => "f32",
@@ -123,8 +122,8 @@ fn scalar(dtype: Dtype) -> Option<TokenStream> {
     Some(quote!(#name))
 }
 
-/// Returns the Rust expression of a compile-time value; `None` for a tuple, an object, or a type
-/// that is not a dtype, such as a pointer type or a block type.
+/// Returns the Rust expression of a compile-time value. Returns `None` for a tuple, an object, or a
+/// type that is not a dtype, such as a pointer type.
 fn value(constant: &Constant) -> Option<TokenStream> {
     Some(match constant {
         Constant::None => quote!(::core::option::Option::<i32>::None),
@@ -143,9 +142,9 @@ fn value(constant: &Constant) -> Option<TokenStream> {
     })
 }
 
-/// Returns the Rust identifier of a parameter. A keyword becomes a raw identifier. A keyword that
-/// cannot be a raw identifier, such as `self`, gets underscores, until no other parameter has the
-/// same name.
+/// Returns the Rust identifier of a parameter. If the name is a Rust keyword, the identifier is
+/// raw. A few keywords, such as `self`, cannot be raw identifiers. Underscores are appended to such
+/// a keyword until no other parameter has the same name.
 fn identifier(name: &str, arguments: &[(Arc<str>, Argument)]) -> Ident {
     if let Ok(identifier) = syn::parse_str(name) {
         return identifier;

@@ -1,6 +1,6 @@
-//! The macro `include_kernels!`, which compiles the kernels of Python files when a Rust program is
-//! built, and puts their code into its binary. The crate `tilewright` exports the macro and
-//! documents it.
+//! The macro `include_kernels!`. It compiles the kernels of Python files when a Rust program is
+//! built, and embeds their code in the program's binary. The crate `tilewright` exports the macro
+//! and documents it.
 
 mod compile;
 mod declaration;
@@ -15,17 +15,19 @@ use declaration::Included;
 /// Compiles kernels at build time, and defines a module with a function for each of them.
 ///
 /// The paths are relative to the folder of the file that invokes the macro. A file may import other
-/// files of its folder or package. The signature has the syntax of `tilewright compile
-/// --signature`: a type for each argument, and a value for each `tl.constexpr` parameter. The type
-/// `*kfp32` is a tensor that the kernel does not write, `*fp32:16` a tensor whose address is a
-/// multiple of 16. Options follow the signature. In a declaration, `as` gives the function another
-/// name, so that one kernel can have functions for several signatures. A parameter has the name
-/// that it has in the kernel, except that `self`, `Self`, `super`, `crate` and `_`, which Rust
-/// reserves, get an underscore: `self_`.
+/// files of its folder or package. The signature has the syntax of
+/// `tilewright compile --signature`: a type for each argument, and a value for each `tl.constexpr`
+/// parameter. The type `*kfp32` is a tensor that the kernel does not write. The type `*fp32:16` is
+/// a tensor whose address is a multiple of 16. Options follow the signature.
+///
+/// A declaration can rename its function with `as`, so that one kernel can have functions for
+/// several signatures. The parameters have the same names as in the kernel. The exceptions are
+/// `self`, `Self`, `super`, `crate` and `_`, which Rust reserves: they get an underscore, such as
+/// `self_`.
 ///
 /// A function takes the run-time arguments, and returns a [`KernelLaunch`]. The module also has the
-/// function `bundle()`, which returns the [`Bundle`] of all kernels. A wrong kernel or signature is
-/// an error of the build.
+/// function `bundle()`, which returns the [`Bundle`] of all kernels. If a kernel or a signature is
+/// wrong, the build fails.
 ///
 /// [`KernelLaunch`]: ../tilewright/struct.KernelLaunch.html
 /// [`Bundle`]: ../tilewright/struct.Bundle.html
