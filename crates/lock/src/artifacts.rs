@@ -1,4 +1,4 @@
-//! Reads and writes artifacts: files that are named by the hash of their content.
+//! Reads and writes artifacts. An artifact is a file that is named by the hash of its content.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,25 +9,28 @@ use std::sync::Arc;
 
 use tilewright_base::write_file;
 
-/// A folder of artifacts. An artifact is named by the BLAKE3 hash of its content, in hexadecimal
-/// digits, and by its kind, such as `ptx`. Equal contents of one kind are therefore one file,
-/// concurrent writers of an artifact write the same bytes, and a reader detects damage.
+/// A folder of artifacts. The name of an artifact consists of the BLAKE3 hash of its content, in
+/// hexadecimal digits, and its kind, such as `ptx`.
+///
+/// Equal contents of one kind are therefore stored in one file. Concurrent writers of an artifact
+/// write the same bytes. A reader can detect a damaged file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifacts {
     folder: PathBuf,
-    /// The contents of the artifacts by file name, if they are from a packed lock.
+    /// The contents of the artifacts, by file name, if they come from a packed lock.
     packed: Option<Arc<BTreeMap<String, Vec<u8>>>>,
 }
 
-/// The reason why an artifact cannot be read.
+/// The reason why an artifact could not be read.
 #[derive(Debug)]
 pub enum ArtifactError {
-    /// The error of the file system. It is `NotFound` if a packed lock lacks the artifact.
+    /// An error of the file system. It is `NotFound` if a packed lock does not contain the
+    /// artifact.
     Unreadable(PathBuf, io::Error),
-    /// The file is damaged: its content does not have the hash in its name, or is not UTF-8 where
-    /// the lock needs a text.
+    /// The file is damaged. Its content does not have the hash in its name, or it should be text
+    /// and is not UTF-8.
     Damaged(PathBuf),
-    /// The lock refers to an artifact by this text, which is not a hash.
+    /// The lock refers to an artifact by a text that is not a hash. The field is this text.
     NoHash(String),
 }
 
@@ -51,30 +54,32 @@ impl Artifacts {
         Self { folder: folder.into(), packed: None }
     }
 
-    /// Returns the artifacts of a packed lock, by the names that [`name`](Self::name) returns.
+    /// Returns the artifacts of a packed lock. The keys are the names that [`name`](Self::name)
+    /// returns.
     pub(crate) fn in_memory(contents: BTreeMap<String, Vec<u8>>) -> Self {
         Self { folder: PathBuf::new(), packed: Some(Arc::new(contents)) }
     }
 
-    /// Returns the name of the file of an artifact.
+    /// Returns the file name of an artifact.
     pub(crate) fn name(hash: &str, kind: &str) -> String {
         format!("{hash}.{kind}")
     }
 
-    /// Returns the folder; an empty path for a packed lock.
+    /// Returns the folder, or an empty path for a packed lock.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns the hash of a content, which names its artifact.
+    /// Returns the hash of a content.
     pub fn hash(content: &[u8]) -> String {
         blake3::hash(content).to_hex().to_string()
     }
 
-    /// Writes an artifact unless the folder has an undamaged copy, and returns its hash.
+    /// Writes an artifact, unless the folder already has an undamaged copy. Returns the hash of the
+    /// artifact.
     ///
     /// # Errors
-    /// Returns the error of the file system. A failed write leaves no partial new file.
+    /// Returns the error of the file system. A failed write leaves no partial file.
     pub fn store(&self, kind: &str, content: &[u8]) -> io::Result<String> {
         let hash = Self::hash(content);
         let path = self.path(&hash, kind);
@@ -86,7 +91,7 @@ impl Artifacts {
         Ok(hash)
     }
 
-    /// Reads an artifact and checks its hash.
+    /// Reads an artifact, and checks its hash.
     ///
     /// # Errors
     /// See [`ArtifactError`].
@@ -110,10 +115,11 @@ impl Artifacts {
         if Self::hash(&content) == hash { Ok(content) } else { Err(ArtifactError::Damaged(path)) }
     }
 
-    /// Reads an artifact that is text.
+    /// Reads a text artifact.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`ArtifactError::Damaged`] if the content is not UTF-8.
+    /// Returns the errors of [`read`](Self::read). Also returns [`ArtifactError::Damaged`] if the
+    /// content is not UTF-8.
     pub fn read_text(&self, hash: &str, kind: &str) -> Result<String, ArtifactError> {
         let content = self.read(hash, kind)?;
         String::from_utf8(content).map_err(|_| ArtifactError::Damaged(self.path(hash, kind)))

@@ -1,4 +1,4 @@
-//! Defines the choice of a tuner.
+//! The choice of a tuner.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::Request;
 
-/// The configuration that a tuner chose for the launches that share a key.
+/// The configuration that a tuner chose for all launches with the same key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
     /// The name of the tuned kernel.
     pub kernel: String,
-    /// The digest of the source of the kernel and of the functions that it calls.
+    /// The digest of the source code of the kernel and of the functions that it calls.
     pub source: String,
-    /// The target: `cpu`, or the target of a GPU, such as `sm_90a`.
+    /// The target: `cpu`, or the name of a GPU target, such as `sm_90a`.
     pub target: String,
-    /// The values of the tuner's key and the dtypes of the tensors, as Python writes them.
+    /// The values of the tuner's key, and the dtypes of the tensors. Both have Python's notation.
     pub key: Vec<String>,
-    /// The chosen arguments and options by name, as Python writes them.
+    /// The chosen arguments and options, by name, in Python's notation.
     pub config: BTreeMap<String, String>,
-    /// For each measured configuration, the median, the 20th and the 80th percentile of its times
-    /// in milliseconds. They are `None` for a configuration that did not run. The times do not
-    /// affect a locked launch.
+    /// For each measured configuration, the median, the 20th percentile and the 80th percentile of
+    /// its times, in milliseconds. They are `None` for a configuration that did not run. The times
+    /// do not affect a locked launch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<String, Vec<Option<f64>>>,
 }
 
 impl Choice {
-    /// Returns whether both choices are for the same launches: same kernel, target, source and key.
+    /// Returns whether two choices are for the same launches. Such choices have the same kernel,
+    /// target, source and key.
     pub fn has_same_key(&self, other: &Self) -> bool {
         self.sort_key() == other.sort_key()
     }
 
-    /// Returns whether the launches of an entry may have the chosen configuration. Returns false if
-    /// the kernel or the target differs, or if the choice and the entry have different literals
-    /// (numbers, bools, `None` or strings) for an argument or option. Ignores names that the entry
-    /// does not have, such as options that do not affect its code.
+    /// Returns whether the launches of an entry may have the chosen configuration.
+    ///
+    /// Returns false if the kernel or the target differs. Also returns false if the choice and the
+    /// entry have different literals (numbers, bools, `None` or strings) for one argument or
+    /// option. Ignores names that the entry does not have, such as options that do not affect its
+    /// code.
     pub fn may_select(&self, launches: &Request) -> bool {
         let fits = |(name, chosen): (&String, &String)| {
             let found = launches.arguments.get(name).or_else(|| launches.options.get(name));
@@ -51,22 +54,23 @@ impl Choice {
 }
 
 /// Returns whether two texts may denote the same value. A text that is not a literal denotes a type
-/// or an object, which may have any value.
+/// or an object. This function cannot compare such values, so it returns true for them.
 fn may_be_equal(one: &str, other: &str) -> bool {
     match (Literal::parse(one), Literal::parse(other)) {
-        // Equal texts may be NaN.
+        // Both texts may denote NaN, which is not equal to itself. The texts themselves are then
+        // equal.
         (Some(first), Some(second)) => one == other || first == second,
         _ => true,
     }
 }
 
-/// A literal of an argument or option, as Python or as an entry of a lock spells it.
+/// A literal of an argument or option, in the notation of Python or of an entry of a lock.
 #[derive(PartialEq)]
 enum Literal<'a> {
     None,
     Bool(bool),
     Number(f64),
-    /// A string with its quotes.
+    /// A string, including its quotes.
     Text(&'a str),
 }
 

@@ -5,20 +5,23 @@ use std::collections::BTreeMap;
 use crate::entry::{Entry, Request};
 use crate::file::LockFile;
 
-/// A change from one lock to another. The first text of each variant names an entry by kernel,
-/// arguments, options and target, or a tuned choice by kernel, target and tuning key.
+/// A change from one lock to another.
+///
+/// The first text of each variant names an entry or a tuned choice. The name of an entry contains
+/// its kernel, arguments, options and target. The name of a choice contains its kernel, target and
+/// tuning key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Only the second lock has the entry or the choice.
+    /// Only the second lock contains the entry or the choice.
     Added(String),
-    /// Only the first lock has the entry or the choice.
+    /// Only the first lock contains the entry or the choice.
     Removed(String),
-    /// Both locks have the entry with different code, sources or launch metadata, or the choice
-    /// with different values. The list names the parts that differ.
+    /// Both locks contain the entry, but with different code, sources or launch metadata. Or both
+    /// contain the choice, but with different values. The list describes the differences.
     Changed(String, Vec<String>),
 }
 
-/// Returns the changes from one lock to another: first those of entries, then those of choices.
+/// Returns the changes from one lock to another. The changes of entries precede those of choices.
 pub fn changes(before: &LockFile, after: &LockFile) -> Vec<Change> {
     let mut found = Vec::new();
     let old: BTreeMap<&Request, &Entry> =
@@ -69,11 +72,12 @@ impl std::fmt::Display for Request {
 }
 
 impl Request {
-    /// Returns the differences between a launch and a launch of the lock, as texts for the user.
+    /// Returns the differences between this launch and a launch in the lock. Each text describes
+    /// one difference to the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
         if self.target != locked.target {
-            // Different targets have different options, so a list of these options would tell the
-            // user nothing more.
+            // The options of different targets are different, so a list of their differences would
+            // not help the user.
             return vec![format!("target: {} here, {} in the lock", self.target, locked.target)];
         }
         let mut found = Vec::new();
@@ -98,7 +102,7 @@ impl Request {
 }
 
 impl Entry {
-    /// Returns the parts in which two entries for the same launches differ.
+    /// Describes the differences between two entries for the same launches.
     fn differences(&self, other: &Self) -> Vec<String> {
         let artifacts = |entry: &Self| -> BTreeMap<String, String> {
             let of_code = entry.code.artifacts();

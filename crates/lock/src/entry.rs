@@ -1,27 +1,30 @@
-//! Defines the entry of a compiled kernel, and the request by which a launch finds its entry.
+//! The entry of a compiled kernel in a lock, and the request with which a launch finds its entry.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The description of a launch, which selects its entry: launches with the same target, options and
-/// IR run the same code. The kernel and the arguments do not select the entry: messages and
+/// The description of a launch, which selects its entry. Launches with the same target, options and
+/// IR run the same code.
+///
+/// The kernel and the arguments do not select the entry. Messages and
 /// [`Choice::may_select`](crate::Choice::may_select) use them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// The name of the kernel.
     pub kernel: String,
-    /// The target: `cpu`, or the target of a GPU, such as `sm_90a`.
+    /// The target: `cpu`, or the name of a GPU target, such as `sm_90a`.
     pub target: String,
-    /// The description of each argument by the name of its parameter, such as `*fp32:16` or `1024`.
+    /// The description of each argument, such as `*fp32:16` or `1024`. The keys are the names of
+    /// the parameters.
     pub arguments: BTreeMap<String, String>,
-    /// The options that change the code without changing the IR. For a GPU, the map has all such
-    /// options, including those with their default values; for the CPU, it is empty.
+    /// The options that change the code but not the IR. For a GPU, the map contains all such
+    /// options, including those with default values. For the CPU, the map is empty.
     pub options: BTreeMap<String, String>,
     /// The hash of the tile IR before optimization, without locations. It depends on the kernel,
-    /// the functions that it calls, the values that it reads and the arguments, but not on the
-    /// paths of the source files.
+    /// its callees, the values that they read, and the arguments. It does not depend on the paths
+    /// of the source files.
     pub ir: String,
 }
 
@@ -36,13 +39,13 @@ impl Request {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The description of the launches that run the code.
+    /// The launches that run the code.
     pub launches: Request,
     /// The code.
     pub code: Code,
-    /// The source files, in the order of the file numbers in the locations of the IR.
+    /// The source files. A location in the IR refers to a source file by its index in this list.
     pub sources: Vec<Source>,
-    /// The facts that a launcher needs.
+    /// The data that a launcher needs.
     pub launch: Launch,
 }
 
@@ -53,28 +56,28 @@ impl Entry {
     }
 }
 
-/// A source file of a kernel, for messages and source lines.
+/// A source file of a kernel. Messages show its lines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The name of the file, without its folder.
     pub name: String,
-    /// The hash of the artifact with the text.
+    /// The hash of the artifact that contains the text.
     pub text: String,
-    /// The line of the file at which the text begins.
+    /// The number of the line in the file at which the text begins.
     pub first_line: u32,
-    /// The number of columns that were removed from the start of each line.
+    /// The number of columns that the text lacks at the start of each line.
     pub removed_columns: u32,
 }
 
-/// The hashes of the artifacts of an entry's code.
+/// The artifacts of an entry's code. Each field is a hash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Code {
     /// The tile IR before optimization, with locations. `tilewright lock verify` compiles this IR
-    /// anew.
+    /// again.
     pub ir: String,
-    /// The tile IR after optimization. The CPU runs it.
+    /// The tile IR after optimization, from which the CPU's program is compiled.
     pub opt: String,
     /// For a GPU, the program in the GPU dialect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +85,7 @@ pub struct Code {
     /// For a GPU, the PTX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx: Option<String>,
-    /// For a GPU, the cubin; `None` if there was no assembler.
+    /// For a GPU, the cubin. It is `None` if no assembler was available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cubin: Option<String>,
 }
@@ -97,17 +100,17 @@ impl Code {
     }
 }
 
-/// The facts that a launcher needs to launch a kernel.
+/// The data that a launcher needs to launch a kernel.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
     /// The name of the kernel in its code.
     pub entry: String,
-    /// The number of threads of a block; 1 on the CPU.
+    /// The number of threads of a block. On the CPU it is 1.
     pub threads: u32,
     /// The size of the dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The number of blocks that execute a program. They form a cluster.
+    /// The number of blocks that execute one program. They form a cluster.
     pub cluster: u32,
     /// The arguments that a launch passes, in order.
     pub parameters: Vec<Parameter>,
@@ -115,8 +118,8 @@ pub struct Launch {
     /// at an offset that is a multiple of 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensor_maps: Vec<TensorMap>,
-    /// True if an int32 follows the tensor maps. Its value is the number of programs along the
-    /// first axis if the launch runs blocks in clusters of two, else 0.
+    /// True if an int32 follows the tensor maps. If the launch runs its blocks in clusters of two,
+    /// this number is the number of programs along the first axis. Otherwise it is 0.
     pub has_pairs: bool,
 }
 
@@ -133,12 +136,15 @@ pub struct Parameter {
     pub offset: u64,
     /// The size in bytes.
     pub bytes: u64,
-    /// A number that must divide the integer, or the address in bytes; 1 if any value is allowed.
+    /// A number that must divide the argument. For a pointer, it must divide the address in bytes.
+    /// It is 1 if any value is allowed.
     pub divisibility: u32,
 }
 
-/// The recipe by which a launch makes a tensor map, with the driver's `cuTensorMapEncodeTiled`. An
-/// expression is a sum of products of integers and arguments, such as `64 + 2*stride`.
+/// The recipe from which a launch creates a tensor map with the driver's `cuTensorMapEncodeTiled`.
+///
+/// Some fields are expressions. An expression is a sum of products of integers and arguments, such
+/// as `64 + 2*stride`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TensorMap {
@@ -146,26 +152,27 @@ pub struct TensorMap {
     pub element: String,
     /// The argument that points to the tensor.
     pub base: String,
-    /// The expression of the offset in elements from the address of `base` to the tensor.
+    /// An expression for the offset of the tensor from the address of `base`, in elements.
     pub offset: String,
-    /// For each axis, the expression of its number of elements.
+    /// For each axis, an expression for the number of elements.
     pub extents: Vec<String>,
-    /// For each axis, the expression of the distance between neighbors, in elements. The expression
-    /// of one axis is `1`.
+    /// For each axis, an expression for the distance between neighboring elements, in elements. One
+    /// axis has the expression `1`.
     pub strides: Vec<String>,
     /// The arguments that must not be negative.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nonnegative: Vec<String>,
-    /// The number of elements along each axis of the box that a copy moves.
+    /// The shape of the box that one copy moves: the number of elements along each axis.
     #[serde(rename = "box")]
     pub block: Vec<u32>,
-    /// The size in bytes of the box's swizzled rows in shared memory: 32, 64 or 128; 0 for no
-    /// swizzle.
+    /// The size in bytes of a swizzled row of the box in shared memory: 32, 64 or 128. Without
+    /// swizzling, it is 0.
     pub swizzle: u32,
-    /// True if copies write the tensor.
+    /// True if copies write to the tensor.
     pub is_written: bool,
-    /// The number of pixels of an im2col copy and their window, such as `16 lower [-1] upper [0]
-    /// steps [1, 1, 1]`; the driver's `cuTensorMapEncodeIm2col` then makes the map.
+    /// For an im2col copy, the number of pixels and their window, such as
+    /// `16 lower [-1] upper [0] steps [1, 1, 1]`. The launch then creates the map with
+    /// `cuTensorMapEncodeIm2col`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pixels: Option<String>,
 }

@@ -13,14 +13,14 @@ use crate::artifacts::Artifacts;
 use crate::choice::Choice;
 use crate::entry::{Entry, Request};
 
-/// The version of the format. A reader refuses other versions.
+/// The version of the format. A reader rejects other versions.
 pub const FORMAT: u32 = 1;
 
 /// A lock: the compiled kernels and the tuned choices of a program.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockFile {
-    /// The version of the format: [`FORMAT`].
+    /// The version of the format, which is [`FORMAT`].
     pub format: u32,
     /// The version of tilewright that compiled the kernels.
     pub tilewright: String,
@@ -31,13 +31,13 @@ pub struct LockFile {
     pub choices: Vec<Choice>,
 }
 
-/// The reason why a lock cannot be read.
+/// The reason why a lock could not be read.
 #[derive(Debug)]
 pub enum LockError {
-    /// The file system's error.
+    /// An error of the file system.
     Unreadable(PathBuf, io::Error),
     /// The content is not a lock. If the JSON parser found the error, such as a missing field, the
-    /// message has the line and the column.
+    /// message contains the line and the column.
     Malformed(PathBuf, String),
     /// The lock has another version of the format.
     OtherFormat(PathBuf, u64),
@@ -57,16 +57,16 @@ impl fmt::Display for LockError {
     }
 }
 
-/// Two locks that cannot be merged: they have different entries, or different choices, for the same
-/// launches.
+/// The error for two locks that cannot be merged, because they have different entries or different
+/// choices for the same launches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
-    /// The text that names the launches in an error message.
+    /// The name of the launches in an error message.
     pub launches: String,
 }
 
 impl LockFile {
-    /// Makes a lock without entries.
+    /// Creates a lock without entries and choices.
     pub fn new(version: impl Into<String>) -> Self {
         Self { format: FORMAT, tilewright: version.into(), entries: Vec::new(), choices: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl LockFile {
         Self::parse(path, &text)
     }
 
-    /// Parses the text of a lock; `path` names it in errors.
+    /// Parses the text of a lock. Errors contain `path`.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -90,7 +90,8 @@ impl LockFile {
             Ok(lock) if lock.format == FORMAT => return Ok(lock),
             parsed => parsed,
         };
-        // A lock of another format may lack fields, so its version explains the error.
+        // A lock of another format may have other fields. The error is then the version, not the
+        // fields.
         let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => parsed.map_err(malformed),
@@ -102,14 +103,14 @@ impl LockFile {
     /// Writes the lock atomically, sorted and without duplicates.
     ///
     /// # Errors
-    /// Returns the error of the file system. After an error, the file has its old content, unless
-    /// [`write_file`] writes in place.
+    /// Returns the error of the file system. After an error, the file has its previous content,
+    /// unless [`write_file`] writes in place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
     }
 
-    /// Returns the hash of the lock's text without the timings of the choices. The text names each
-    /// artifact by its hash, so locks with equal digests launch the same code.
+    /// Returns the hash of the lock's text, without the timings of the choices. The text refers to
+    /// each artifact by its hash, so locks with equal digests launch the same code.
     pub fn digest(&self) -> String {
         let mut lock = self.clone();
         for choice in &mut lock.choices {
@@ -118,7 +119,7 @@ impl LockFile {
         Artifacts::hash(lock.to_text().as_bytes())
     }
 
-    /// Returns the text of the lock: sorted, so that equal locks have equal bytes.
+    /// Returns the text of the lock. The text is sorted, so that equal locks have equal bytes.
     pub fn to_text(&self) -> String {
         let mut sorted = self.clone();
         sorted.sort();
@@ -127,25 +128,26 @@ impl LockFile {
         text
     }
 
-    /// Returns the folder of the artifacts of the lock at a path: `name.artifacts` beside
-    /// `name.lock`.
+    /// Returns the artifacts of the lock at a path. The folder of `name.lock` is `name.artifacts`.
     pub fn artifacts(path: &Path) -> Artifacts {
         Artifacts::new(path.with_extension("artifacts"))
     }
 
-    /// Returns the entry for a launch.
+    /// Returns the entry whose code a launch runs.
     pub fn find(&self, request: &Request) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.launches.runs_same_code(request))
     }
 
-    /// Returns the choice for the launches of a kernel that share a key.
+    /// Returns the choice for the launches of a kernel with this key.
     pub fn choice(&self, kernel: &str, source: &str, target: &str, key: &[String]) -> Option<&Choice> {
         self.choices.iter().find(|choice| choice.sort_key() == (kernel, target, source, key))
     }
 
-    /// Explains why a launch is not in the lock: returns its differences from the most similar
-    /// entry that has the same kernel and target. If the kernel has entries for other targets only,
-    /// returns one text with these targets. Returns `None` if the lock has no entry of the kernel.
+    /// Explains why a launch is not in the lock.
+    ///
+    /// Returns the differences between the launch and the most similar entry of the same kernel and
+    /// target. If the lock has entries of the kernel for other targets only, returns one text with
+    /// these targets. Returns `None` if the lock has no entry of the kernel.
     pub fn explain(&self, request: &Request) -> Option<Vec<String>> {
         let of_kernel = || self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
         let of_target = of_kernel().filter(|entry| entry.launches.target == request.target);
@@ -162,8 +164,8 @@ impl LockFile {
     /// Adds the entries and choices of another lock.
     ///
     /// # Errors
-    /// Fails, without adding anything, if the two locks have different entries or choices for the
-    /// same launches.
+    /// Fails if the two locks have different entries or choices for the same launches. In this
+    /// case, nothing is added.
     pub fn merge(&mut self, other: &Self) -> Result<(), Conflict> {
         let (mut entries, mut choices) = (Vec::new(), Vec::new());
         for entry in &other.entries {
@@ -189,8 +191,8 @@ impl LockFile {
         Ok(())
     }
 
-    /// Keeps only the fastest of several choices for the same launches. Processes that tune at the
-    /// same time may choose differently.
+    /// Keeps only the fastest choice for the same launches. There may be several choices, because
+    /// processes that tune at the same time may choose differently.
     pub fn keep_fastest_choices(&mut self) {
         let time = |choice: &Choice| {
             let medians = choice.timings.values().filter_map(|timing| *timing.first()?);

@@ -1,11 +1,11 @@
-//! Packed locks: a lock and its artifacts in one tar archive, for programs that ship one file or
-//! contain the kernels in their binary.
+//! Packed locks. A packed lock is one tar archive that contains a lock and its artifacts. A program
+//! can ship it as one file, or embed it in its binary.
 //!
 //! ```text
 //! tilewright.lock        the lock, always the first member
 //! artifacts/3f0c….ptx    its artifacts, sorted
 //! ```
-//! The members have no times, owners or other metadata, so that equal locks give equal archives.
+//! The members have no times, owners or other metadata, so equal locks produce equal archives.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fs;
@@ -24,7 +24,7 @@ const ARTIFACTS: &str = "artifacts/";
 /// Packs a lock and its artifacts.
 ///
 /// # Errors
-/// If an artifact cannot be read.
+/// Returns an error if an artifact cannot be read.
 pub fn pack(lock: &LockFile, artifacts: &Artifacts) -> Result<Vec<u8>, ArtifactError> {
     let mut members = BTreeMap::new();
     for (kind, hash) in lock.entries.iter().flat_map(Entry::artifacts) {
@@ -47,11 +47,11 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
     archive.append_data(&mut header, name, content).expect("writing to memory does not fail");
 }
 
-/// Unpacks a packed lock. `path` names the lock in errors. [`Artifacts::read`] checks the hash of
-/// an artifact; this function checks none.
+/// Unpacks a packed lock. Errors contain `path`. This function does not check the hashes of the
+/// artifacts; [`Artifacts::read`] checks them.
 ///
 /// # Errors
-/// If the bytes are not a packed lock.
+/// Returns an error if the bytes are not a packed lock.
 pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockError> {
     let malformed = |error: io::Error| LockError::Malformed(path.to_owned(), error.to_string());
     let (mut lock, mut contents) = (None, BTreeMap::new());
@@ -72,14 +72,16 @@ pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockEr
     Ok((lock.ok_or_else(missing)?, Artifacts::in_memory(contents)))
 }
 
-/// Reads a lock, or a packed lock. The artifacts of a packed lock are then in memory. For a lock
-/// that is not packed, [`Artifacts::read`] reads the artifacts from its folder.
+/// Reads a lock, which may be packed. The artifacts of a packed lock are kept in memory. The
+/// artifacts of other locks remain in their folder until [`Artifacts::read`] reads them.
 ///
 /// # Errors
-/// If the file cannot be read, or is neither a lock nor a packed lock.
+/// Returns an error if the file cannot be read. Also fails if it is neither a lock nor a packed
+/// lock.
 pub fn open(path: &Path) -> Result<(LockFile, Artifacts), LockError> {
     let bytes = fs::read(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
-    // An archive begins with the name of its first member; a lock is JSON and does not.
+    // An archive begins with the name of its first member. A lock that is not packed is JSON, and
+    // begins with a brace.
     if bytes.starts_with(LOCK.as_bytes()) {
         return unpack(path, &bytes);
     }
