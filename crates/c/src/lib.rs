@@ -1,4 +1,4 @@
-//! Implements the C interface, which `include/tilewright.h` documents.
+//! The C interface. `include/tilewright.h` documents it.
 #![expect(unsafe_code, reason = "C passes pointers; the header says what they point to")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -9,7 +9,7 @@ use tilewright_base::{Code, Color, Diagnostic};
 use tilewright_runtime::lock::Bundle;
 use tilewright_runtime::{Device, Error, Grid, Interrupt, Pointer, Region, StreamRef, Value, parse_dtype};
 
-/// The version of the interface: `TW_INTERFACE` in the header.
+/// The version of the interface, which is `TW_INTERFACE` in the header.
 const INTERFACE: u32 = 1;
 
 /// The error of a failed call.
@@ -18,7 +18,7 @@ pub struct TwError {
     message: CString,
 }
 
-/// The kinds of arguments: `tw_kind` in the header.
+/// The kinds of arguments, which are `tw_kind` in the header.
 const INTEGER: c_int = 0;
 const REAL: c_int = 1;
 const BOOLEAN: c_int = 2;
@@ -26,7 +26,7 @@ const POINTER: c_int = 3;
 const CONST_POINTER: c_int = 4;
 const TEXT: c_int = 5;
 
-/// An argument of a launch: `tw_argument` in the header.
+/// An argument of a launch, which is `tw_argument` in the header.
 #[repr(C)]
 pub struct TwArgument {
     name: *const c_char,
@@ -36,7 +36,7 @@ pub struct TwArgument {
     bytes: u64,
 }
 
-/// The value of an argument.
+/// The value of an argument. The kind of the argument selects the member.
 #[repr(C)]
 pub union TwValue {
     integer: i64,
@@ -59,10 +59,10 @@ pub extern "C" fn tw_interface() -> u32 {
     INTERFACE
 }
 
-/// Reads a lock or a packed lock.
+/// Opens a lock or a packed lock.
 ///
 /// # Safety
-/// `path` is a C string; `error` is null or points to a pointer.
+/// `path` must be a C string. `error` must be null or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_open(path: *const c_char, error: *mut *mut TwError) -> *mut Bundle {
     // SAFETY: the caller passes a C string.
@@ -72,10 +72,10 @@ pub unsafe extern "C" fn tw_bundle_open(path: *const c_char, error: *mut *mut Tw
     opened.map_or(std::ptr::null_mut(), |bundle| Box::into_raw(Box::new(bundle)))
 }
 
-/// Reads a packed lock from memory.
+/// Opens a packed lock in memory.
 ///
 /// # Safety
-/// `bytes` points to `size` bytes; `error` is null or points to a pointer.
+/// `bytes` must point to `size` bytes. `error` must be null or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_from_memory(
     bytes: *const c_void,
@@ -92,20 +92,21 @@ pub unsafe extern "C" fn tw_bundle_from_memory(
 /// Frees a bundle.
 ///
 /// # Safety
-/// `bundle` is null or a bundle of this library that is not used any more.
+/// `bundle` must be null or a bundle of this library. The caller must not use the bundle
+/// afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_close(bundle: *mut Bundle) {
     if !bundle.is_null() {
-        // SAFETY: the library made the bundle from a box, and the caller does not use it
+        // SAFETY: the library created the bundle from a box, and the caller does not use it
         // afterwards.
         drop(unsafe { Box::from_raw(bundle) });
     }
 }
 
-/// Makes or loads the code of all kernels of a bundle for a device.
+/// Compiles or loads the code of all kernels of a bundle for a device.
 ///
 /// # Safety
-/// The pointers are as the header requires.
+/// The pointers must satisfy the requirements of the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_prepare(
     bundle: *mut Bundle,
@@ -125,8 +126,8 @@ pub unsafe extern "C" fn tw_bundle_prepare(
 /// Launches a kernel.
 ///
 /// # Safety
-/// The pointers are as the header requires; the memory of the arguments stays valid until the
-/// kernel has ended.
+/// The pointers must satisfy the requirements of the header. The memory of the arguments must stay
+/// valid until the kernel has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_launch(
     bundle: *mut Bundle,
@@ -164,20 +165,20 @@ pub unsafe extern "C" fn tw_bundle_launch(
     c_int::from(unsafe { guarded(error, launch) }.is_some())
 }
 
-/// Returns the code of an error.
+/// Returns the code of an error, or an empty text for null.
 ///
 /// # Safety
-/// `error` is null or an error of this library.
+/// `error` must be null or an error of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_code(error: *const TwError) -> *const c_char {
     // SAFETY: the caller passes an error or null.
     unsafe { error.as_ref() }.map_or(c"".as_ptr(), |error| error.code.as_ptr())
 }
 
-/// Returns the message of an error.
+/// Returns the message of an error, or an empty text for null.
 ///
 /// # Safety
-/// `error` is null or an error of this library.
+/// `error` must be null or an error of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_message(error: *const TwError) -> *const c_char {
     // SAFETY: the caller passes an error or null.
@@ -187,20 +188,21 @@ pub unsafe extern "C" fn tw_error_message(error: *const TwError) -> *const c_cha
 /// Frees an error.
 ///
 /// # Safety
-/// `error` is null or an error of this library that is not used any more.
+/// `error` must be null or an error of this library. The caller must not use the error afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_free(error: *mut TwError) {
     if !error.is_null() {
-        // SAFETY: `guarded` made the error from a box, and the caller does not use it afterwards.
+        // SAFETY: `guarded` created the error from a box, and the caller does not use it
+        // afterwards.
         drop(unsafe { Box::from_raw(error) });
     }
 }
 
-/// Calls a function, and stores its error. A panic also becomes an error, because it must not
-/// unwind into C.
+/// Calls a function. If the function fails, stores its error and returns `None`. A panic also
+/// becomes an error, because it must not unwind into C.
 ///
 /// # Safety
-/// `error` is null or points to a pointer.
+/// `error` must be null or point to a pointer.
 unsafe fn guarded<T>(error: *mut *mut TwError, call: impl FnOnce() -> Result<T, Error>) -> Option<T> {
     let failed = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return Some(value),
@@ -211,21 +213,21 @@ unsafe fn guarded<T>(error: *mut *mut TwError, call: impl FnOnce() -> Result<T, 
         Err(_) => TwError { code: CString::default(), message: c_string("internal error of tilewright") },
     };
     if !error.is_null() {
-        // SAFETY: `error` points to a pointer.
+        // SAFETY: `error` is not null, so it points to a pointer.
         unsafe { *error = Box::into_raw(Box::new(failed)) };
     }
     None
 }
 
-/// Returns the text as a C string, without NUL bytes.
+/// Returns a text as a C string. NUL bytes are removed.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// Returns the text of a C string.
+/// Returns the text of a C string. Fails if the pointer is null or the text is not UTF-8.
 ///
 /// # Safety
-/// `text` is null or a C string that lives as long as the result.
+/// `text` must be null or a C string that lives as long as the result.
 unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error> {
     if text.is_null() {
         return Err(invalid(&format!("the {what} is NULL")));
@@ -237,12 +239,12 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error> {
 /// Returns the name and the value of an argument.
 ///
 /// # Safety
-/// The argument is as the header requires.
+/// The argument must satisfy the requirements of the header.
 unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, Value<'a>), Error> {
     // SAFETY: the name is a C string.
     let name = unsafe { text(given.name, "name of an argument") }?;
     let value = match given.kind {
-        // SAFETY: the kind says which member of the union is set.
+        // SAFETY: the kind determines which member of the union is set.
         INTEGER => Value::Int(unsafe { given.value.integer }.into()),
         // SAFETY: as above.
         REAL => Value::Float(unsafe { given.value.real }),
@@ -254,7 +256,7 @@ unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, V
             // SAFETY: the type is a C string.
             let ty = unsafe { text(given.ty, "type of a pointer") }?;
             let pointee = parse_dtype(ty).ok_or_else(|| invalid(&format!("{name}: unknown type '{ty}'")))?;
-            // SAFETY: the kind says which member of the union is set.
+            // SAFETY: the kind determines which member of the union is set.
             let base = unsafe { given.value.pointer }.cast::<u8>();
             let bytes = usize::try_from(given.bytes).map_err(|_| invalid("too many bytes"))?;
             let region = if given.kind == POINTER {
@@ -271,12 +273,12 @@ unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, V
     Ok((name, value))
 }
 
-/// Returns the bytes at `base`; an empty slice if `base` is null.
+/// Returns the bytes at `base`, or an empty slice if `base` is null.
 ///
 /// # Safety
-/// The bytes may be read for `'a`.
+/// The bytes must be readable for `'a`.
 unsafe fn slice<'a>(base: *const u8, bytes: usize) -> &'a [u8] {
-    // SAFETY: the caller ensures that the bytes may be read for `'a`.
+    // SAFETY: the caller ensures that the bytes are readable for `'a`.
     if base.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(base, bytes) } }
 }
 

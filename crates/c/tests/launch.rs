@@ -1,5 +1,5 @@
-//! Tests that a C program launches the kernels of a lock on the CPU and in the simulator, without
-//! Python.
+//! Tests that a C program and a Rust program launch the kernels of a lock on the CPU and in the
+//! simulator, without Python.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,12 +23,12 @@ def scale(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, twice(tl.load(x_ptr + offsets, mask=mask), factor), mask=mask)
 ";
 
-/// Memory that is aligned to 16 bytes, so that the kernel is specialized for aligned addresses.
+/// Memory that is aligned to 16 bytes. The kernel is then specialized for aligned addresses.
 #[repr(align(16))]
 struct Aligned([f32; 1000]);
 
-/// Writes the lock `NAME.lock` of the launches of the kernel `scale` for the CPU and a GPU, and
-/// returns its path.
+/// Records the launches of the kernel `scale` that `launch` makes. Writes them to the lock
+/// `NAME.lock`, for the CPU and a GPU. Returns the path of the lock.
 fn lock(
     folder: &Path,
     name: &str,
@@ -42,9 +42,9 @@ fn lock(
     Ok(path)
 }
 
-/// Compiles a C program, and returns its path.
+/// Compiles a C program, and returns the path of its executable.
 fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
-    // Cargo has built the C library into the folder of the test's executable.
+    // Cargo builds the C library into the folder of the test's executable.
     let exe = std::env::current_exe().expect("the test has a path");
     let libraries = exe.parent().expect("the test is in a folder");
     let program = folder.join(name);
@@ -58,7 +58,8 @@ fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Returns the examples in the comments of the header, which are the lines with an indentation of 7.
+/// Returns the examples in the comments of the header. The lines of an example are indented by 7
+/// columns.
 fn examples() -> Vec<String> {
     let header = include_str!("../include/tilewright.h");
     let (mut examples, mut example, mut is_comment) = (Vec::new(), String::new(), false);
@@ -134,7 +135,7 @@ fn kernels_are_launched_from_c_and_rust() {
         let arguments = args![x_ptr = &x.0, out_ptr = &mut out.0, factor = 2.0, n = 1000];
         bundle.launch("scale", 4, arguments).unwrap();
         assert!(out.0.iter().all(|value| *value == 6.0));
-        // A fault names the source line, because the lock contains the source.
+        // The lock contains the source, so a fault names the source line.
         let short = &mut out.0[..16];
         let arguments = args![x_ptr = &x.0, out_ptr = short, factor = 2.0, n = 1000];
         let fault = bundle.launch("scale", 4, arguments).unwrap_err().to_string();
