@@ -12,20 +12,22 @@
 //!
 //! ````text
 //! ```python kernel=scale signature=*fp32,i32      the program; `signature` if it is only compiled
-//! import triton …
+//! import triton
+//! …
 //! ```
 //!
 //! ```inputs                                       if it is run: one argument or option a line
 //! x: fp32[4, 8] = i * 8 + j                       a tensor: elements by their indices i, j, k, l
-//! out: fp32[32] = 0 n: i64 = 32                                     a number of a type BLOCK = 16
-//! a number, bool, string, None, dtype or tuple grid = (2, 1)                                   the
-//! grid
+//! out: fp32[32] = 0
+//! n: i64 = 32                                     a number of a type
+//! BLOCK = 16                                      a number, bool, string, None, dtype or tuple
+//! grid = (2, 1)                                   the grid
 //! ```
 //!
 //! ```expect                                       the elements of tensors after the launch
-//! out = 2 * x[i // 8, i % 8]                      exact, after rounding to the dtype out ~ sum(k,
-//! 8, x[0, k])                        within 1e-5 * max(1, |value|) out ~1e-3 sum(k, 8, x[0, k])
-//! within 1e-3 * max(1, |value|)
+//! out = 2 * x[i // 8, i % 8]                      exact, after rounding to the dtype
+//! out ~ sum(k, 8, x[0, k])                        within 1e-5 * max(1, |value|)
+//! out ~1e-3 sum(k, 8, x[0, k])                    within 1e-3 * max(1, |value|)
 //! ```
 //!
 //! ```text                                         or the diagnostics, as the terminal shows them
