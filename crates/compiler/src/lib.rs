@@ -89,10 +89,10 @@ pub struct CodegenOptions {
     pub num_ctas: u32,
     /// The maximum number of registers of a thread. With `None`, the compiler chooses.
     pub max_registers: Option<u32>,
-    /// Whether the compiler may fuse a multiplication and an addition, so that the result is
-    /// rounded once instead of twice. GPU code fuses them if this is true.
+    /// True if the compiler may fuse a multiplication and an addition, so that the result is
+    /// rounded once instead of twice. GPU code fuses them whenever this is true.
     pub contraction: bool,
-    /// Whether the launcher creates the tensor maps that the code needs ([`GpuCode::tensor_maps`])
+    /// True if the launcher creates the tensor maps that the code needs ([`GpuCode::tensor_maps`])
     /// and passes them to the kernel.
     pub tensor_maps: bool,
 }

@@ -16,7 +16,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// Whether an access is atomic, and at which scope.
+/// The atomicity of an access, and its scope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// An ordinary load or store.
@@ -41,7 +41,7 @@ pub struct Access {
     pub phase: u32,
     /// The instruction that makes the access. The caller chooses the ids of instructions.
     pub site: u32,
-    /// Whether the access is atomic, and at which scope.
+    /// The atomicity of the access, and its scope.
     pub mode: Mode,
     /// True for writes.
     pub is_write: bool,

@@ -34,7 +34,7 @@ use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// What the compiler knows about a value's elements in each row.
+/// The structure of a value's elements in each row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// All elements of a row are equal.
