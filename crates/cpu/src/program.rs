@@ -69,9 +69,9 @@ pub struct Program {
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
     /// The mean time of one program of the grid, in nanoseconds, in the last launch that measured
-    /// it; 0 before the first measurement.
+    /// it. Before the first measurement, it is 0.
     pub(crate) measured: AtomicU64,
-    /// True if tiles may be symbolic; tests switch this off.
+    /// True if tiles may be symbolic. Some tests set this to false.
     pub(crate) symbolic: bool,
     /// True if a program of the grid is likely to wait for another program.
     pub(crate) waits: bool,
@@ -223,7 +223,7 @@ impl Program {
         counts
     }
 
-    /// Returns the number of members of a fused loop or a nest; 0 for any other step.
+    /// Returns the number of members of a fused loop or a nest. Returns 0 for any other step.
     pub(crate) fn members(step: &Step) -> usize {
         match &step.action {
             Action::Fused(group) => group.members,

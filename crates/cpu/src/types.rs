@@ -13,7 +13,7 @@ pub(crate) struct TileType {
     pub element: Element,
     /// The size of an element in bytes.
     pub size: usize,
-    /// The size of the pointee of a pointer element in bytes; 1 for other elements.
+    /// For pointer elements, the size of the pointee in bytes. For other elements, it is 1.
     pub pointee: usize,
     pub number: Number,
     pub extents: Extents,
@@ -31,7 +31,7 @@ pub(crate) struct Number {
 /// The extents of a tile, with derived properties for symbolic arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct Extents {
-    /// The extents; empty for a scalar.
+    /// The extents. For a scalar, the list is empty.
     pub shape: Shape,
     /// The number of elements.
     pub elements: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Extents {
     pub may_be_symbolic: bool,
     /// The number of axes, capped at [`SYMBOLIC_RANK`].
     pub rank: usize,
-    /// The last index along each of the first `rank` axes; 0 for the other axes.
+    /// The last index along each of the first `rank` axes. For the other axes, it is 0.
     pub last: [i64; SYMBOLIC_RANK],
 }
 
@@ -157,7 +157,7 @@ impl TileType {
         self.number.dtype
     }
 
-    /// Returns the extents; empty for a scalar.
+    /// Returns the extents. For a scalar, the list is empty.
     #[inline]
     pub(crate) fn shape(&self) -> &[u32] {
         &self.extents.shape

@@ -122,7 +122,7 @@ impl Program {
     }
 }
 
-/// Returns the number of a physical register in its class; `None` for a spill slot.
+/// Returns the number of a physical register in its class, or `None` for a spill slot.
 pub fn register_index(allocation: Allocation) -> Option<usize> {
     allocation.as_reg().map(regalloc2::PReg::hw_enc)
 }

@@ -74,7 +74,7 @@ impl Builder {
         }
     }
 
-    /// Returns the integer of a constant; `None` if the value is not a known constant.
+    /// Returns the integer of a constant, or `None` if the value is not a known constant.
     pub fn known(&self, value: Value) -> Option<i64> {
         self.constants.get(&value).copied()
     }
@@ -476,7 +476,7 @@ impl Builder {
         self.shared(Constant::Mask(value))
     }
 
-    /// Returns the value of all lanes of a constant mask; `None` for any other mask.
+    /// Returns the value of all lanes of a constant mask, or `None` for any other mask.
     fn is_constant_mask(&self, mask: Value) -> Option<bool> {
         let is = |value: bool| self.shared.get(&Constant::Mask(value)) == Some(&mask);
         if is(true) {

@@ -5,7 +5,7 @@ use crate::{ir::Function, layout::reachable_blocks, uses::jumps};
 /// The dominator tree of the reachable blocks. Source: Cooper, Harvey and Kennedy, "A Simple, Fast
 /// Dominance Algorithm", 2001.
 pub struct Dominators {
-    /// The number of each block in reverse postorder; `None` for an unreachable block.
+    /// The number of each block in reverse postorder, or `None` for an unreachable block.
     order: Vec<Option<usize>>,
     /// The immediate dominator of each block. The index and the dominator are numbers in reverse
     /// postorder.

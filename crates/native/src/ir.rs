@@ -127,9 +127,9 @@ pub enum Binary {
     /// magnitude of `x` is 0 or from 2^-32 to 2^32. The result is NaN if `x` is NaN, and
     /// unspecified for any other operands.
     Scale,
-    /// The lesser of signed integers or floats by a comparison: `if x < y { x } else { y }`.
+    /// `if x < y { x } else { y }`, for signed integers or floats.
     Lesser,
-    /// The greater of signed integers or floats by a comparison: `if x > y { x } else { y }`.
+    /// `if x > y { x } else { y }`, for signed integers or floats.
     Greater,
     /// The lesser of unsigned integers.
     LesserUnsigned,
@@ -163,7 +163,7 @@ pub enum Binary {
 pub enum Compare {
     /// Equal integers or floats.
     Eq,
-    /// Not equal integers or floats; true for NaN.
+    /// Not equal, of integers or floats. The result is true if an operand is NaN.
     Ne,
     /// Less than, of signed integers or floats.
     Lt,

@@ -19,7 +19,7 @@ pub struct ListedInstruction {
     /// The text of the instruction. A jump names its target, and an access to a constant has the
     /// offset of the constant in the code.
     pub text: String,
-    /// The [origin](crate::Builder::set_origin) of the instruction; 0 if it is unknown.
+    /// The [origin](crate::Builder::set_origin) of the instruction, or 0 if the origin is unknown.
     pub origin: u32,
 }
 

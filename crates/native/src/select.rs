@@ -308,7 +308,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the value of a constant integer; `None` for any other value.
+    /// Returns the value of a constant integer, or `None` for any other value.
     pub fn known_int(&self, value: Value) -> Option<i64> {
         match self.known(value) {
             Some(Op::IntConstant(value)) => Some(value),

@@ -15,7 +15,7 @@ pub struct ValueUses {
     pub count: u32,
     /// The definition. The definition of a parameter has index 0 of its block.
     pub definition: Position,
-    /// The last use, if [`Self::is_local`] is true; otherwise unspecified.
+    /// The last use if [`Self::is_local`] is true. Otherwise the position is unspecified.
     pub last: Position,
     /// True if all uses are in the block of the definition.
     pub is_local: bool,

@@ -129,7 +129,7 @@ impl Program {
     }
 }
 
-/// Prints the shape of a tile; prints nothing for a scalar.
+/// Prints the shape of a tile. Prints nothing for a scalar.
 struct Shape<'a>(&'a Program, Slot);
 
 impl fmt::Display for Shape<'_> {

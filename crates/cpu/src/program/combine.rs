@@ -10,13 +10,13 @@ pub enum Combine {
     Sum,
     /// The product.
     Product,
-    /// The minimum; ignores NaN.
+    /// The minimum. If one operand is NaN, the result is the other operand.
     Min,
-    /// The maximum; ignores NaN.
+    /// The maximum. If one operand is NaN, the result is the other operand.
     Max,
-    /// The minimum; NaN if either operand is.
+    /// The minimum. If either operand is NaN, the result is NaN.
     MinNan,
-    /// The maximum; NaN if either operand is.
+    /// The maximum. If either operand is NaN, the result is NaN.
     MaxNan,
     /// Bitwise and.
     And,

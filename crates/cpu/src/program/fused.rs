@@ -106,8 +106,8 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// Returns the [`Unary`] or [`Binary`] ops of a function; `None` if there are none. (A
-    /// selection is a [`FusedOp::Select`].)
+    /// Returns the [`Unary`] or [`Binary`] ops that compute a function, or `None` if no such ops
+    /// do. (A selection is a [`FusedOp::Select`].)
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),

@@ -64,7 +64,7 @@ pub(crate) enum Word {
     RegionStart(Slot),
     /// The number of bytes of this region.
     RegionLength(Slot),
-    /// The number of bytes of this region; 0 if the region is read-only.
+    /// The number of bytes of this region. For a read-only region, it is 0.
     WritableLength(Slot),
     /// 1 if stores to the region of a pointer should bypass the caches, otherwise 0. The second
     /// field is the number of bytes that each program stores to the region.
@@ -176,7 +176,8 @@ pub struct NestCounts {
 }
 
 impl Program {
-    /// Returns the nest that executes all steps of the program, if there is one.
+    /// Returns the nest that executes all steps of the program, or `None` if no nest executes all
+    /// of them.
     pub(crate) fn whole_nest(&self) -> Option<&Nest> {
         match &self.blocks[self.body as usize].steps.first()?.action {
             Action::Nest(nest) if nest.repeated == Repeated::Programs => Some(nest),

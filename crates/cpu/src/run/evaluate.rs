@@ -91,7 +91,7 @@ pub struct Surroundings<'a> {
     pub id: [u32; 3],
     /// Stops the evaluation early. Each iteration of a loop checks the interrupt.
     pub interrupt: Interrupt<'a>,
-    /// Records loads that end in the padding of a region (see [`PaddedReads`]); they read 0.
+    /// Records loads that end in the padding of a region (see [`PaddedReads`]); such loads read 0.
     /// Without a recorder, such loads are errors.
     pub padded: Option<&'a PaddedReads>,
 }

@@ -15,7 +15,7 @@ use crate::run::value::Provenance;
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
-    /// The index of the step's source position in [`Program::sites`]; `u32::MAX` until
+    /// The index of the step's source position in [`Program::sites`]. It is `u32::MAX` until
     /// [`Fault::in_step`] sets it.
     pub site: u32,
     /// The coordinates of the element in the tile. Empty for a scalar, or if the fault concerns no

@@ -46,12 +46,12 @@ pub struct Launch<'a> {
     /// Memory that pointers of unknown provenance may access, in addition to the memory of the
     /// arguments. A pointer that is cast from an integer has unknown provenance, for example.
     pub foreign: &'a [Region<'a>],
-    /// The maximum number of threads, including the calling thread; 0 counts as 1.
+    /// The maximum number of threads, including the calling thread. A value of 0 means 1.
     pub threads: usize,
     /// Stops the launch early.
     pub interrupt: Interrupt<'a>,
-    /// Records the loads that end in the padding of a region (see [`PaddedReads`]); they read 0.
-    /// Without a recorder, such loads are faults.
+    /// Records the loads that end in the padding of a region (see [`PaddedReads`]); such loads read
+    /// 0. Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
     /// True if machine code may execute steps. Otherwise, the machine executes all steps one by
     /// one, with the same result.
@@ -69,8 +69,9 @@ struct Shared<'a> {
     /// The lowest index of a program that no thread has taken yet.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The lowest index of a program that faulted; `u64::MAX` if none has. Programs with lower
-    /// indices still run, so that every run of the launch reports the same fault.
+    /// The lowest index of a program that faulted. It is `u64::MAX` if no program has faulted.
+    /// Programs with lower indices still run, so that every run of the launch reports the same
+    /// fault.
     faulted: AtomicU64,
     /// The fault that the launch reports, and the index of the program that faulted. The index is
     /// `u64::MAX` for an interrupt.

@@ -31,7 +31,7 @@ pub(crate) trait Observer {
     /// Called when the program has ended.
     fn end(&mut self, _has_failed: bool) {}
 
-    /// Called when a block begins; its parameters are set.
+    /// Called when a block begins. The parameters of the block are already set.
     fn enter(&mut self, _machine: &Machine<'_>, _block: BlockId) {}
 
     /// Returns whether the machine may execute a fused group as one loop. Otherwise, it executes

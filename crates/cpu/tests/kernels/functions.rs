@@ -52,8 +52,8 @@ fn exact(function: F, x: f64) -> f64 {
     f64::from_bits(unpack(Dtype::F64, out.bytes())[0])
 }
 
-/// Returns the error bound of binary32 in ulp, from [`STATED`] or else from the function's row in
-/// the elementwise table.
+/// Returns the error bound of binary32 in ulp. If [`STATED`] does not list the function, the bound
+/// is in the function's row of the elementwise table.
 fn bound_32(function: F) -> f64 {
     match (find(function), ElementwiseFn::from(function).info().accuracy) {
         (Some(stated), _) => stated.binary32,

@@ -234,8 +234,8 @@ pub enum Masking {
         /// True if lanes whose mask is false become 0.
         zeroing: bool,
     },
-    /// Like [`Self::By`] without zeroing, but the instruction overwrites the mask. Gathers and
-    /// scatters do this.
+    /// The masking of [`Self::By`] without zeroing, for instructions that also overwrite the mask.
+    /// These are gathers and scatters.
     Consumed {
         /// The mask.
         mask: VReg,

@@ -39,7 +39,8 @@ use crate::types::TileType;
 pub(super) enum Form {
     /// All elements of a row are equal.
     Uniform,
-    /// An index tile. The stride is present if the compiler knows it; for pointers, it is in bytes.
+    /// An index tile, and its stride if the compiler has determined it. For pointers, the stride is
+    /// in bytes.
     Affine(Option<i64>),
     /// Booleans that are true for one range of indices along the lanes, and false elsewhere.
     Range,
@@ -378,7 +379,7 @@ impl<'p> Plan<'p> {
         number.is_signed() && number.bits() >= 32 && self.space.rows.is_empty()
     }
 
-    /// Returns the pointer and the offsets of the scatter; `None` for any other step.
+    /// Returns the pointer and the offsets of the scatter. Returns `None` for any other step.
     pub fn scattered(&self, step: &Step) -> Option<[Slot; 2]> {
         let pointers = step.operands[0].slot;
         let is_scatter =

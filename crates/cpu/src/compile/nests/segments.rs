@@ -68,7 +68,7 @@ fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     Some(definitions.index_alignment(step.operands[0].slot)?.min(power_of_two_in(divisor)))
 }
 
-/// Returns the greatest power of two that divides a number; 2^63 for 0.
+/// Returns the greatest power of two that divides a number. For 0, the result is 2^63.
 fn power_of_two_in(number: u64) -> u64 {
     if number == 0 { 1 << 63 } else { number & number.wrapping_neg() }
 }

@@ -27,7 +27,7 @@ pub(super) enum Elements {
     Mask,
 }
 
-/// Returns the representation of a type's elements; `None` for pointers.
+/// Returns the representation of a type's elements, or `None` for pointers.
 pub(super) fn lane(ty: &TileType) -> Option<Elements> {
     (!ty.is_pointer()).then(|| elements(ty.dtype()))
 }

@@ -247,7 +247,8 @@ impl<T: Pod> Product<'_, T> {
             self.b = OperandB::Packed(memory);
         }
         let mut column = 0;
-        // With 32 registers, a block is 4 vectors of columns wide; with fewer registers, 2 vectors.
+        // With 32 registers, a block is 4 vectors of columns wide; with fewer registers, it is 2
+        // vectors wide.
         if P::REGISTERS >= 32 {
             column += self.panels::<P, 4>(product, column);
         }

@@ -190,7 +190,7 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Returns the memory that the stage reads; empty if the stage reads no memory.
+    /// Returns the memory that the stage reads. The result is empty if the stage reads no memory.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run

@@ -172,7 +172,7 @@ pub(super) fn quotient<S: Simd, const N: usize>(
     out
 }
 
-/// Clamps x between two bounds; NaN stays.
+/// Clamps x between two bounds. If x is NaN, the result is NaN.
 #[inline(always)]
 fn clamp<S: Simd>(simd: S, x: S::f32s, [low, high]: [f32; 2]) -> S::f32s {
     let (low, high) = (simd.splat_f32s(low), simd.splat_f32s(high));

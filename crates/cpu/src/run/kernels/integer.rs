@@ -10,7 +10,7 @@ use super::{Element, Operand, Source, typed, typed_mut};
 
 /// Operations that depend on the integer type beyond its native operators.
 trait Integer: Element {
-    /// Returns the quotient; unspecified for a zero divisor.
+    /// Returns the quotient. For a zero divisor, the result is unspecified.
     fn quotient(self, divisor: Self) -> Self;
     /// Returns `self >> count` with an unsigned count. A count of at least the width shifts all
     /// bits out: the result is 0, or -1 for a negative number.

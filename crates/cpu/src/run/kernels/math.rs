@@ -47,7 +47,7 @@ pub(super) fn polynomial<R: Real, const N: usize>(x: R, coefficients: [R::Number
     sum
 }
 
-/// Clamps x between two bounds; NaN stays.
+/// Clamps x between two bounds. If x is NaN, the result is NaN.
 #[inline(always)]
 pub(super) fn clamp<R: Real>(x: R, low: R::Number, high: R::Number) -> R {
     let x = x.constant(low).greater(x);

@@ -84,7 +84,8 @@ fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     pad
 }
 
-/// Computes `out[i] = f(x[i])` on whole blocks. Like [`update1`], takes them as a slice.
+/// Computes `out[i] = f(x[i])` on whole blocks. Takes the blocks as a slice, for the same reason as
+/// [`update1`].
 #[inline(always)]
 fn apply1<T: Copy, R>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     let whole = out.len() & !(BLOCK - 1);
@@ -255,7 +256,8 @@ pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl F
     tail.copy_from_slice(&pad[..tail.len()]);
 }
 
-/// Computes `out[i] = f(out[i], y[i])` on whole blocks. Like [`update1`], takes them as a slice.
+/// Computes `out[i] = f(out[i], y[i])` on whole blocks. Takes the blocks as a slice, for the same
+/// reason as [`update1`].
 #[inline(always)]
 fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     let whole = out.len() & !(BLOCK - 1);

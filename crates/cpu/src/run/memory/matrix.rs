@@ -23,7 +23,7 @@ pub struct MatrixReader<'a> {
     row_stride: isize,
     /// The distance between columns, in bytes.
     column_stride: isize,
-    /// True if the matrix is in a tile; false if it is in user memory.
+    /// True if the matrix is in a tile. False if it is in user memory.
     is_tile: bool,
     lifetime: PhantomData<&'a ()>,
 }
@@ -145,7 +145,7 @@ impl<'a> MatrixReader<'a> {
         self.is_tile && self.has_contiguous_rows() && (self.row_stride == row || self.rows <= 1)
     }
 
-    /// Returns the bytes of a dense tile; `None` for other matrices.
+    /// Returns the bytes of a dense tile, or `None` for any other matrix.
     pub(crate) fn dense_bytes(&self) -> Option<&'a [u8]> {
         // SAFETY: the matrix was created from a tile that is borrowed for 'a, and has these bytes
         // without gaps.
@@ -443,8 +443,8 @@ unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
 }
 
 /// Returns the address of a row of a block. The address is a multiple of three strides plus at most
-/// two strides. The addressing mode of an instruction adds the latter, so a few registers address
-/// all rows.
+/// two strides. The addressing mode of an instruction adds the one or two strides, so a few
+/// registers address all rows.
 #[inline(always)]
 fn row(first: *const u8, stride: isize, row: usize) -> *const u8 {
     let (third, rest) = (row / 3, row % 3);

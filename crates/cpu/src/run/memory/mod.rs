@@ -2,10 +2,10 @@
 //! `kernels/instructions` and tests.
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access user memory at
-//! the same time without synchronization. Kernels may do so. The code therefore never creates a
-//! reference to user memory, and copies only through raw pointers. If programs race, a loaded
-//! element may mix the bytes of different stores; nothing else goes wrong. Addresses need no
-//! alignment, except those of atomic operations.
+//! the same time without synchronization. The code therefore never creates a reference to user
+//! memory, and copies only through raw pointers. If programs race, a loaded element may mix the
+//! bytes of different stores; nothing else goes wrong. Addresses need no alignment, except those of
+//! atomic operations.
 //!
 //! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
 //! function here checks all its accesses against its regions before it performs the first access.

@@ -155,7 +155,8 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
 }
 
 /// Returns the memory that a block may access: the region of its provenance. Without a provenance,
-/// returns the region that contains its first element, or else an empty region.
+/// returns the region that contains the first element of the block. If no region contains that
+/// element, returns an empty region.
 #[inline(always)]
 pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {

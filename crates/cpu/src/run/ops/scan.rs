@@ -109,7 +109,7 @@ fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     out
 }
 
-/// Copies consecutive rows to the rows at these indices; the inverse of [`take`].
+/// Copies consecutive rows to the rows at these indices. This is the inverse of [`take`].
 fn put(bytes: usize, tile: &mut Tile, rows: &[usize], from: &Tile) {
     for (from, row) in from.bytes().chunks_exact(bytes).zip(rows) {
         tile.bytes_mut()[row * bytes..][..bytes].copy_from_slice(from);

@@ -195,8 +195,8 @@ fn acquire(checker: &mut Checker<'_>, accessed: &AccessedElements<'_>) {
     let state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, address) in accessed.lanes() {
         for published in state.releases.get(address) {
-            // A program that knows the published step also knows all steps that happen before that
-            // step.
+            // If the clock of the program includes the published step, it also includes all steps
+            // that happen before the published step.
             if published.agent != checker.agent && !checker.clock.knows(published.agent, published.step) {
                 checker.clock.join(&published.clock);
             }

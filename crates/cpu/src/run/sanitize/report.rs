@@ -30,7 +30,7 @@ pub struct Finding {
     pub diagnostic: Diagnostic,
     /// The coordinates of the first program in which the finding occurred.
     pub program: [u32; 3],
-    /// The coordinates of the first affected element of the tile; empty for a scalar.
+    /// The coordinates of the first affected element of the tile. For a scalar, the list is empty.
     pub lane: Vec<u32>,
     /// The name of the accessed argument and the index of the accessed element. `None` if the
     /// finding is not about an access.

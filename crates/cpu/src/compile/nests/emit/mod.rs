@@ -103,7 +103,8 @@ struct Body {
     /// The number of elements of the iteration in earlier vectors.
     offset: usize,
     phase: usize,
-    /// The mask of the lanes that have elements of the tile; `None` if all lanes do.
+    /// The mask of the lanes that have elements of the tile. It is `None` if all lanes have
+    /// elements.
     active: Option<Value>,
     values: FxHashMap<Slot, Value>,
 }

@@ -28,7 +28,7 @@ pub(crate) struct AvxVnni {
     flipped: u32,
 }
 
-/// Like [`AvxVnni`], with vectors of 512 bits.
+/// Adds the same products as [`AvxVnni`], in vectors of 512 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Vnni {
     flipped: u32,
