@@ -55,8 +55,8 @@ pub struct Program {
     /// memory. Only a dot reads the elements of such a load, and no step between the load and the
     /// dot changes memory. The list is empty if the program is compiled without this analysis.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change. `None` if they
-    /// are unknown, or if the kernel has atomic or volatile accesses.
+    /// The indices of the parameters whose memory the kernel may change. It is `None` if they are
+    /// unknown, or if the kernel has atomic or volatile accesses.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,

@@ -12,8 +12,8 @@ pub struct Code {
     pub(crate) instruction_bytes: usize,
     /// The size of the spill slots in bytes.
     pub(crate) spill_bytes: usize,
-    /// The offsets at which the origin of instructions changes, each with the new origin. Empty
-    /// unless [`compile_with_origins`](crate::compile_with_origins) created the code.
+    /// The offsets at which the origin of instructions changes, each with the new origin. The list
+    /// is empty unless [`compile_with_origins`](crate::compile_with_origins) created the code.
     pub(crate) origins: Vec<(usize, u32)>,
 }
 

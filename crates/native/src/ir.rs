@@ -389,7 +389,7 @@ pub struct BlockData {
     pub parameters: Vec<Value>,
     /// The instructions.
     pub insts: Vec<Inst>,
-    /// The terminator; `None` while the block is under construction.
+    /// The terminator. It is `None` while the block is under construction.
     pub terminator: Option<Terminator>,
 }
 

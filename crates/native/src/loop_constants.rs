@@ -68,7 +68,7 @@ pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Va
 /// Returns the operands that an instruction reads from registers or memory.
 fn read_operands(inst: &Inst) -> &[Value] {
     match inst.op {
-        // A constant count is part of the instruction.
+        // The count of such a shift is a constant, which the instruction contains.
         Op::Binary(Binary::Shl | Binary::Shr | Binary::Sar) => &inst.operands[..1],
         // tidy: wildcard because only shifts have immediate counts
         _ => &inst.operands,

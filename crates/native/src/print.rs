@@ -114,7 +114,7 @@ impl Display for List<'_> {
 }
 
 impl Function {
-    /// Returns the type of a value; `None` if the value does not exist in the function.
+    /// Returns the type of a value, or `None` if the value does not exist in the function.
     pub(crate) fn type_of(&self, value: Value) -> Option<Type> {
         self.types.get(value.0 as usize).copied()
     }

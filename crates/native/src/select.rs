@@ -277,7 +277,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.out.origins.push(self.origin);
     }
 
-    /// Returns the operation of a constant; `None` if the value is not a constant.
+    /// Returns the operation of a constant, or `None` if the value is not a constant.
     pub fn known(&self, value: Value) -> Option<Op> {
         self.known[value.0 as usize]
     }

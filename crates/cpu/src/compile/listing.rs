@@ -27,8 +27,8 @@ pub struct MachineListing {
 pub struct MachineLine {
     /// The text.
     pub text: String,
-    /// The source position of the instruction. `None` for other lines, and for instructions that
-    /// belong to no step, such as those of loop counters.
+    /// The source position of the instruction. It is `None` for other lines, and for instructions
+    /// that belong to no step, such as those of loop counters.
     pub span: Option<Span>,
 }
 

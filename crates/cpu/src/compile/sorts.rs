@@ -39,7 +39,7 @@ fn stage(step: &Step) -> Option<Sort> {
     }
 }
 
-/// Returns the sort that a step executes; `None` if it does not sort.
+/// Returns the sort that a step executes, or `None` if the step does not sort.
 fn sorts_before(step: &Step) -> Option<Sort> {
     match step.action {
         Action::Sort(sort) => Some(sort),

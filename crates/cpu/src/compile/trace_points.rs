@@ -18,8 +18,8 @@ pub struct TracePoints {
     pub ops: Vec<trace::Op>,
     /// The source files to which the source positions of `ops` refer.
     pub files: Vec<trace::File>,
-    /// For each block, the index in `points` of each of its steps. `None` for a step that is not
-    /// recorded.
+    /// For each block, the index in `points` of each of its steps. An index is `None` for a step
+    /// that is not recorded.
     pub(crate) steps: Vec<Vec<Option<u32>>>,
     /// For each block that is the body of a recorded loop, the index of the loop in `points`.
     pub(crate) loops: Vec<Option<u32>>,

@@ -18,8 +18,8 @@ pub(crate) struct Fault {
     /// The index of the step's source position in [`Program::sites`]. It is `u32::MAX` until
     /// [`Fault::in_step`] sets it.
     pub site: u32,
-    /// The coordinates of the element in the tile. Empty for a scalar, or if the fault concerns no
-    /// element.
+    /// The coordinates of the element in the tile. The list is empty for a scalar, or if the fault
+    /// concerns no element.
     pub lane: SmallVec<[u32; 4]>,
 }
 

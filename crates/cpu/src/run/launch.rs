@@ -222,9 +222,9 @@ impl<'a> Shared<'a> {
         if self.program.nanoseconds().saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
             let start = Instant::now();
             self.spread(threads);
-            // The time of the launch is an upper bound of the time of its programs. The stored
-            // measurement may be much longer: in the first launch, it includes the compilation to
-            // machine code.
+            // The time of the launch, multiplied by the number of threads, is an upper bound of the
+            // total time of its programs. The stored measurement may be much longer: in the first
+            // launch, it includes the compilation to machine code.
             let each = start.elapsed().as_nanos() as u64 * threads as u64 / self.total;
             let measured = self.program.measured.load(Ordering::Relaxed);
             if measured == 0 || each < measured {
@@ -394,7 +394,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Takes the next chunk of at most `most` programs. Returns the index of its first program and
-    /// the index after its last program; `None` if no program is left.
+    /// the index after its last program. Returns `None` if no program is left.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);

@@ -210,7 +210,8 @@ struct Profiler<'a> {
     inner: u64,
     /// True while a reduction, a scan or a map runs: the steps in its blocks are not measured.
     is_muted: bool,
-    /// The steps that have begun, the innermost last. `None` for a step that is not measured.
+    /// The steps that have begun, the innermost last. An entry is `None` for a step that is not
+    /// measured.
     running: Vec<Option<Running>>,
 }
 
@@ -273,7 +274,7 @@ impl Observer for Profiler<'_> {
 }
 
 /// Returns the bytes and the operations of a step that is about to run. `mask` is the mask of the
-/// step; `None` if the step has none or its elements are unknown.
+/// step. It is `None` if the step has no mask, or if the elements of the mask are unknown.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;

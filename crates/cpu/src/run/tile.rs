@@ -28,7 +28,7 @@ thread_local! {
         const { RefCell::new(Pool { free: [const { Vec::new() }; CLASSES], bytes: 0 }) };
 }
 
-/// Returns the size class of a buffer; `None` if it is too large to be pooled.
+/// Returns the size class of a buffer, or `None` if the buffer is too large to be pooled.
 fn class(bytes: usize) -> Option<usize> {
     let class = bytes.div_ceil(ALIGNMENT).next_power_of_two().trailing_zeros() as usize;
     (class < CLASSES).then_some(class)

@@ -10,9 +10,9 @@ pub fn addition(value: i64) -> Option<u32> {
     }
 }
 
-/// Returns the immediate fields of a bitwise operation; `None` if the constant has no encoding. A
-/// constant with an encoding consists of equal elements of 2, 4, 8, 16, 32 or 64 bits. Each element
-/// is a rotated run of ones.
+/// Returns the immediate fields of a bitwise operation, or `None` if the constant has no encoding.
+/// A constant with an encoding consists of equal elements of 2, 4, 8, 16, 32 or 64 bits. Each
+/// element is a rotated run of ones.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {
         return None;
@@ -40,14 +40,16 @@ pub fn vector_byte(bits: u32) -> u32 {
     (bits >> 5) << 16 | (bits & 31) << 5
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary32; `None` if `fmov` cannot encode it.
+/// Returns the 8 bits that `fmov` expands to this binary32, or `None` if `fmov` cannot encode the
+/// number.
 pub fn single(bits: u32) -> Option<u32> {
     let exponent = bits >> 25 & 0x3f;
     let is_short = bits.trailing_zeros() >= 19 && matches!(exponent, 0x20 | 0x1f);
     is_short.then_some(bits >> 24 & 0x80 | (exponent & 1) << 6 | bits >> 19 & 0x3f)
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary64; `None` if `fmov` cannot encode it.
+/// Returns the 8 bits that `fmov` expands to this binary64, or `None` if `fmov` cannot encode the
+/// number.
 pub fn double(bits: u64) -> Option<u32> {
     let exponent = (bits >> 54) as u32 & 0x1ff;
     let is_short = bits.trailing_zeros() >= 48 && matches!(exponent, 0x100 | 0xff);

@@ -29,7 +29,7 @@ pub struct Plain {
     /// The index of the constant in memory that the instruction reads, if any.
     pub constant: Option<usize>,
     /// The index of a register in the allocator's list, and a bit of that register. The processor
-    /// skips the instruction if the bit is 0. `None` if the processor always executes the
+    /// skips the instruction if the bit is 0. It is `None` if the processor always executes the
     /// instruction.
     pub guard: Option<(u8, u32)>,
 }

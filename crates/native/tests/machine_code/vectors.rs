@@ -388,7 +388,7 @@ fn select_uses_a_loaded_operand_once() {
     }
 }
 
-/// Returns the result of a conversion; `None` if the type does not represent the result.
+/// Returns the result of a conversion, or `None` if the type does not represent the result.
 fn convert_reference(conversion: Conversion, from: Lane, to: Lane, x: u64) -> Option<u64> {
     let f32_bits = |x: f32| u64::from(x.to_bits());
     Some(match conversion {

@@ -63,8 +63,8 @@ pub(super) struct Known {
 pub(super) struct Space {
     /// The dimension and the extent of each loop over rows, outermost first.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of the lanes. `None` without loops over rows: the lanes of each tile are then
-    /// along its only axis of more than one element.
+    /// The dimension of the lanes. It is `None` if the nest has no loops over rows. The lanes of
+    /// each tile are then along its only axis of more than one element.
     pub lane: Option<Dimension>,
     /// The number of elements of a segment, if the nest splits the dimension of the lanes into
     /// [`segments`](super::segments). Each segment is a row: the last entry of `rows` has the
@@ -79,7 +79,7 @@ impl Space {
     }
 
     /// Returns the space of a tile, with the lanes along its last axis of more than one element.
-    /// `None` if there is no such axis, or if two such axes have the same dimension.
+    /// Returns `None` if there is no such axis, or if two such axes have the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -178,7 +178,7 @@ pub(super) struct Plan<'p> {
 /// The mapping of a tile's axes to the loops over rows and to the lanes of a nest.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// The number of elements along the lanes; 1 if the tile is uniform in each row.
+    /// The number of elements along the lanes. It is 1 if the tile is uniform in each row.
     pub extent: usize,
     /// The axes over which loops over rows run. An entry has the index of the axis's dimension in
     /// [`Space::rows`], and the stride of the axis in elements.
@@ -783,7 +783,7 @@ fn refuse(condition: bool, reason: Refusal) -> Result<(), Refusal> {
     if condition { Err(reason) } else { Ok(()) }
 }
 
-/// Fails if no nest executes the action of a step, for any operands.
+/// Fails if no nest can execute the action of a step, whatever its operands are.
 fn refuse_action(step: &Step) -> Result<(), Refusal> {
     match &step.action {
         Action::Op(Op::If { .. } | Op::For { .. } | Op::While { .. }) => Err(Refusal::ControlFlow),
@@ -794,7 +794,7 @@ fn refuse_action(step: &Step) -> Result<(), Refusal> {
             Err(Refusal::CombineRegion)
         }
         Action::Scan { reverse: true, .. } => Err(Refusal::Reverse),
-        // tidy: wildcard because the operands of the other actions decide
+        // tidy: wildcard because the other actions are refused only for certain operands
         _ => Ok(()),
     }
 }

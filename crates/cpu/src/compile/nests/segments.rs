@@ -3,9 +3,9 @@
 //! A kernel with tiles of one axis often computes the row and the column in a tensor from one index
 //! `x`: for example, `x // 768` and `x % 768`. Assume that 2^k divides the divisor and the first
 //! index of every program. Each run of 2^k indices then has one quotient, and the remainders in a
-//! run are consecutive. A nest whose innermost loop over rows runs over such segments computes a
-//! quotient once for each segment. Accesses whose addresses contain remainders are contiguous in a
-//! segment.
+//! run are consecutive. If the innermost loop over rows of a nest runs over such segments, the nest
+//! computes each quotient only once for each segment. Accesses whose addresses contain remainders
+//! are contiguous in a segment.
 
 use std::cell::RefCell;
 

@@ -19,7 +19,7 @@ pub(crate) struct Format {
     bias: u32,
     /// The bits of the largest finite number.
     largest: u32,
-    /// The bits of positive NaN; equal to `largest` if the format has no NaN.
+    /// The bits of positive NaN. If the format has no NaN, they equal `largest`.
     nan: u32,
     /// The result of overflow: an infinity or the largest finite number.
     overflow: u32,

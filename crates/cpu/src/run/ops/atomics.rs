@@ -25,8 +25,8 @@ struct AccessedElements<'a> {
     provenance: Provenance,
     pointers: &'a TileType,
     addresses: Tile,
-    /// A byte for each element: 0 if the element is masked off. `None` if the operation accesses
-    /// all elements.
+    /// A byte for each element: 0 if the element is masked off. It is `None` if the operation
+    /// accesses all elements.
     mask: Option<Tile>,
 }
 

@@ -32,7 +32,7 @@ pub struct Finding {
     pub program: [u32; 3],
     /// The coordinates of the first affected element of the tile. For a scalar, the list is empty.
     pub lane: Vec<u32>,
-    /// The name of the accessed argument and the index of the accessed element. `None` if the
+    /// The name of the accessed argument and the index of the accessed element. It is `None` if the
     /// finding is not about an access.
     pub element: Option<(String, i64)>,
     /// The earlier access of a race.

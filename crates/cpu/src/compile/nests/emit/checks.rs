@@ -21,8 +21,8 @@ pub(super) struct Access {
     /// The number of elements that the member accesses in each row.
     extent: usize,
     size: usize,
-    /// The distance in bytes between neighboring elements of a row. `None` if the compiler does not
-    /// know this distance.
+    /// The distance in bytes between neighboring elements of a row. It is `None` if the compiler
+    /// has not determined this distance.
     stride: Option<i64>,
     phase: usize,
     /// The last phase that executes the access. Several phases may repeat a load.
@@ -53,7 +53,7 @@ impl Access {
         self.stride == Some(self.size as i64)
     }
 
-    /// Returns whether the elements of a row are known not to overlap.
+    /// Returns whether the elements of a row certainly do not overlap.
     fn moves(&self) -> bool {
         self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
     }

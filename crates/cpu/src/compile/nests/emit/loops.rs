@@ -379,7 +379,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the mask of a store; `None` if the store writes the whole vector.
+    /// Returns the mask of a store, or `None` if the store writes the whole vector.
     fn store_mask(&mut self, step: &Step, it: &Loop<'_>, body: &mut Body) -> Option<Value> {
         let mask = step.operands.get(2).and_then(|mask| self.mask(mask.slot, it.group.extent, body));
         self.conjunction(mask, body.active)
@@ -392,7 +392,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the mask of an access; `None` if the mask is true for the whole vector.
+    /// Returns the mask of an access, or `None` if the mask is true for the whole vector.
     fn mask(&mut self, slot: Slot, extent: usize, body: &mut Body) -> Option<Value> {
         match (self.range(slot, extent), body.part) {
             (Some(_), Part::Whole | Part::Streaming) => None,

@@ -525,7 +525,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the range of a mask of `extent` elements; `None` if the mask is dense.
+    /// Returns the range of a mask of `extent` elements, or `None` if the mask is dense.
     fn range(&self, slot: Slot, extent: usize) -> Option<(Value, Value)> {
         match self.repr(slot) {
             Repr::Range { low, high } => Some((low, high)),
