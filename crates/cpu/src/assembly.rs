@@ -1,4 +1,4 @@
-//! Inline assembly on a CPU. The executor does not know PTX: its caller passes an [`Assembler`].
+//! Inline assembly on a CPU. The executor cannot parse PTX, so its caller passes an [`Assembler`].
 
 use std::fmt;
 use std::sync::Arc;

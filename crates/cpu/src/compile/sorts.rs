@@ -1,4 +1,4 @@
-//! Forms sorts: replaces consecutive bitonic merges that together sort by one step.
+//! Forms sorts: if consecutive bitonic merges together sort a tile, replaces them by one step.
 //!
 //! Merges sort blocks of 2, 4, 8 … elements if two conditions are true: the first merge orders
 //! neighbors, and each later merge combines two blocks of the previous merge.

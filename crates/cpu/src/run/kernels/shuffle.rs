@@ -1,4 +1,4 @@
-//! Transposes square blocks of elements, in registers if the instruction set is known.
+//! Transposes square blocks of elements. With AVX2, a block is transposed in registers.
 
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::V3;
