@@ -2,9 +2,9 @@
 //!
 //! The interpreter defines every operation in plain Rust, independently of the machine-code
 //! generator. A function has the same results in the interpreter and as machine code, with two
-//! exceptions: the payloads and the signs of NaN, and results that the comments of [`crate::ir`]
-//! call unspecified. The interpreter also checks the preconditions that these comments state on the
-//! values of operands.
+//! exceptions. The first exception is the payloads and the signs of NaN. The second one is results
+//! that the comments of [`crate::ir`] call unspecified. The interpreter also checks the
+//! preconditions that these comments state on the values of operands.
 
 mod memory;
 

@@ -3,9 +3,10 @@
 //!
 //! A fused group begins with a load or with the first operand of a function. It continues with
 //! functions that consume the element, and may end in a reduction and a store. The members remain
-//! in the program, after the group. If the loop does not support an operand at run time, such as an
-//! affine tile, the executor runs the members one by one. If only a strided load or store prevents
-//! the loop, the executor runs this load before the loop, or this store after it.
+//! in the program, after the group. The loop does not support some operands, such as affine tiles.
+//! If such an operand occurs at run time, the executor runs the members one by one. If only a
+//! strided load or store prevents the loop, the executor runs this load before the loop, or this
+//! store after it.
 //!
 //! Fusion reorders steps, but moves no load across a store, and no step across a step with other
 //! side effects.

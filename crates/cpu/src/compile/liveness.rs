@@ -139,8 +139,8 @@ impl Analysis {
         }
     }
 
-    /// Visits the blocks of a step. A slot that the blocks read becomes a kill of the step if
-    /// `root` owns the slot and the slot is dead after the step.
+    /// Visits the blocks of a step. A slot that the blocks read becomes a kill of the step under
+    /// two conditions: `root` owns the slot, and the slot is dead after the step.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;

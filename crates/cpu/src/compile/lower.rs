@@ -489,10 +489,9 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
-    /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles
-    /// under three conditions: `pack` is 1, [`Self::has_control`] returns false, and no region
-    /// around the `map` computes on whole tiles. Otherwise, the block takes `pack` elements of each
-    /// tile.
+    /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
+    /// `pack` is 1 and [`Self::has_control`] returns false. In addition, no region around the `map`
+    /// may compute on whole tiles. Otherwise, the block takes `pack` elements of each tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -509,8 +508,9 @@ impl Lowering<'_> {
     /// op only swaps axes or widens elements to compute the operand, the dot reads the operand of
     /// this op.
     ///
-    /// There is an exception: an op that widens elements outside of the dot's block may run less
-    /// often than the dot, for example before a loop. The dot then reads the result of the op.
+    /// There is an exception: an op that widens elements outside of the dot's block. Such an op may
+    /// run less often than the dot, for example before a loop. The dot then reads the result of the
+    /// op.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut cast) = (false, None);
         while let Some(inst) = self.function.defining_inst(value) {

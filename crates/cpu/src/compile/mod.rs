@@ -2,9 +2,9 @@
 //!
 //! The passes are, in order: lowering, liveness, sorts, trees, nests of loops, rematerialization,
 //! and fusion in the blocks without nests. Then analyses find the loads whose elements stay in
-//! memory, the loops that are one dot, and the parameters through which the kernel writes. If the
-//! project compiles no machine code for the processor, the program has no trees in machine code and
-//! no nests.
+//! memory and the loops that are one dot. They also find the parameters through which the kernel
+//! writes. If the project compiles no machine code for the processor, the program has no trees in
+//! machine code and no nests.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};

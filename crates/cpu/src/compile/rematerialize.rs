@@ -2,7 +2,7 @@
 //!
 //! A [fused group](crate::compile::fusion) cannot read the result of its own reduction: the steps
 //! that need the result are in a later group. If these steps also read the reduced tile, the first
-//! group would have to store the tile, and the later group would have to load it. The source of the
+//! group would have to store the tile. The later group would have to load it. The source of the
 //! tile in memory is as close in the caches as the tile itself. An addition or a multiplication
 //! takes no longer than a store.
 //!
@@ -150,10 +150,10 @@ impl<'a> Candidates<'a> {
     /// Returns the steps that compute the result of a step from memory: a contiguous load, then
     /// cheap functions. The step itself is last.
     ///
-    /// Returns `None` if more than `most` steps compute the result, if a side effect is between
-    /// these steps, or if a fused loop would not execute them. Also returns `None` if a function is
-    /// not cheap, or has another tile as an operand. The condition of a `select` may be another
-    /// tile.
+    /// Returns `None` if more than `most` steps compute the result, or if a fused loop would not
+    /// execute these steps. Also returns `None` if a side effect is between the steps. Also returns
+    /// `None` if a function is not cheap, or has another tile as an operand. The condition of a
+    /// `select` may be another tile.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {

@@ -2,10 +2,10 @@
 //! also has the loads that always precede the write in the same program.
 //!
 //! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
-//! threads. However, an op that combines elements of different lanes (a reduction, a scan, a dot)
-//! ends only after all threads have completed the loads on which it depends. The users of its
-//! result run after these loads. [`Plan::orders`] returns whether a load precedes a write for this
-//! reason.
+//! threads. However, some ops combine elements of different lanes: reductions, scans and dots. Such
+//! an op ends only after all threads have completed the loads on which it depends. The users of its
+//! result therefore run after these loads. [`Plan::orders`] returns whether a load precedes a write
+//! for this reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};

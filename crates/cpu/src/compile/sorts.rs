@@ -1,7 +1,7 @@
 //! Forms sorts: if consecutive bitonic merges together sort a tile, replaces them by one step.
 //!
-//! Merges sort blocks of 2, 4, 8 … elements if two conditions are true: the first merge orders
-//! neighbors, and each later merge combines two blocks of the previous merge.
+//! Merges sort blocks of 2, 4, 8 … elements under two conditions. The first merge orders neighbors.
+//! Each later merge combines two blocks of the previous merge.
 
 use tilewright_ir::Op;
 

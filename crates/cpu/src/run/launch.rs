@@ -121,8 +121,8 @@ impl Program {
     ///
     /// If programs fault, fails with the diagnostic of the program with the lowest linear index.
     /// All programs with lower indices have then run. If programs are likely to wait for each
-    /// other, the first fault in time ends the launch instead: programs with lower indices may not
-    /// have run. Also fails if the interrupt stops the launch.
+    /// other, the first fault in time ends the launch instead. Programs with lower indices may then
+    /// not have run. Also fails if the interrupt stops the launch.
     ///
     /// Panics if the numbers of arguments and parameters differ. Also panics if an argument is a
     /// scalar and its parameter a pointer, or the reverse.

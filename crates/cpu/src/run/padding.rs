@@ -1,9 +1,9 @@
 //! Records loads that end in the padding of an allocation.
 //!
 //! The allocator of a GPU rounds the size of an allocation up. On a GPU, a load past the end of a
-//! tensor but within this padding is therefore harmless, and existing kernels rely on the padding.
-//! Host memory has no padding. A launch may request that such loads read 0 and are recorded;
-//! otherwise, they end the launch. See [`Launch::padded`](crate::Launch::padded).
+//! tensor but within this padding is therefore harmless. Existing kernels rely on the padding. Host
+//! memory has no padding. A launch may request that such loads read 0 and are recorded; otherwise,
+//! they end the launch. See [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -222,8 +222,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
 }
 
 /// Compares two affine tiles. The result is uniform if the range of their difference decides the
-/// comparison. The result is a box if the difference varies along only one axis, and the comparison
-/// is true for one range of indices along this axis.
+/// comparison. The result is a box under two conditions. The difference varies along only one axis.
+/// The comparison is true for one range of indices along this axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;

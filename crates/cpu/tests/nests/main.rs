@@ -208,8 +208,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     ))
 }
 
-/// Counts of the kernels of a test: all kernels, those with nests, those whose machine code ran,
-/// and those whose machine code declined an execution.
+/// The numbers of four kinds of kernels in a test: all kernels, kernels with nests, kernels whose
+/// machine code ran, and kernels whose machine code declined an execution.
 #[derive(Default)]
 struct Totals {
     kernels: u64,

@@ -89,8 +89,9 @@ struct Writer<'a> {
     /// The offset of the end of each jump, and its target block. The last 4 bytes of the jump are
     /// the distance to this block.
     jumps: Vec<(usize, usize)>,
-    /// The distances to constants in the code. The fields are the offset of the distance, the
-    /// offset of the next instruction, the index of the constant, and the number of bytes to add.
+    /// The distances to constants in the code. The first two fields are the offset of the distance
+    /// and the offset of the next instruction. The last two fields are the index of the constant
+    /// and the number of bytes to add.
     constants: Vec<(usize, usize, usize, i32)>,
 }
 

@@ -174,8 +174,9 @@ impl<'p> Former<'p> {
     }
 
     /// Returns the plan that executes the most of these steps, the number of these steps, and the
-    /// reason why the plan ends. There are three candidates: a plan without loops over rows, a plan
-    /// with the rows of the first tile that has rows, and a plan whose rows are segments.
+    /// reason why the plan ends. There are three candidates. The first plan has no loops over rows.
+    /// The second plan has the rows of the first tile that has rows. In the third plan, the rows
+    /// are segments.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results()

@@ -15,9 +15,9 @@
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory, if they are
 //! contiguous and need no conversion. Otherwise, it reads a converted copy. Columns of `b` are
-//! packed into panels, with two exceptions: the rows of `b` are contiguous and `a` has few rows, or
-//! `b` is a tile that fits into the caches. If the launch cannot change the memory of `b`, its dots
-//! share the panels (`shared`).
+//! packed into panels, with two exceptions. The rows of `b` may be contiguous while `a` has few
+//! rows. Or `b` may be a tile that fits into the caches. If the launch cannot change the memory of
+//! `b`, its dots share the panels (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -403,7 +403,7 @@ struct Columns<'a, T> {
 
 impl<T: Pod> Columns<'_, T> {
     /// Computes `m` rows of panels of `V` vectors of columns, in blocks of rows. The numbers of
-    /// rows of the blocks differ by at most one, because a block of few rows has too few
+    /// rows of the blocks differ by at most one. A block of few rows would have too few
     /// accumulators for the latency of an addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {

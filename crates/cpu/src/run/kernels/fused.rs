@@ -30,8 +30,8 @@ pub(crate) struct Reduced {
 }
 
 /// The table of binary functions. A row has the name of a function and its three opcodes. The
-/// operand of the first opcode is a number, that of the second a tile, and that of the third a tile
-/// with one element for each row.
+/// operand of the first opcode is a number. The operand of the second opcode is a tile. The operand
+/// of the third opcode is a tile with one element for each row.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {

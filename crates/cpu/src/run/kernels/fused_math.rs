@@ -190,8 +190,8 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
 }
 
 /// The constants of an exponential. `black_box` makes the compiler read them from memory at each
-/// use. Otherwise, the compiler would keep the constants in registers during the whole fused loop,
-/// and the blocks would not fit into the remaining registers.
+/// use. Otherwise, the compiler would keep the constants in registers during the whole fused loop.
+/// The blocks would not fit into the remaining registers.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
     /// If the argument is below this magnitude, the result is neither subnormal nor infinite.

@@ -2,9 +2,9 @@
 //!
 //! The formulas of `math`, `math32`, `math64`, `formats` and `narrow` are generic over these
 //! traits. Each formula thus has one definition for two users. The first user is the loops of the
-//! executor: they apply a formula to the scalar types `f32` and `f64`, with `u32` and `u64` for
-//! their bits and `bool` for comparisons. The second user is the compiler of loop nests: it applies
-//! the formula to handles of vectors, whose methods append instructions.
+//! executor. They apply a formula to the scalar types `f32` and `f64`. The bits of these types are
+//! `u32` and `u64`, and the comparisons are `bool`. The second user is the compiler of loop nests:
+//! it applies the formula to handles of vectors, whose methods append instructions.
 //!
 //! A formula has no branch that depends on an element. It computes the results of both cases, and a
 //! [`Mask`] selects one of them.

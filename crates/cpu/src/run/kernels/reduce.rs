@@ -13,8 +13,8 @@
 //!   along the axis.
 //!
 //! Integers wrap. 16- and 8-bit floats are widened to binary32, reduced in the order above, and
-//! rounded once at the end. Minima and maxima are those of the elementwise table, so the result of
-//! `min` and `max` is NaN only if all elements are NaN.
+//! rounded once at the end. Minima and maxima are those of the elementwise table. The result of
+//! `min` and `max` is therefore NaN only if all elements are NaN.
 
 use tilewright_ir::Dtype;
 
@@ -151,7 +151,7 @@ floats!(floats_64, f64);
 
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
 /// certainly equal the results of the combine function. They do if no element is NaN and no result
-/// is a zero: comparisons order all other numbers, so the order of the comparisons does not matter.
+/// is a zero. Comparisons order all other numbers, so the order of the comparisons does not matter.
 /// Returns false without results if `inner` is not 1 or an element is NaN.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();

@@ -219,8 +219,8 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// Computes `out[i] = f(out[i])` on whole blocks. Takes a slice even for a single block: if the
-/// compiler knew the number of elements, it would unroll the loop before vectorizing it.
+/// Computes `out[i] = f(out[i])` on whole blocks. Takes a slice even for a single block. If the
+/// number of elements were a constant, the compiler would unroll the loop before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -241,8 +241,8 @@ fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
 
 /// Computes `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
 ///
-/// The function may be long, so it is compiled only once: it is applied to a copy of the operand in
-/// the result, and partial blocks take the same path as whole blocks.
+/// The function may be long, so the code contains it only once. It is applied to a copy of the
+/// operand in the result, and partial blocks take the same path as whole blocks.
 #[inline(always)]
 pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     bring(out, x);

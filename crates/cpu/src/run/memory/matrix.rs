@@ -283,7 +283,7 @@ pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[
 }
 
 /// A set of multiply-add instructions. They multiply a number, or a word of narrow numbers, by the
-/// lanes of a vector, and add the products to the lanes of another vector. A value of the type
+/// lanes of a vector. They add the products to the lanes of another vector. A value of the type
 /// proves that the processor has the instructions.
 pub(crate) trait Multiply: Copy {
     /// An element of both matrices and of the accumulator.

@@ -12,7 +12,7 @@
 //! computes the masks of only the first two iterations and the last one. A mask that is true in the
 //! first and the last iteration is true in all iterations between them
 //! ([`products`](crate::compile::products)). If an element of the last iteration is masked off, the
-//! machine leaves this iteration to the loop, and checks the iteration before it instead. Each
+//! loop executes this iteration, and the machine checks the iteration before it instead. Each
 //! element of the accumulator adds the same products in the same order as in the loop.
 
 use smallvec::SmallVec;

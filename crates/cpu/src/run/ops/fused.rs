@@ -242,7 +242,7 @@ fn execute_loop<'a>(
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // If the loop cannot write to the memory of the store, it writes to this tile, and the member
+    // If the loop cannot write to the memory of the store, it writes to this tile. The member
     // `store` then stores the tile.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();

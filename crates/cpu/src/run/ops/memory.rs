@@ -427,8 +427,9 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
 /// Returns the operands with which a fused loop replaces a load of a binary32 tile. The operands
 /// are the memory of the first elements, and the value of all other elements.
 ///
-/// Returns `None` if the first elements are not contiguous in memory, if `other` is not uniform, or
-/// if an element may be in padding. Fails with the fault that the load would have.
+/// Returns `None` if the first elements are not contiguous in memory, or if `other` is not uniform.
+/// Also returns `None` if an element may be in padding. Fails with the fault that the load would
+/// have.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };

@@ -25,8 +25,8 @@ pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
 }
 
 /// Executes a nest up to `most` times: for `most` programs along x, or for `most` iterations of a
-/// loop, beginning with the current one. Returns the number of programs or iterations that have
-/// been executed: `most`, unless the machine code has declined one.
+/// loop. The first program or iteration is the current one. Returns the number of programs or
+/// iterations that have been executed: `most`, unless the machine code has declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {

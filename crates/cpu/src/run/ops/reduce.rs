@@ -98,7 +98,7 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
 }
 
 /// Executes a tree with its machine code. Returns false, without an effect, if there is no machine
-/// code, if the launch does not allow it, or if a captured value is not uniform.
+/// code or the launch does not allow it. Also returns false if a captured value is not uniform.
 fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
     let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
         return false;

@@ -194,8 +194,8 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// Returns the check point of a step. A step in the block of a reduction, scan or map has an
-    /// empty check point, because the op is checked as a whole.
+    /// Returns the check point of a step. A reduction, scan or map is checked as a whole, so the
+    /// steps in its block have empty check points.
     fn point(&self, unit: &Unit<'_>) -> CheckPoint {
         self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }

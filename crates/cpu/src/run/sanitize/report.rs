@@ -15,9 +15,9 @@ use crate::types::TileType;
 
 use super::Checker;
 
-/// The identity of a finding. The fields are the name of the check, the check point, the check
-/// point of the other access, and whether the other access is in the same program. The third field
-/// is `u32::MAX` if there is no other access.
+/// The identity of a finding. The fields are the name of the check, the check point, and the check
+/// point of the other access. The last field is true if the other access is in the same program.
+/// The third field is `u32::MAX` if there is no other access.
 pub(super) type Key = (&'static str, u32, u32, bool);
 
 /// A distinct finding of a check. Occurrences at other lanes and in other programs belong to the

@@ -201,9 +201,9 @@ impl Emitter<'_> {
     /// Emits a part of a loop, from the index `start` to the index `end`. Returns the index after
     /// the last iteration.
     ///
-    /// If an iteration has fewer vectors than a reduction has accumulators, the iteration combines
-    /// its vectors with the first accumulators and then rotates the accumulators. The next
-    /// iteration thus uses the next accumulators.
+    /// An iteration may have fewer vectors than a reduction has accumulators. It then combines its
+    /// vectors with the first accumulators, and rotates the accumulators. The next iteration thus
+    /// uses the next accumulators.
     fn part(
         &mut self,
         it: &Loop<'_>,

@@ -3,8 +3,8 @@
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one loop for
 //! each extent. If the nest has several rows, loops over the rows contain all phases, and an
 //! earlier loop over the rows checks all accesses. The code *bails out* if an access may be
-//! illegal, or if tiles overlap in a way that the order of the loops does not allow. It then
-//! returns before the first effect, and the executor runs the steps one by one.
+//! illegal. It also bails out if the order of the loops does not allow an overlap of tiles. To bail
+//! out, the code returns before the first effect, and the executor runs the steps one by one.
 //!
 //! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
 //! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the

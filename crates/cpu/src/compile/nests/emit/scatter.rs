@@ -95,8 +95,8 @@ impl Emitter<'_> {
         let end = self.add(first, bytes);
         let accesses = std::mem::take(&mut self.accesses);
         for (access, other) in &accesses {
-            // A load may overlap the scatter if it precedes the scatter both in the order of the
-            // steps and in the order of the loops.
+            // A load may overlap the scatter if it precedes the scatter in two orders: that of the
+            // steps and that of the loops.
             let is_before = access.member < member && access.last_phase < self.plan.phases[&member];
             if !access.is_store && is_before {
                 continue;

@@ -211,7 +211,7 @@ fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
 }
 
 /// Returns the matrix whose words have consecutive elements of rows. If rows do not consist of
-/// whole words, the result is a copy in the buffer, with zeros after the last element of a row.
+/// whole words, the result is a copy in the buffer. Zeros then follow the last element of a row.
 fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     if let Some(words) = matrix.as_words() {
         return words;

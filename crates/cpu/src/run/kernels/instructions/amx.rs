@@ -41,8 +41,8 @@ impl Amx {
         None
     }
 
-    /// Returns whether the operands form whole tiles. `m` is the number of rows of A, `n` the
-    /// number of columns of B, and `row_bytes` the length of a row of A.
+    /// Returns whether the operands form whole tiles. A has `m` rows of `row_bytes` bytes, and B
+    /// has `n` columns.
     pub(crate) fn accepts(m: usize, n: usize, row_bytes: usize) -> bool {
         m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) && row_bytes.is_multiple_of(ROW) && row_bytes > 0
     }
