@@ -329,7 +329,7 @@ mod tests {
         for (size, last) in [(1, 3), (2, 2), (4, 0)] {
             let mut bytes = [0xff_u8; 8];
             let memory = Global::new(&[Region::of(&mut bytes)]);
-            let address = memory.regions[0].region.address() as u64;
+            let address = memory.regions[0].region.address();
             let old = memory.update(&mut 0, address + last, size, |old| old - 1).unwrap();
             assert_eq!(old, u64::MAX >> (64 - 8 * size), "{size}");
             let mut expected = [0xff_u8; 8];
