@@ -2819,7 +2819,7 @@ def map_elementwise(scalar_fn: Callable[..., _tuple[object, ...]], *args: _Value
     """Applies a `@jit` function of scalars to each element of tensors that broadcast, or to the elements
     at one position of several tensors. Its branches and loops may depend on the element; it may load,
     and has no other effects. With a `pack` of p, one call takes p elements of the first tensor, then p
-    of the second, and returns p of each result; the elements of one call are unspecified.
+    of the second, and returns p of each result. The elements of one call are unspecified.
 
     Parameters:
         scalar_fn: A `@jit` function of scalars.
@@ -2842,7 +2842,7 @@ def map_elementwise(scalar_fn: Callable[..., object], *args: _Value, pack: _Int 
     """Applies a `@jit` function of scalars to each element of tensors that broadcast, or to the elements
     at one position of several tensors. Its branches and loops may depend on the element; it may load,
     and has no other effects. With a `pack` of p, one call takes p elements of the first tensor, then p
-    of the second, and returns p of each result; the elements of one call are unspecified.
+    of the second, and returns p of each result. The elements of one call are unspecified.
 
     Parameters:
         scalar_fn: A `@jit` function of scalars.

@@ -50,19 +50,24 @@ fn long_sentences(file: &File) -> Vec<Finding> {
             findings.push(Finding::new(&file.path, sentence.line, "sentence", message));
         }
     };
-    let (mut sentence, mut is_in_block) = (Sentence::default(), false);
+    // The backticks of the fence that opened the current code block, or 0.
+    let (mut sentence, mut fence) = (Sentence::default(), 0);
     for (line, text) in file.lines() {
         let comment = comment_of(text);
         let text = comment.unwrap_or_default().trim();
-        let is_fence = text.starts_with("```");
         if comment.is_none() {
-            is_in_block = false;
+            fence = 0;
         }
+        let backticks = text.len() - text.trim_start_matches('`').len();
+        let is_fence = backticks >= 3;
         if text.is_empty() || is_fence || text.starts_with(['#', '|', '-', '*']) {
             sentence.end(&mut ended);
         }
-        is_in_block ^= is_fence;
-        if !is_fence && !is_in_block && !text.starts_with(['#', '|']) {
+        if is_fence && fence == 0 {
+            fence = backticks;
+        } else if is_fence && backticks >= fence {
+            fence = 0;
+        } else if fence == 0 && !text.starts_with(['#', '|']) {
             sentence.add(line, text, &mut ended);
         }
     }
@@ -108,6 +113,7 @@ mod tests {
     fn code_is_not_counted() {
         let span = format!("/// `{}`\n", "word ".repeat(40));
         let block = format!("/// ```\n{}/// ```\n", comment(40));
-        assert_eq!(found(lengths, &[("a.rs", &span), ("b.rs", &block)]), [""; 0]);
+        let nested = format!("/// ````\n/// ```\n{0}/// ```\n{0}/// ````\n", comment(40));
+        assert_eq!(found(lengths, &[("a.rs", &span), ("b.rs", &block), ("c.rs", &nested)]), [""; 0]);
     }
 }

@@ -320,7 +320,7 @@ macro_rules! builtins {
         /// Applies a `@jit` function of scalars to each element of tensors that broadcast, or to
         /// the elements at one position of several tensors. Its branches and loops may depend on
         /// the element; it may load, and has no other effects. With a `pack` of p, one call takes p
-        /// elements of the first tensor, then p of the second, and returns p of each result; the
+        /// elements of the first tensor, then p of the second, and returns p of each result. The
         /// elements of one call are unspecified.
         MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
