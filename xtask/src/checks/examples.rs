@@ -133,15 +133,19 @@ impl Api {
     /// Checks the public functions of the exported types. An example at an export or at the
     /// function must call the function.
     fn read_foreign_functions(&mut self, tree: &Tree) {
+        // By folder, so that each file is parsed only once.
+        let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (crate_name, name) in std::mem::take(&mut self.foreign) {
-            let folder = defining_folder(tree, &crate_name, &name);
+            names.entry(defining_folder(tree, &crate_name, &name)).or_default().insert(name);
+        }
+        for (folder, names) in names {
             for file in tree.rust().filter(|file| file.path.starts_with(&folder)) {
                 let Ok(syntax) = syn::parse_file(&file.text) else { continue };
                 for item in &syntax.items {
                     let Item::Impl(item) = item else { continue };
                     let Type::Path(ty) = &*item.self_ty else { continue };
-                    if item.trait_.is_none() && ty.path.segments.last().is_some_and(|last| last.ident == name)
-                    {
+                    let name = ty.path.segments.last().map(|last| last.ident.to_string());
+                    if let Some(name) = name.filter(|name| item.trait_.is_none() && names.contains(name)) {
                         self.read_foreign_impl(file, &name, &item.items);
                     }
                 }
