@@ -14,8 +14,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Both are in one word: a CPU cannot forward a partial store of a word to a later load of the
-    /// whole word.
+    /// Both are in one word. A `bool` of its own would be stored as one byte. A copy of the region
+    /// would then load the whole word, which a CPU cannot forward from the smaller store.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }

@@ -152,7 +152,7 @@ fn kernels_are_launched_from_c_and_rust() {
         {
             let mut command = Command::new(&program);
             command.arg(words[0]).arg(device).args(&words[1..]).current_dir(&folder);
-            let run = command.output().expect("the C compiler starts");
+            let run = command.output().expect("the C program starts");
             let printed = [run.stdout, run.stderr].concat();
             assert!(run.status.success(), "{words:?} {device}: {}", String::from_utf8_lossy(&printed));
         }

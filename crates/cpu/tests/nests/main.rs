@@ -20,7 +20,7 @@ use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 use tilewright_ir::{Dtype, Module, parse, verify};
 use tilewright_native::{Isa, Target};
 
-/// The number of bytes before and after the memory of a buffer that no kernel may access.
+/// The size in bytes of the guard before and after each buffer. No kernel may access a guard.
 const GUARD: usize = 256;
 
 /// The number of failures after which the test ends.
@@ -168,8 +168,9 @@ fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<Nes
     })
 }
 
-/// Checks a kernel. Fails with the text of a shrunk kernel if the outcomes differ, or if a nest
-/// declines although all accesses are legal.
+/// Checks a kernel. Fails with the text of a shrunk kernel if the outcomes differ. Also fails if a
+/// nest declines, although all accesses are legal: its machine code refuses an execution, and the
+/// executor runs the steps of the nest.
 fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     if let Err(error) = parse(&case.text)
         .map_err(|error| error.to_string())
@@ -187,8 +188,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
         Ok(counts) => return Ok(counts),
         Err(error) => error,
     };
-    // If a nest declined legal accesses, shrinking must keep the addresses, because other addresses
-    // may overlap.
+    // If the failure is that a nest declined legal accesses, shrinking must keep the addresses. With
+    // other addresses, accesses may overlap, and a nest declines such accesses.
     let may_replace = !error.contains("although");
     let fails = |text: &str, programs: u32| {
         module(text).is_some()
@@ -208,8 +209,9 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     ))
 }
 
-/// The numbers of four kinds of kernels in a test: all kernels, kernels with nests, kernels whose
-/// machine code ran, and kernels whose machine code declined an execution.
+/// The numbers of four kinds of kernels in a test: all kernels that passed, kernels with nests,
+/// kernels whose machine code ran, and kernels whose machine code declined an execution. A kernel
+/// counts once for each target.
 #[derive(Default)]
 struct Totals {
     kernels: u64,
@@ -274,7 +276,7 @@ fn all_scans_give_what_steps_give() {
 }
 
 /// Tests two reductions of splats of one scalar. A scalar shares its slot with its splats of any
-/// shape. The axes of two such splats must not become one dimension.
+/// shape. The nest must not treat the axes of two such splats as the same dimension of its loops.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
@@ -492,7 +494,7 @@ fn elements_are_collected_in_one_nest() {
     }
 }
 
-/// Tests a sum of columns, and a store of each element to a column. Neighboring lanes of a vector
+/// Tests a sum of columns, and a store of the square of each element. Neighboring lanes of a vector
 /// are a row apart in memory. In the second launch, the memory is one element too short.
 #[test]
 fn columns_are_accessed_in_one_nest() {

@@ -1,10 +1,11 @@
 //! Performs the operations of the cache on files, and handles the errors and the clocks of network
 //! file systems.
 //!
-//! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
-//!   operation once, by name, so that the system looks the name up again.
+//! - `ESTALE`: the server has replaced or removed the file of a handle. To read or rename,
+//!   the cache repeats the operation once, by name, so that the system looks the name up again. A
+//!   file to remove is then already removed.
 //! - `EBUSY`: the system uses the file, so the cache does not change the file.
-//! - The times of files come from the clock of the file system, which all hosts share.
+//! - On Unix, the times of files come from the clock of the file system, which all hosts share.
 #![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
 
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -1,5 +1,5 @@
-//! Defines the rules of the dots of Gluon. The program chooses their instruction: `mma.sync` or
-//! `wgmma`.
+//! Defines the rules of the dots of Gluon. The program chooses how a dot runs: by `mma.sync`, by
+//! `wgmma`, or by scalar multiply-adds.
 
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ fn operand_layout(index: usize, ty: &Type, accumulator: &Arc<StatedLayout>) -> S
 /// Returns the number of adjacent elements along K that each thread has of an operand in registers.
 ///
 /// # Errors
-/// If the operand does not have the layout of an operand with at least 32 bits of such elements.
+/// If the layout is not the operand layout of the accumulator, or if a thread has fewer than 32 bits
+/// of adjacent elements along K.
 fn k_width<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     index: usize,
@@ -133,8 +134,8 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
             .note("both operands have one k_width: the elements of a thread along K"));
     }
     let [left, right] = [(left, left_ty, 0), (right, right_ty, 1)].map(|(value, ty, index)| {
-        // fp16 represents every 8-bit float. Tensor cores without instructions for 8-bit floats
-        // convert them in the same way.
+        // fp16 represents every 8-bit float. The code generator also converts the operands of
+        // `tl.dot` to fp16, for tensor cores without instructions for 8-bit floats.
         let is_short = ty.dtype().is_some_and(|dtype| dtype.is_float() && dtype.bits() == 8);
         let value = if is_short { cast(c, value, Dtype::F16)? } else { value };
         in_instruction_order(c, value, (index, widths[index]), &layout)
@@ -381,7 +382,8 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         }
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
-        // A tile may still be in flight, because another wait may have left its dot pending.
+        // The dot of a value without the layout `InFlight` may still be in flight: an earlier wait
+        // for other dots returns such a value.
         results.push(if version_of(&ty) == Some(3) {
             Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?)
         } else {

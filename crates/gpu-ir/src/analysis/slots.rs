@@ -85,8 +85,8 @@ impl Edge {
 /// A value plus a constant, modulo the number of slots.
 ///
 /// The scalar evolution of `tilewright_ir` has another type, `Form`, which is exact or modulo a
-/// power of two. A `Form` has no counters that return to zero at the number of slots. It also has
-/// no carried values at a constant distance from such a counter.
+/// power of two. A `Form` can express neither a counter that returns to zero at the number of
+/// slots, nor a carried value at a constant distance from such a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value, or `None` if the sum is only the constant.
@@ -108,7 +108,8 @@ pub struct SlotAnalysis<'f> {
     pub synchronized: bool,
     /// True if the program states its waits. A rule then refuses only what is wrong on both paths
     /// of each branch. The analysis does not know how the conditions of branches depend on each
-    /// other. For example, a copy with a predicate is in a branch.
+    /// other. For example, a copy and its wait may be in two branches
+    /// with the same predicate.
     pub explicit: bool,
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.

@@ -116,8 +116,8 @@ impl ShufflePlan {
 }
 
 /// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or if a
-/// shuffle cannot deliver an element to every lane. The second case has two conditions: different
-/// warps hold copies of the source, and a warp needs the elements of few lanes.
+/// shuffle cannot deliver an element to every lane. The second case needs both of
+/// these: several warps hold copies of the source, and a warp needs the elements of few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -248,9 +248,9 @@ impl<'a> Source<'a> {
     }
 
     /// Finds a lane for each element of a basis of a shuffle such that the lanes are independent.
-    /// [`f2::complement_avoiding`] makes the elements outside of lane 0 independent of the elements
-    /// in lane 0. So their lanes are independent. `round` may still contain elements of lane 0;
-    /// replicas of lane 0 send them. Returns `None` if there are too few replicas.
+    /// [`f2::complement_avoiding`] chooses the elements that lane 0 does not hold: they are
+    /// independent modulo the elements that lane 0 holds. So their lanes are independent. `round`
+    /// may still contain elements of lane 0; replicas of lane 0 send them. Returns `None` if there are too few replicas.
     fn givers(&self, round: Columns) -> Option<Givers> {
         let mut replicas = self.replica_lanes().into_iter();
         let (mut lanes, mut registers) = (Columns::new(), Columns::new());

@@ -2,12 +2,13 @@
 //!
 //! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
 //! word with empty fields, which the selector and the encoder fill. The table also has the text of
-//! each word, and a test compares this text with the output of a disassembler. The words of vector
-//! instructions have 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
+//! each word, and a test compares this text with the output of a disassembler. If the type of the
+//! lanes of a vector instruction is not in its name, the word has 8-bit or binary32 lanes in 64
+//! bits. [`Opcode::lanes`] chooses other lanes.
 
 use crate::ir::Lane;
 
-/// An instruction word whose register fields are 0.
+/// An instruction word. The fields that the selector fills are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 
@@ -35,8 +36,8 @@ impl Opcode {
         self.with(bytes.trailing_zeros() << 22)
     }
 
-    /// Makes the instruction operate on the lanes of one register. Lanes of 8 and 16 bits use a
-    /// half of the register or less.
+    /// Sets the type of the lanes. Lanes of 32 and 64 bits fill the 128 bits of a register. For
+    /// lanes of 8 and 16 bits, the instruction operates on 64 bits.
     #[must_use]
     pub fn lanes(self, lane: Lane) -> Self {
         let sized = match lane {

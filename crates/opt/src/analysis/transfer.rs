@@ -115,8 +115,8 @@ impl Walk<'_> {
                 if target.is_bool() {
                     return self.cast_to_bool(value, ty);
                 }
-                // A narrowing cast may wrap even if arithmetic does not overflow: only aligned runs
-                // survive it.
+                // The assumption about overflow does not cover narrowing casts, which may wrap. The
+                // aligned parts of a run remain contiguous.
                 let fits = self.infos[value].range.is_within(Range::of_dtype(target));
                 let cuts = target.bits() > source.bits() || (self.assumptions.no_signed_overflow && !fits);
                 let mut info = if cuts { self.extended(value) } else { self.infos[value].clone() };
@@ -210,8 +210,8 @@ impl Walk<'_> {
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
                 // Rely on this promise about a field of a tensor descriptor only if the field is
                 // loaded from memory. If the field is an argument of the kernel, the launch
-                // already specializes on its divisibility. Other fields may break the promise in
-                // programs for GPUs without tensor copies.
+                // already specializes on its divisibility. A field that the kernel computes may
+                // break the promise: without tensor copies, the program is correct anyway.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }

@@ -96,8 +96,8 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Orders the accesses of all lanes before the arrival. One lane arrives; in a cluster, one
-        // lane arrives for each block.
+        // Orders the accesses of all lanes before the arrival. Without a cluster, one lane
+        // arrives. In a cluster, one lane arrives at the barrier of each block.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_cluster(barrier);

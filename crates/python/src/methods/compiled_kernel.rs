@@ -144,8 +144,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the `@jit` function, and the described type or value of each parameter in the form
-    /// of `compile`.
+    /// Returns the `@jit` function and, for each parameter, its type or value in the notation that
+    /// `compile` takes.
     fn _source<'py>(&self, py: Python<'py>) -> PyResult<(Py<Function>, Bound<'py, PyList>)> {
         let types = self.handle.compiled.signature.iter().map(|(_, ty)| ty);
         let arguments = self.handle.arguments().iter().zip(types);
@@ -166,7 +166,8 @@ impl CompiledKernel {
         self.is_launched()
     }
 
-    /// Records that a launcher has loaded the code between the hooks around loads.
+    /// Records that a launcher has loaded the code. The launcher calls the hooks before and after
+    /// the load itself.
     fn _note_load(&self) {
         self.note_launch();
     }

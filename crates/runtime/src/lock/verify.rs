@@ -88,7 +88,7 @@ fn difference(
     Ok(match (&anew.gpu, &locked.gpu) {
         (Some(anew), Some(locked)) if anew.program != locked.program => Some("gpu"),
         (Some(anew), Some(locked)) if anew.ptx != locked.ptx => Some("ptx"),
-        (Some(_), None) => Some("gpu"),
-        _ => None,
+        (Some(_), None) | (None, Some(_)) => Some("gpu"),
+        (Some(_), Some(_)) | (None, None) => None,
     })
 }

@@ -1,5 +1,5 @@
-//! Translates a mask to bounds of the indices along single axes. A bound is a [`Form`]: a
-//! polynomial of scalars.
+//! Translates a mask to bounds of the indices along single axes. A bound
+//! compares an index with a [`Form`], which is a polynomial of scalars.
 
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
@@ -32,8 +32,8 @@ pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bo
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
 }
 
-/// Returns the indices that a mask bounds: indices along axes of the tile, and elements of tiles of
-/// indices. Returns `None` if the mask is not a conjunction of bounds.
+/// Returns the indices that a mask bounds. An index is the position along an axis of the tile, or an
+/// element of another tile, such as a tile of loaded indices. Returns `None` if the mask is not a conjunction of bounds.
 pub fn bounded_indices(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Term>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(index, _)| index).collect())
@@ -119,8 +119,8 @@ impl Masks<'_, '_> {
         self.evolution.form_everywhere(side)
     }
 
-    /// Returns the range of a tile of consecutive indices: its first index, 0, and its exclusive
-    /// end. Returns `None` for other tiles.
+    /// Returns the range of a tile of consecutive indices. The start is always 0, and the end is
+    /// exclusive. Returns `None` for other tiles.
     ///
     /// If the indices continue from block to block of a cluster, the range includes the indices of
     /// all blocks.

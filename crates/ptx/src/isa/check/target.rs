@@ -1,5 +1,5 @@
-//! The header of a module: lists the targets with their first language version, and checks the
-//! requirements of instructions.
+//! Checks the target and the version in the header of a module against the requirements of
+//! instructions. Lists the targets with their first language version.
 
 use super::pattern::{Need, NeedKind};
 
@@ -97,7 +97,11 @@ impl Head {
                 NeedKind::IntegerDots => "sm_100a or sm_110a".to_owned(),
                 NeedKind::Family => "sm_100f or another target of its family".to_owned(),
                 NeedKind::ArchitectureOfFamily => "sm_100a, sm_103a or sm_107a".to_owned(),
-                NeedKind::Specific | NeedKind::DataCenter | NeedKind::ArchitectureOfDataCenter => {
+                NeedKind::Specific | NeedKind::DataCenter => {
+                    let least = need.capability;
+                    format!("sm_{least}a or another target for one architecture or family from there on")
+                }
+                NeedKind::ArchitectureOfDataCenter => {
                     format!("sm_{}a or another target for one architecture from there on", need.capability)
                 }
             };

@@ -8,8 +8,8 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Returns the ops that fill slots in a step, and the ops that only these need. Each has the number
-/// of stages from its copy to the last stage.
+/// Returns the ops that fill slots in a step, and the ops that only these need. Maps each op to the
+/// number of stages from the filling op to the last stage.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -77,8 +77,8 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Classifies the ops that fill slots, and the ops with other effects. `spread` and `group`
-    /// classify the remaining ops by their uses.
+    /// Classifies the ops that fill slots, and the ops with other effects or with regions. `spread`
+    /// and `group` classify the remaining ops by their uses.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
             let data = &self.function.insts[*inst];
@@ -94,7 +94,7 @@ impl FillOps<'_> {
                     | GpuOp::Dealloc {},
                 ) => {}
                 op if op.info().effect == Effect::Pure && data.regions.is_empty() => {}
-                // tidy: wildcard because ops with effects run in iterations in range only
+                // tidy: wildcard because other ops run only in iterations that the loop has
                 _ => {
                     self.others.insert(*inst);
                 }
