@@ -129,6 +129,7 @@ mod tests {
         assert_eq!((name(75), name(80), name(86)), (Some("sm_75"), Some("sm_80"), Some("sm_86")));
         // Code for a target whose name ends in `a`, such as `sm_90a`, does not run on later GPUs.
         assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_100a"), Some("sm_120")));
-        assert_eq!((name(103), name(121)), (Some("sm_100"), Some("sm_120")));
+        assert_eq!((name(103), name(121)), (Some("sm_103a"), Some("sm_120")));
+        assert_eq!(name(110), Some("sm_100"));
     }
 }

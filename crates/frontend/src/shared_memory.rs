@@ -75,6 +75,7 @@ impl<T> SharedMemory<T> {
     pub fn describe(&self) -> String {
         let SharedForm { tiles, count, window, .. } = &*self.form;
         let tile = Type::tile(tiles.dtype, tiles.shape.clone());
+        let space = if tiles.layout.tensor_memory().is_some() { "tensor" } else { "shared" };
         if let Some(Window { start, shape }) = window {
             let part = Type::tile(tiles.dtype, shape.clone());
             return format!(
@@ -83,8 +84,8 @@ impl<T> SharedMemory<T> {
             );
         }
         match count {
-            Some(count) => format!("shared memory for {count} tiles {tile} with {}", tiles.layout),
-            None => format!("shared memory for a tile {tile} with {}", tiles.layout),
+            Some(count) => format!("{space} memory for {count} tiles {tile} with {}", tiles.layout),
+            None => format!("{space} memory for a tile {tile} with {}", tiles.layout),
         }
     }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | threads | 16 bytes (the widest access of a thread), or the size of the slot if it is smaller |
 //! | tensor copies | 128 bytes without a swizzle, else the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
-//! | `wgmma` | the larger of 16 bytes and the period of the operand's swizzle |
+//! | `wgmma`, `tcgen05_mma` | the larger of 16 bytes and the period of the operand's swizzle |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
@@ -121,7 +121,11 @@ fn of_threads(memory: &Type) -> u32 {
     match memory {
         Type::Buffer(buffer) | Type::Ring(buffer) => buffer.slot_bytes().clamp(1, ACCESS_BYTES),
         Type::Mbarrier { .. } => MBARRIER_BYTES,
-        Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => 1,
+        Type::Registers { .. }
+        | Type::Empty(_)
+        | Type::Full(_)
+        | Type::Pending { .. }
+        | Type::TensorMemory(_) => 1,
     }
 }
 
@@ -138,7 +142,7 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
         | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
         | GpuOp::TensorReduce { .. } => BoxLayout::of(layout, bits).map(|boxes| boxes.alignment),
-        GpuOp::Wgmma { .. } => Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES)),
+        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES)),
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
         // tidy: wildcard because only threads access the memory of other ops
         _ => None,

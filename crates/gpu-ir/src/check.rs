@@ -9,6 +9,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma};
 use super::attributes::MmaShape;
 use super::header::Header;
 use super::ops::{GpuOp, Op};
+use super::tensor_memory::TensorMemory;
 use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
@@ -18,8 +19,10 @@ use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 mod buffers;
 mod clusters;
 mod reductions;
+mod results;
 mod shapes;
 mod tensor_maps;
+mod tensor_memory;
 mod wgmma;
 
 type Check = Result<(), String>;
@@ -44,70 +47,6 @@ pub fn instruction(header: &Header, function: &Function, inst: &InstData) -> Che
 
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
-}
-
-/// Returns whether an op has no results.
-fn gives_nothing(op: &GpuOp) -> bool {
-    match op {
-        GpuOp::Store { .. }
-        | GpuOp::AtomicStore { .. }
-        | GpuOp::Dealloc {}
-        | GpuOp::LocalStore {}
-        | GpuOp::LocalHistogram {}
-        | GpuOp::CopyAsync { .. }
-        | GpuOp::CommitGroup {}
-        | GpuOp::WaitGroup { .. }
-        | GpuOp::MbarrierInit { .. }
-        | GpuOp::MbarrierInvalidate {}
-        | GpuOp::MbarrierExpect { .. }
-        | GpuOp::MbarrierArriveTimes { .. }
-        | GpuOp::MbarrierArrive {}
-        | GpuOp::MbarrierArriveCopies {}
-        | GpuOp::MbarrierTrackCopies {}
-        | GpuOp::MbarrierWait {}
-        | GpuOp::TensorLoad {}
-        | GpuOp::TensorFill {}
-        | GpuOp::TensorStore {}
-        | GpuOp::TensorReduce { .. }
-        | GpuOp::TensorStoreWait { .. }
-        | GpuOp::FenceProxy {}
-        | GpuOp::FenceGlobal {}
-        | GpuOp::MulticastLoads {}
-        | GpuOp::TensorLoadTo { .. }
-        | GpuOp::MbarrierArriveAt { .. }
-        | GpuOp::ClusterArrive {}
-        | GpuOp::ClusterWait {}
-        | GpuOp::NamedBarrier { .. }
-        | GpuOp::WarpSpecialize { .. }
-        | GpuOp::Publish {}
-        | GpuOp::Release {} => true,
-        GpuOp::ConvertLayout {}
-        | GpuOp::TensorBox {}
-        | GpuOp::MakeTensorMap { .. }
-        | GpuOp::Elementwise { .. }
-        | GpuOp::Rescale {}
-        | GpuOp::Load { .. }
-        | GpuOp::AtomicRmw { .. }
-        | GpuOp::AtomicCas { .. }
-        | GpuOp::AtomicLoad { .. }
-        | GpuOp::AtomicPoll { .. }
-        | GpuOp::Reduce { .. }
-        | GpuOp::Scan { .. }
-        | GpuOp::ScanCarry { .. }
-        | GpuOp::MmaSync { .. }
-        | GpuOp::FmaDot { .. }
-        | GpuOp::Alloc { .. }
-        | GpuOp::Slot {}
-        | GpuOp::View {}
-        | GpuOp::LocalLoad { .. }
-        | GpuOp::GatherBlocks { .. }
-        | GpuOp::Wgmma { .. }
-        | GpuOp::WgmmaInit {}
-        | GpuOp::WgmmaWait { .. }
-        | GpuOp::WgmmaWaitEarlier { .. }
-        | GpuOp::Acquire {}
-        | GpuOp::Take {} => false,
-    }
 }
 
 fn ensure_holds(buffer: &Buffer, tile: &ir::Type) -> Check {
@@ -146,6 +85,7 @@ impl<'a> Checker<'a> {
     /// memory, the layout maps offsets to elements.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
+        ty.as_tensor_memory().map_or(Ok(()), TensorMemory::check)?;
         let Some(id) = ty.layout() else { return Ok(()) };
         ensure(self.header.layouts.contains(id), || format!("{id} is not a layout of the module"))?;
         let (layout, tile) =
@@ -185,7 +125,7 @@ impl<'a> Checker<'a> {
         let regions = self.inst.regions.len();
         let fits = info.regions == ir::ANY_REGIONS || info.regions == regions;
         ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))?;
-        if gives_nothing(op) { self.results(&[]) } else { Ok(()) }
+        if results::gives_nothing(op) { self.results(&[]) } else { Ok(()) }
     }
 
     fn registers(&self, index: usize) -> Result<&'a ir::Type, String> {
@@ -462,7 +402,7 @@ impl<'a> Checker<'a> {
             GpuOp::FmaDot { .. } => self.fma_dot(),
             GpuOp::Alloc { .. } => self.alloc(),
             GpuOp::Dealloc {} => match self.operand(0) {
-                Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } => Ok(()),
+                Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } | Type::TensorMemory(_) => Ok(()),
                 other => Err(format!("dealloc takes memory, found {other}")),
             },
             GpuOp::Slot {} => self.slot(),
@@ -475,6 +415,12 @@ impl<'a> Checker<'a> {
             }
             GpuOp::LocalHistogram {} => self.local_histogram(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
+            GpuOp::Tcgen05Alloc { .. }
+            | GpuOp::Tcgen05Dealloc { .. }
+            | GpuOp::TmemLoad {}
+            | GpuOp::TmemStore {}
+            | GpuOp::Tcgen05Mma { .. }
+            | GpuOp::Tcgen05Commit {} => self.tensor_memory_op(op),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
             GpuOp::WgmmaInit {} => self.wgmma_init(),
             GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. } => self.wgmma_wait(),
@@ -595,7 +541,7 @@ impl<'a> Checker<'a> {
     fn alloc(&self) -> Check {
         let types: SmallVec<[&Type; 1]> = self.inst.results.iter().map(|value| self.ty(*value)).collect();
         match types[..] {
-            [Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. }] => Ok(()),
+            [Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } | Type::TensorMemory(_)] => Ok(()),
             _ => Err(format!("alloc makes memory, found {types:?}")),
         }
     }
@@ -778,7 +724,8 @@ impl<'a> Checker<'a> {
                 | Type::Ring(_)
                 | Type::Empty(_)
                 | Type::Full(_)
-                | Type::Mbarrier { .. } => false,
+                | Type::Mbarrier { .. }
+                | Type::TensorMemory(_) => false,
             };
             if let (Ok(()), Some(foreign)) = (&checked, values.find(is_foreign)) {
                 checked = Err(format!("{} in a partition of {count} warps", self.ty(*foreign)));

@@ -61,6 +61,7 @@ mod layouts;
 mod ops;
 pub mod target;
 mod tensor_maps;
+pub mod tensor_memory;
 pub mod tuning;
 mod types;
 mod verify;
@@ -80,6 +81,7 @@ pub use tensor_maps::{
     LaunchInteger, LaunchTerm, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
     is_tensor_reduction,
 };
+pub use tensor_memory::TensorMemory;
 pub use tilewright_layout::SwizzleMode;
 pub use tuning::{HOPPER, Tuning};
 pub use types::{Buffer, Padding, Type};

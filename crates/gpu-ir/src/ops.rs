@@ -228,6 +228,37 @@ define_ops! {
     /// finished.
     WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never None AwaitsDots;
 
+    /// Allocates columns of tensor memory for the block, and ends the right of the block to allocate
+    /// more. The first warp executes the allocation, which writes the address to the buffer. All
+    /// threads of the block wait for it, and read the address. The op precedes each `alloc` of
+    /// tensor memory, whose offset counts columns.
+    Tcgen05Alloc tcgen05_alloc (buffer) [] {columns: u32} regions 0 Write Memory Never WritesShared None;
+    /// Frees the columns of `tcgen05_alloc`, by the first warp, after all threads of the block have
+    /// arrived at the op. Each `tcgen05_mma` must be complete.
+    Tcgen05Dealloc tcgen05_dealloc () [] {columns: u32} regions 0 Write Barrier Never None None;
+    /// Loads a tile from tensor memory of one slot, and waits for it (`tcgen05.ld`, `tcgen05.wait`).
+    /// Warp `w` of the block accesses the lanes from `32 * (w % 4)` on, and the layout has to hold
+    /// the elements in the order of an instruction.
+    TmemLoad tmem_load (memory) [] {} regions 0 Read Memory Never None None;
+    /// Stores a tile to tensor memory of one slot, and waits for the store (`tcgen05.st`). The layout
+    /// is as for `tmem_load`.
+    TmemStore tmem_store (memory, value) [] {} regions 0 Write Memory Never None None;
+    /// Starts acc + a @ b by `tcgen05.mma`, by one of the threads that run the op, or a @ b if the
+    /// int1 `use_acc` is false. The accumulator is in tensor memory, A in shared or tensor memory, B
+    /// in shared memory.
+    ///
+    /// An operand in shared memory has a layout that a matrix descriptor can describe. With
+    /// `transposed_a` (`transposed_b`), A (B) is the transpose of its buffer. Threads make their
+    /// writes to such operands visible by `fence_proxy` and a barrier that follows; a barrier also
+    /// orders their accesses to tensor memory before the op. Dots of one thread execute in order.
+    /// Other accesses to the accumulator, and writes to the operands, must follow a wait for the
+    /// `mbarrier` of a `tcgen05_commit`.
+    Tcgen05Mma tcgen05_mma (a, b, acc, use_acc) [] {transposed_a: bool, transposed_b: bool}
+        regions 0 Write Dot Never ReadsOperands StartsTensorDot;
+    /// Makes the `mbarrier` of a slot get one arrival when the dots are complete that the thread has
+    /// started, the thread that starts each `tcgen05_mma`.
+    Tcgen05Commit tcgen05_commit (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
+
     /// Lets the `n` blocks of a cluster fill a buffer together from here on, if the condition
     /// (int1) holds. The condition has the same value in all blocks.
     ///
@@ -350,7 +381,7 @@ impl GpuOp {
     /// Returns whether the op reads the transpose of the buffer of an operand.
     pub fn reads_transpose(&self, operand: usize) -> bool {
         match self {
-            Self::Wgmma { transposed_a, transposed_b, .. } => {
+            Self::Wgmma { transposed_a, transposed_b, .. } | Self::Tcgen05Mma { transposed_a, transposed_b } => {
                 [*transposed_a, *transposed_b].get(operand).is_some_and(|is_transposed| *is_transposed)
             }
             // tidy: wildcard because other ops do not transpose
@@ -441,14 +472,15 @@ mod tests {
     }
 
     /// Checks that for each type of asynchronous work, one op of the table starts the work and
-    /// another op awaits it. Only tensor loads have no op that awaits them: an `mbarrier_wait`
-    /// does.
+    /// another op awaits it. Only tensor loads and dots in tensor memory have no op that
+    /// awaits them: an `mbarrier_wait` does.
     #[test]
     fn asynchronous_work_is_awaited() {
         use tilewright_ir::AsyncPhase as Phase;
         for row in OPS {
             let is_awaited = OPS.iter().any(|other| other.phase.awaited() == Some(row.phase));
-            let starts = !matches!(row.phase, Phase::None | Phase::StartsTensorLoad);
+            let starts =
+                !matches!(row.phase, Phase::None | Phase::StartsTensorLoad | Phase::StartsTensorDot);
             assert_eq!(is_awaited, starts && row.phase.awaited().is_none(), "{}", row.name);
             let has_work =
                 row.phase.awaited().is_none_or(|awaited| OPS.iter().any(|other| other.phase == awaited));

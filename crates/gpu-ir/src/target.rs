@@ -52,6 +52,9 @@ pub enum Feature {
     TmaRows,
     /// Matrix instructions of a warpgroup: `wgmma`.
     Wgmma,
+    /// Matrix instructions on tensor memory: `tcgen05`. Only architecture-specific code (`sm_100a`)
+    /// has them.
+    Tcgen05,
     /// `fma` of bf16, and minimum and maximum of bf16 and fp16.
     Bf16Arithmetic,
     /// Addition, subtraction, multiplication and comparison of bf16.
@@ -216,6 +219,7 @@ const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
     Feature::StMatrix,
     Feature::Tma,
     Feature::TmaRows,
+    Feature::Tcgen05,
     Feature::Bf16Atomics,
     Feature::VectorAtomics,
     Feature::CachePolicy,
@@ -238,6 +242,7 @@ impl GpuTarget {
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
         GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL_DATA_CENTER, 227 << 10),
         GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10),
+        GpuTarget::new("sm_103a", 103, (8, 8), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10),
         GpuTarget::new("sm_120", 120, (8, 7), BLACKWELL, 99 << 10),
     ];
 

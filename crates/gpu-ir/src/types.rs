@@ -1,4 +1,5 @@
-//! Types: tiles with layouts, buffers in shared memory, slots of rings, dots in flight, barriers.
+//! Types: tiles with layouts, buffers in shared memory, slots of rings, dots in flight, barriers,
+//! tensor memory.
 
 use std::fmt;
 
@@ -8,6 +9,7 @@ use tilewright_ir::{Element, Shape};
 
 use super::layouts::LayoutId;
 use super::target::ACCESS_BYTES;
+use super::tensor_memory::TensorMemory;
 
 /// The type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -44,6 +46,8 @@ pub enum Type {
         /// The number of barriers.
         slots: u32,
     },
+    /// Tensor memory for several tiles of the same shape, its slots.
+    TensorMemory(TensorMemory),
 }
 
 /// Shared memory for tiles.
@@ -166,6 +170,21 @@ impl Type {
             | Self::Empty(_)
             | Self::Full(_)
             | Self::Pending { .. }
+            | Self::Mbarrier { .. }
+            | Self::TensorMemory(_) => None,
+        }
+    }
+
+    /// Returns the tensor memory.
+    pub fn as_tensor_memory(&self) -> Option<&TensorMemory> {
+        match self {
+            Self::TensorMemory(memory) => Some(memory),
+            Self::Registers { .. }
+            | Self::Buffer(_)
+            | Self::Ring(_)
+            | Self::Empty(_)
+            | Self::Full(_)
+            | Self::Pending { .. }
             | Self::Mbarrier { .. } => None,
         }
     }
@@ -174,7 +193,11 @@ impl Type {
     pub fn as_memory(&self) -> Option<&Buffer> {
         match self {
             Self::Buffer(buffer) | Self::Empty(buffer) | Self::Full(buffer) => Some(buffer),
-            Self::Ring(_) | Self::Registers { .. } | Self::Pending { .. } | Self::Mbarrier { .. } => None,
+            Self::Ring(_)
+            | Self::Registers { .. }
+            | Self::Pending { .. }
+            | Self::Mbarrier { .. }
+            | Self::TensorMemory(_) => None,
         }
     }
 
@@ -185,6 +208,7 @@ impl Type {
             Self::Buffer(buffer) | Self::Ring(buffer) | Self::Empty(buffer) | Self::Full(buffer) => {
                 Some(buffer.tile())
             }
+            Self::TensorMemory(memory) => Some(memory.tile()),
             Self::Mbarrier { .. } => None,
         }
     }
@@ -197,7 +221,7 @@ impl Type {
             Self::Buffer(buffer) | Self::Ring(buffer) | Self::Empty(buffer) | Self::Full(buffer) => {
                 Some(buffer.layout)
             }
-            Self::Mbarrier { .. } => None,
+            Self::Mbarrier { .. } | Self::TensorMemory(_) => None,
         }
     }
 
@@ -221,6 +245,7 @@ impl Type {
                 let (tile, layout) = parse_tile(inner)?;
                 Some(Self::Pending { tile, layout: layout? })
             }
+            "tensor_memory" => TensorMemory::parse(inner).map(Self::TensorMemory),
             "mbarrier" => {
                 let slots = inner.parse().ok().filter(|slots| (1..=MAX_SLOTS).contains(slots))?;
                 Some(Self::Mbarrier { slots })
@@ -251,6 +276,7 @@ impl fmt::Display for Type {
             Self::Full(buffer) => write!(f, "full<{}>", slot(buffer)),
             Self::Pending { tile, layout } => write!(f, "pending<{tile}@{layout}>"),
             Self::Mbarrier { slots } => write!(f, "mbarrier<{slots}>"),
+            Self::TensorMemory(memory) => write!(f, "{memory}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Operations of a GPU that a program states itself (Gluon). They are shared memory, asynchronous
-//! copies, `mbarrier`s, and instructions of the tensor cores.
+//! Operations of a GPU that a program states itself (Gluon). They are shared and tensor
+//! memory, asynchronous copies, `mbarrier`s, and instructions of the tensor cores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::pixel_window::PixelWindow;
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Shape, Type};
 
-/// Tiles in shared memory.
+/// Tiles in shared memory or, by their layout, in tensor memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SharedTiles {
     /// The number of tiles.
@@ -69,7 +69,7 @@ macro_rules! device_functions {
 }
 
 device_functions! {
-    /// `() -> memory`: allocates shared memory until its last use. The result is int32.
+    /// `() -> memory`: allocates shared or tensor memory until its last use. The result is int32.
     Allocate "allocate" {tiles: SharedTiles};
     /// `(memory) -> memory`: the bytes of an allocation as these tiles.
     View "view" {tiles: SharedTiles};
@@ -164,6 +164,18 @@ device_functions! {
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
     /// These dots may still add to the accumulator.
     WgmmaWait "wgmma_wait" {pending: u32};
+    /// `(memory, slot)`: loads a tile from tensor memory, which gets the layout.
+    TensorMemoryLoad "tmem_load" {tiles: SharedTiles, layout: Arc<StatedLayout>};
+    /// `(memory, slot, tile, predicate)`: stores a tile to tensor memory.
+    TensorMemoryStore "tmem_store" {tiles: SharedTiles};
+    /// `(memory, slot, memory, slot, memory, slot, use_acc, predicate)`: starts acc + a @ b by
+    /// `tcgen05.mma`, or a @ b if the int1 `use_acc` is false. The memories are those of A, B and the
+    /// accumulator. If `transposed_a` is true, A is the transpose of its tile; likewise
+    /// `transposed_b` for B.
+    TensorDot "tcgen05_mma" {a: SharedTiles, b: SharedTiles, acc: SharedTiles, transposed_a: bool, transposed_b: bool};
+    /// `(memory, slot, predicate)`: makes an `mbarrier` get an arrival when the dots (`tcgen05_mma`)
+    /// are complete that have started.
+    TensorCommit "tcgen05_commit" {tiles: SharedTiles};
     /// `()`: waits for the workers that the last `start_workers` has started.
     JoinWorkers "join_workers" {};
 }
@@ -264,6 +276,7 @@ impl DeviceFn {
         match self {
             Self::KeepAlive {} | Self::View { .. } => &["memory"],
             Self::Load { .. }
+            | Self::TensorMemoryLoad { .. }
             | Self::GatherBlocks { .. }
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
@@ -271,8 +284,13 @@ impl DeviceFn {
             | Self::TrackCopies { .. } => &["memory", "slot"],
             Self::Store { .. } => &["memory", "slot", "tile"],
             Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
-            Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } | Self::ArriveFrom { .. } => {
-                &["memory", "slot", "predicate"]
+            Self::MbarrierExpect { .. }
+            | Self::MbarrierArrive { .. }
+            | Self::ArriveFrom { .. }
+            | Self::TensorCommit { .. } => &["memory", "slot", "predicate"],
+            Self::TensorMemoryStore { .. } => &["memory", "slot", "tile", "predicate"],
+            Self::TensorDot { .. } => {
+                &["memory", "slot", "memory", "slot", "memory", "slot", "predicate", "predicate"]
             }
             Self::RemoteArrive { .. } => &["memory", "slot", "predicate", "slot"],
             Self::MulticastLoad { .. } | Self::WindowLoad { .. } => {
@@ -320,7 +338,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         }
     }
     Ok(match function {
-        DeviceFn::Load { tiles, layout } => {
+        DeviceFn::Load { tiles, layout } | DeviceFn::TensorMemoryLoad { tiles, layout } => {
             vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
         }
         DeviceFn::GatherBlocks { tiles, layout, blocks } => {
@@ -353,6 +371,9 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::TensorStore { .. }
         | DeviceFn::TensorStoreWait { .. }
         | DeviceFn::FenceProxy {}
+        | DeviceFn::TensorMemoryStore { .. }
+        | DeviceFn::TensorDot { .. }
+        | DeviceFn::TensorCommit { .. }
         | DeviceFn::JoinWorkers {} => Vec::new(),
     })
 }

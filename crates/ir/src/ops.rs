@@ -151,6 +151,9 @@ pub enum AsyncPhase {
     StartsTensorStore,
     /// It starts a dot, which reads shared memory by the asynchronous proxy.
     StartsDot,
+    /// It starts a dot, which reads shared memory by the asynchronous proxy, and which an `mbarrier`
+    /// signals (`tcgen05.mma`).
+    StartsTensorDot,
     /// It waits for `cp.async` copies that its thread has started.
     AwaitsCopies,
     /// It waits for asynchronous-proxy copies from shared memory that its thread has started.
@@ -167,7 +170,7 @@ impl AsyncPhase {
 
     /// Returns whether the op starts reads of shared memory by the asynchronous proxy.
     pub fn starts_proxy_read(self) -> bool {
-        matches!(self, Self::StartsTensorStore | Self::StartsDot)
+        matches!(self, Self::StartsTensorStore | Self::StartsDot | Self::StartsTensorDot)
     }
 
     /// Returns the phase that starts the work for which an op of this phase waits.
@@ -180,7 +183,8 @@ impl AsyncPhase {
             | Self::StartsCopy
             | Self::StartsTensorLoad
             | Self::StartsTensorStore
-            | Self::StartsDot => None,
+            | Self::StartsDot
+            | Self::StartsTensorDot => None,
         }
     }
 }

@@ -92,5 +92,5 @@ pub use parts::{Parts, spread_over_lanes};
 pub use query::{AccessRegisters, Vector};
 pub use reduce::{Exchange, Reduction, Scan, ScanStep, Step};
 pub use space::{Hardware, Input, Space, Tile};
-pub use stated::{Bases, Division, Misfit, Sizes, StatedBuffer, StatedLayout};
+pub use stated::{Bases, Division, Misfit, Sizes, StatedBuffer, StatedLayout, TensorMemoryBlock};
 pub use tensor_core::{Fragment, Mma};

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from conftest import DEVICE, ROOT
 from gluon_programs import GLUON_IMPORTS, definitions, gluon_kernel
 from reference_examples import PRELUDE, Example
 from reference_pages import (
@@ -192,6 +194,19 @@ def launch_gluon(kernel: object, outputs: list[torch.Tensor], device: str) -> No
     kernel[(1,)](x, *descriptors, pixels, *outputs)
 
 
+@contextlib.contextmanager
+def device_of(example: Example, device: str) -> Iterator[None]:
+    """Selects the simulator of a GPU that has the instructions of an example."""
+    is_simulated = device == "cpu" and example.path.startswith(("gluon.blackwell.", "gluon.tensor_memory_"))
+    if is_simulated:
+        triton.runtime.set_device("sim:sm_100")
+    try:
+        yield
+    finally:
+        if is_simulated:
+            triton.runtime.set_device(DEVICE)
+
+
 def test_examples_of_gluon_say_the_truth(device, tmp_path):
     if triton.runtime.driver.active.get_current_target().arch == 80:
         pytest.skip("the device has no tensor copies")
@@ -204,7 +219,8 @@ def test_examples_of_gluon_say_the_truth(device, tmp_path):
             torch.zeros(value.shape, dtype=kinds[value.dtype.kind], device=device) for *_, value in values
         ]
         try:
-            launch_gluon(module.kernel, outputs, device)
+            with device_of(example, device):
+                launch_gluon(module.kernel, outputs, device)
         except Exception as error:
             wrong.append(f"{example.path}: {error}")
             continue
@@ -250,7 +266,8 @@ def test_mistakes_of_gluon_have_their_codes(device, tmp_path):
             lines = example.lines[: definitions(example.lines)] + mistake.lines
             module = load(gluon_kernel(lines, []), tmp_path / f"mistake_{number}.py")
             try:
-                launch_gluon(module.kernel, [], device)
+                with device_of(example, device):
+                    launch_gluon(module.kernel, [], device)
             except triton.TritonError as error:
                 found = error.code
             else:

@@ -16,6 +16,10 @@ from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma
 from tilewright.experimental.gluon.language.nvidia.hopper import (
     cluster, fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
 )
+from tilewright.experimental.gluon.language.nvidia.blackwell import (
+    TensorMemoryLayout, allocate_tensor_memory, tcgen05_commit, tcgen05_mma, tcgen05_mma_barrier_count,
+    tensor_memory_descriptor_type,
+)
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 """
 
@@ -24,6 +28,7 @@ GLUON_PRELUDE = """\
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     matrix: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     flat: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    tmem_layout: gl.constexpr = TensorMemoryLayout([128, 64], 1)
     x = gl.load(x_ptr + 1 + gl.arange(0, 4, layout=layout))
 """
 

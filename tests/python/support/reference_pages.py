@@ -253,7 +253,8 @@ class Renderer:
         name, signature = name_of(example), list[str]()
         if example.path in GLUON_NAMES:
             parameters, doc, _ = GLUON_NAMES[example.path]
-            is_method = example.path.startswith("gluon.shared_memory_descriptor.")
+            classes = ("gluon.shared_memory_descriptor.", "gluon.tensor_memory_descriptor.")
+            is_method = example.path.startswith(classes)
             listed = split_parameters(parameters)[1 if is_method else 0 :]
             signature = ["```python", *call(name, listed), "```", ""]
         else:

@@ -292,7 +292,11 @@ impl<'a> Lowerer<'a, '_, '_> {
                         matches!(name, "tensor_descriptor" | "tensor_descriptor_base" | "base_value")
                     }
                 },
-                Operand::Shared(_) => matches!(name, "shared_memory_descriptor" | "base_value"),
+                Operand::Shared(memory) => {
+                    let is_tensor = memory.form.tiles.layout.tensor_memory().is_some();
+                    name == "base_value" || is_tensor == (name == "tensor_memory_descriptor")
+                        && matches!(name, "shared_memory_descriptor" | "tensor_memory_descriptor")
+                }
                 _ => false,
             };
         }

@@ -9,6 +9,7 @@ use super::descriptor::{descriptor_attribute, descriptor_names};
 use super::gluon;
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
+use super::tensor_memory::{self, is_tensor_memory};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::DescriptorKind;
 use crate::repr::mangled;
@@ -88,11 +89,16 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
         Operand::Shared(shared) => match gluon::memory_attribute(c, shared, name)? {
             Some(found) => Ok(found),
             None => {
-                if gluon::METHODS.contains(&name) {
-                    let path = format!("gluon.shared_memory_descriptor.{name}");
+                let (class, attributes, methods) = if is_tensor_memory(&shared.form.tiles) {
+                    ("tensor_memory_descriptor", tensor_memory::ATTRIBUTES, tensor_memory::METHODS)
+                } else {
+                    ("shared_memory_descriptor", gluon::ATTRIBUTES, gluon::METHODS)
+                };
+                if methods.contains(&name) {
+                    let path = format!("gluon.{class}.{name}");
                     Ok(Operand::Method(Box::new(value.clone()), path.into()))
                 } else {
-                    let names = gluon::ATTRIBUTES.iter().chain(gluon::METHODS).copied();
+                    let names = attributes.iter().chain(methods).copied();
                     Err(unknown(&shared.describe(), name, names))
                 }
             }

@@ -48,6 +48,23 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
         .hint("allocate it by `mbarrier.allocate_mbarrier()`; of several, select one by `bars.index(i)`"))
 }
 
+/// Returns an operand that is one `mbarrier`; messages name the argument `index` for it.
+pub(super) fn mbarrier_of<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    operand: &Op<C>,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let mut values = a.values.to_vec();
+    values[index] = operand.clone();
+    mbarrier(c, &Arguments { spec: a.spec, values: &values, parameters: a.parameters }, index)
+}
+
+/// Allocates an `mbarrier`.
+pub(super) fn allocate_one<C: Caller + ?Sized>(c: &mut C) -> Semantic<SharedMemory<Op<C>>> {
+    allocated(c, Dtype::I64, &[1], StatedBuffer::of_mbarriers())
+}
+
 /// Returns the tiles and the operands of an `mbarrier`.
 fn barrier<C: Caller + ?Sized>(
     c: &mut C,

@@ -13,6 +13,7 @@ use tilewright_ir::{
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
 use super::device_function::{count, device};
+use super::tensor_memory::{self, is_tensor_memory};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape};
 use crate::shared_memory::{SharedForm, SharedMemory};
 use crate::value::{Constant, Operand};
@@ -95,7 +96,7 @@ fn layout_for<C: Caller + ?Sized>(
 }
 
 /// Returns the number of warps that run the code.
-fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
+pub(super) fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
     match c.num_warps() {
         0 => 4,
         given => given,
@@ -331,7 +332,7 @@ pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     program::barrier(c, a)
 }
 
-fn not_there(name: &str) -> SemanticError {
+pub(super) fn not_there(name: &str) -> SemanticError {
     SemanticError::new(Code::Replaced, format!("{name} is not available in this version of tilewright"))
 }
 
@@ -384,7 +385,7 @@ pub(super) fn any_shared<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     match a.at(index)? {
-        Operand::Shared(shared) => Ok((**shared).clone()),
+        Operand::Shared(shared) if !is_tensor_memory(&shared.form.tiles) => Ok((**shared).clone()),
         other => {
             let found = describe(c, &other.clone());
             Err(a
@@ -481,8 +482,10 @@ pub(super) fn store_tile<C: Caller + ?Sized>(
 
 /// `smem._keep_alive()`.
 pub(super) fn keep_alive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let found = shared(c, a, 0)?;
-    let memory = tensor(c, &found.memory, 0)?;
+    let memory = match a.at(0)?.clone() {
+        Operand::Shared(found) => tensor(c, &found.memory, 0)?,
+        _ => a.tensor(c, 0)?,
+    };
     device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
     Ok(Operand::Constant(Constant::None))
 }
@@ -555,6 +558,13 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
     shared: &SharedMemory<Op<C>>,
     name: &str,
 ) -> Semantic<Option<Op<C>>> {
+    let is_tensor = is_tensor_memory(&shared.form.tiles);
+    if is_tensor && !tensor_memory::ATTRIBUTES.contains(&name) {
+        if tensor_memory::MISSING.contains(&name) {
+            return Err(not_there(&format!("`{name}` of tensor memory")));
+        }
+        return Ok(None);
+    }
     let shape = shared.form.shape();
     let int = |value: u32| Constant::Int(i128::from(value));
     let found = match name {

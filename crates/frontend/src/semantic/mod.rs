@@ -42,6 +42,7 @@ mod signature;
 mod subscript;
 mod table;
 mod tensor_copies;
+mod tensor_memory;
 #[cfg(test)]
 mod tests;
 mod typing;

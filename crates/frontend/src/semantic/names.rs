@@ -196,6 +196,8 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
                 Namespace::GluonTma => format!("gluon.tma.{}", spec.name),
                 Namespace::GluonHopper => format!("gluon.hopper.{}", spec.name),
                 Namespace::GluonCluster => format!("gluon.cluster.{}", spec.name),
+                Namespace::GluonBlackwell => format!("gluon.blackwell.{}", spec.name),
+                Namespace::TensorMemoryMethod => format!("gluon.tensor_memory_descriptor.{}", spec.name),
                 Namespace::SharedMethod => format!("gluon.shared_memory_descriptor.{}", spec.name),
                 Namespace::Method => continue,
             };
@@ -228,6 +230,8 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
             | Namespace::GluonTma
             | Namespace::GluonHopper
             | Namespace::GluonCluster
+            | Namespace::GluonBlackwell
+            | Namespace::TensorMemoryMethod
             | Namespace::SharedMethod => None,
         })
     });

@@ -39,8 +39,12 @@ pub(super) enum Namespace {
     GluonHopper,
     /// `triton.experimental.gluon.language.nvidia.hopper.cluster`.
     GluonCluster,
+    /// `gluon.language.nvidia.blackwell.name`.
+    GluonBlackwell,
     /// `smem.name` on shared memory of Gluon.
     SharedMethod,
+    /// `tmem.name` on tensor memory of Gluon.
+    TensorMemoryMethod,
 }
 
 /// Passes all rows to a macro.
@@ -537,6 +541,40 @@ macro_rules! builtins {
         /// The older name of `reinterpret`.
         SharedOlderReinterpret "_reinterpret(self, dtype=None, shape=None, layout=None)" [SharedMethod]
             => views::reinterpret;
+
+        /// Allocates tensor memory for a tile of this shape, or for several tiles if the shape has
+        /// three axes.
+        AllocateTensorMemory "allocate_tensor_memory(element_ty, shape, layout, value=None)" [GluonBlackwell]
+            => tensor_memory::allocate;
+        /// The type of tensor memory.
+        TensorMemoryType "tensor_memory_descriptor_type(element_ty, shape, layout, alloc_shape=None)"
+            [GluonBlackwell] => tensor_memory::memory_type;
+        /// Starts acc + a @ b, or a @ b if `use_acc` is false, by one thread. The accumulator is in
+        /// tensor memory, A in shared or tensor memory, B in shared memory. When the dot is complete,
+        /// it arrives at each of `mbarriers`; without them, the threads wait for it.
+        Tcgen05Mma "tcgen05_mma(a, b, acc, *, use_acc=True, pred=True, multicast=False, mbarriers=None, \
+            mbarrier_preds=None)" [GluonBlackwell] => tensor_memory::mma;
+        /// Arrives at an `mbarrier` when the dots that have started are complete.
+        Tcgen05Commit "tcgen05_commit(barrier, pred=True, descs=())" [GluonBlackwell] => tensor_memory::commit;
+        /// Returns the number of arrivals of a commit at an `mbarrier`.
+        Tcgen05MmaBarrierCount "tcgen05_mma_barrier_count(smems, multicast, two_ctas)" [GluonBlackwell]
+            => tensor_memory::barrier_count;
+        /// Loads the tile from tensor memory, in this layout, or in that of `get_reg_layout`.
+        TensorMemoryLoad "load(self, layout=None)" [TensorMemoryMethod] => tensor_memory::load;
+        /// Stores a tile to tensor memory.
+        TensorMemoryStore "store(self, value, pred=True)" [TensorMemoryMethod] => tensor_memory::store;
+        /// Returns one of the tiles of tensor memory for several tiles.
+        TensorMemoryIndex "index(self, index)" [TensorMemoryMethod] => tensor_memory::index;
+        /// Returns the columns from `start` to `start + length`.
+        TensorMemorySlice "slice(self, start, length)" [TensorMemoryMethod] => tensor_memory::slice;
+        /// Returns the layout of registers with which an instruction moves the tile.
+        TensorMemoryRegLayout "get_reg_layout(self, num_warps=None, instr_variant='32x32b')"
+            [TensorMemoryMethod] => tensor_memory::get_reg_layout;
+        /// Returns the columns of the memory as elements of another type, shape or layout.
+        TensorMemoryReinterpret "_reinterpret(self, dtype, shape, layout)" [TensorMemoryMethod]
+            => tensor_memory::reinterpret;
+        /// Extends the lifetime of tensor memory to this point.
+        TensorMemoryKeepAlive "_keep_alive(self)" [TensorMemoryMethod] => gluon::keep_alive;
 
         // Loops and compile-time values.
 

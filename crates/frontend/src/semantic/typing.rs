@@ -252,6 +252,25 @@ parameters! {
     "allocate_shared_memory.shape" "_Ints" "The shape of a tile, or the number of tiles and it.";
     "allocate_shared_memory.layout" "SharedLayout | constexpr" "The layout of a tile.";
     "allocate_shared_memory.value" "tensor" "The tile to store.";
+    "allocate_tensor_memory.shape" "_Ints" "The shape of a tile, or the number of tiles and it.";
+    "allocate_tensor_memory.layout" "TensorMemoryLayout | constexpr" "The layout of a tile.";
+    "allocate_tensor_memory.value" "tensor" "The tile to store.";
+    "tensor_memory_descriptor_type.shape" "_Ints" "The shape of the memory.";
+    "tensor_memory_descriptor_type.layout" "TensorMemoryLayout | constexpr" "The layout of a tile.";
+    "_reinterpret.layout" "SharedLayout | TensorMemoryLayout | constexpr" "The layout of the view.";
+    "_reinterpret.shape" "_Ints" "The shape of the view.";
+    "tcgen05_mma.a" "shared_memory_descriptor | tensor_memory_descriptor" "The left operand [M, K].";
+    "tcgen05_mma.b" "shared_memory_descriptor" "The right operand [K, N].";
+    "tcgen05_mma.acc" "tensor_memory_descriptor" "The accumulator [M, N].";
+    "tcgen05_mma.use_acc" "_Value" "False if the result starts from zeros.";
+    "mbarriers" "Sequence[shared_memory_descriptor]" "The mbarriers at which the dot arrives when it is complete.";
+    "mbarrier_preds" "Sequence[_Value]" "For each mbarrier, false if nothing arrives there.";
+    "tcgen05_commit.barrier" "shared_memory_descriptor" "The mbarrier at which the dots arrive.";
+    "descs" "Sequence[shared_memory_descriptor]" "The operands of the dots, for a cluster.";
+    "smems" "Sequence[shared_memory_descriptor]" "The operands of the dots.";
+    "tcgen05_mma_barrier_count.two_ctas" "_Flag" "True if two blocks of a cluster compute a tile together.";
+    "num_warps" "_Int" "The number of warps that access the memory; those that run the code by default.";
+    "instr_variant" "_Text" "The part that a warp moves at once: 32x32b, 16x64b, 16x128b or 16x256b.";
     "convert_layout.value" "tensor" "The tile.";
     "set_auto_layout.value" "tensor" "The tile.";
     "assert_trivial" "_Flag" "True if the conversion must not move elements between threads.";
@@ -368,12 +387,20 @@ results! {
     "gluon.tma.async_copy_shared_to_global" "gluon.tma.store_wait" "gluon.hopper.fence_async_shared"
     "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
     "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
+    "gluon.blackwell.tcgen05_mma" "gluon.blackwell.tcgen05_commit"
+    "gluon.tensor_memory_descriptor.store" "gluon.tensor_memory_descriptor._keep_alive"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"
     "gluon.shared_memory_descriptor.slice" "gluon.shared_memory_descriptor.reshape"
     "gluon.shared_memory_descriptor.reinterpret" "gluon.shared_memory_descriptor._reinterpret"
         => "shared_memory_descriptor";
+    "gluon.blackwell.allocate_tensor_memory" "gluon.tensor_memory_descriptor.index"
+    "gluon.tensor_memory_descriptor.slice" "gluon.tensor_memory_descriptor._reinterpret"
+        => "tensor_memory_descriptor";
+    "gluon.blackwell.tensor_memory_descriptor_type" => "tensor_memory_descriptor_type";
+    "gluon.tensor_memory_descriptor.get_reg_layout" => "DistributedLayout";
+    "gluon.blackwell.tcgen05_mma_barrier_count" => "constexpr";
     "gluon.tma.make_tensor_descriptor" => "tensor_descriptor";
     "gluon.distributed_type" => "distributed_type";
     "gluon.shared_memory_descriptor_type" => "shared_memory_descriptor_type";

@@ -32,7 +32,7 @@ pub(super) fn sum<C: Caller + ?Sized>(c: &mut C, one: &Op<C>, other: &Op<C>) -> 
 }
 
 /// Returns the slot `slot * factor + plus`.
-fn scaled<C: Caller + ?Sized>(c: &mut C, slot: &Op<C>, factor: u32, plus: u32) -> Semantic<Op<C>> {
+pub(super) fn scaled<C: Caller + ?Sized>(c: &mut C, slot: &Op<C>, factor: u32, plus: u32) -> Semantic<Op<C>> {
     let product = match (slot, factor) {
         (_, 1) | (Operand::Constant(Constant::Int(0)), _) => slot.clone(),
         _ => binary(c, BinaryOperator::Mul, slot, &int(factor))?,

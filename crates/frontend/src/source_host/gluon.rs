@@ -28,6 +28,12 @@ const MODULES: &[(&str, &str)] = &[
     ("nvidia.hopper.cluster", "gluon.cluster"),
     ("nvidia.ampere", "gluon.hopper"),
     ("nvidia.hopper", "gluon.hopper"),
+    ("nvidia.blackwell.async_copy", "gluon.async_copy"),
+    ("nvidia.blackwell.mbarrier", "gluon.mbarrier"),
+    ("nvidia.blackwell.tma", "gluon.tma"),
+    ("nvidia.blackwell.cluster", "gluon.cluster"),
+    ("nvidia.blackwell", "gluon.blackwell"),
+    ("nvidia.blackwell", "gluon.hopper"),
 ];
 
 /// Each layout has its name, its fields, and the defaults of the last fields.
@@ -52,6 +58,11 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
     ("SharedLinearLayout", &["offset_bases", "block_bases", "alignment"], &["[]", "16"]),
     ("PaddedSharedLayout", &["interval_padding_pairs", "offset_bases", "cga_layout", "shape"], &[]),
     ("MBarrierLayout", &["cga_layout"], &["[]"]),
+    (
+        "TensorMemoryLayout",
+        &["block", "col_stride", "cga_layout", "two_ctas", "fp4_padded"],
+        &["[]", "False", "False"],
+    ),
 ];
 
 /// The fields that the text form omits if they have their defaults.
@@ -87,9 +98,9 @@ pub(super) fn language_name(path: &str) -> Option<String> {
         return None;
     }
     let (module, name) = below.rsplit_once('.').unwrap_or(("", &below));
-    let prefix = MODULES.iter().find(|(known, _)| *known == module).map(|(_, prefix)| *prefix);
-    let own = prefix.map(|prefix| format!("{prefix}.{name}"));
-    if let Some(own) = own.filter(|own| semantic::language(own).is_some()) {
+    let prefixes = MODULES.iter().filter(|(known, _)| *known == module).map(|(_, prefix)| *prefix);
+    let mut own = prefixes.map(|prefix| format!("{prefix}.{name}"));
+    if let Some(own) = own.find(|own| semantic::language(own).is_some()) {
         return Some(own);
     }
     // The other names are names of `triton.language`.

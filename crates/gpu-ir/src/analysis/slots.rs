@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
-use crate::{Function, GpuOp, Op, Type};
+use crate::{Buffer, Function, GpuOp, Op, TensorMemory, Type};
 
 /// A slot of some memory. The slots of a view are not those of the memory that it views.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -296,11 +296,13 @@ impl<'f> SlotAnalysis<'f> {
         self.root(*self.sources(value).first()?)
     }
 
-    /// Returns the number of slots of a buffer, of a ring or of barriers; 1 for other values.
+    /// Returns the number of slots of a buffer, of a ring, of barriers or of tensor memory; 1 for
+    /// other values.
     pub fn slots(&self, root: Value) -> i64 {
         match self.function.ty(root) {
             Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
             Type::Mbarrier { slots } => i64::from(*slots),
+            Type::TensorMemory(memory) => i64::from(memory.slots),
             Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => 1,
         }
     }
@@ -313,7 +315,7 @@ impl<'f> SlotAnalysis<'f> {
                 let index = SlotIndex::At(BaseOffset { base: Some(value), offset: 0 });
                 Some(Slot { root: self.root(value)?, index })
             }
-            Type::Buffer(buffer) if buffer.slots == 1 => {
+            Type::Buffer(Buffer { slots: 1, .. }) | Type::TensorMemory(TensorMemory { slots: 1, .. }) => {
                 let root = self.root(value)?;
                 if root == value {
                     return Some(Slot { root, index: SlotIndex::At(BaseOffset { base: None, offset: 0 }) });
@@ -325,7 +327,8 @@ impl<'f> SlotAnalysis<'f> {
             | Type::Ring(_)
             | Type::Registers { .. }
             | Type::Pending { .. }
-            | Type::Mbarrier { .. } => None,
+            | Type::Mbarrier { .. }
+            | Type::TensorMemory(_) => None,
         }
     }
 
@@ -340,7 +343,8 @@ impl<'f> SlotAnalysis<'f> {
                 | GpuOp::MbarrierArriveCopies {}
                 | GpuOp::MbarrierTrackCopies {}
                 | GpuOp::MbarrierArriveAt { .. }
-                | GpuOp::MbarrierWait {},
+                | GpuOp::MbarrierWait {}
+                | GpuOp::Tcgen05Commit {},
             ) => 0,
             Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. }) => 2,
             // tidy: wildcard because no other op has a barrier and a slot of it

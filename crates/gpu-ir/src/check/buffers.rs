@@ -1,7 +1,7 @@
-//! Checks of views of buffers, and of buffers with padding.
+//! Checks of views and slots of buffers and tensor memory, and of buffers with padding.
 
 use super::{Check, Checker, ensure};
-use crate::{GpuOp, Type};
+use crate::{Buffer, GpuOp, TensorMemory, Type};
 
 impl Checker<'_> {
     pub(super) fn view(&self) -> Check {
@@ -10,8 +10,22 @@ impl Checker<'_> {
                 Type::Buffer(view) if view.bytes() <= whole.bytes() => Ok(()),
                 other => Err(format!("view makes {other} of a buffer of {} bytes", whole.bytes())),
             },
-            (other, _) => Err(format!("view takes a buffer, found {other}")),
+            (Type::TensorMemory(whole), [made]) => match self.ty(*made) {
+                Type::TensorMemory(view) if view.columns() <= whole.columns() => Ok(()),
+                other => Err(format!("view makes {other} of {} columns of tensor memory", whole.columns())),
+            },
+            (other, _) => Err(format!("view takes a buffer or tensor memory, found {other}")),
         }
+    }
+
+    pub(super) fn slot(&self) -> Check {
+        let made = match self.operand(0) {
+            Type::Buffer(buffer) => Type::Buffer(Buffer { slots: 1, ..buffer.clone() }),
+            Type::TensorMemory(memory) => Type::TensorMemory(TensorMemory { slots: 1, ..memory.clone() }),
+            other => return Err(format!("slot takes a buffer or tensor memory, found {other}")),
+        };
+        self.index(self.inst.operands[1])?;
+        self.results(&[made])
     }
 
     /// Checks that only threads access memory with padding.

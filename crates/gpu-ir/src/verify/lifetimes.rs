@@ -1,7 +1,7 @@
-//! Lifetimes: nothing uses a buffer, a ring, barriers or their slots after the `dealloc`. The
-//! `dealloc` is in the block of the `alloc`. Without a `dealloc`, memory lives until the end of the
-//! kernel. Loops carry no buffer, ring or barriers, and branches yield none; they use the index of
-//! a slot instead.
+//! Lifetimes: nothing uses a buffer, a ring, tensor memory, barriers or their slots after the
+//! `dealloc`. The `dealloc` is in the block of the `alloc`. Without a `dealloc`, memory lives until
+//! the end of the kernel. Loops carry no buffer, ring or barriers, and branches yield none; they use
+//! the index of a slot instead.
 
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
@@ -14,7 +14,10 @@ use crate::{GpuOp, Op, Type};
 pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     let function = analysis.function;
     for value in function.values.keys() {
-        let is_memory = matches!(function.ty(value), Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. });
+        let is_memory = matches!(
+            function.ty(value),
+            Type::Buffer(_) | Type::Ring(_) | Type::Mbarrier { .. } | Type::TensorMemory(_)
+        );
         let is_made = match function.values[value].definition {
             Definition::Parameter(..) => false,
             Definition::Result(inst, _) => {

@@ -8,6 +8,7 @@ mod mbarriers;
 mod names;
 mod rings;
 mod schedules;
+mod tensor_memory;
 
 /// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
 const HEAD: &str = "\

@@ -12,6 +12,7 @@ mod clusters;
 mod device;
 mod partitions;
 mod tensor_boxes;
+mod tensor_memory;
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -30,6 +31,7 @@ use crate::remarks;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
 
 pub(super) use device::barrier_operand;
+pub(super) use tensor_memory::check_moves;
 
 /// Builds the module of a kernel.
 pub fn rewrite(

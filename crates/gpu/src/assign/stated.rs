@@ -16,7 +16,7 @@ use crate::assign::equivalence::Classes;
 use crate::assign::mma_selection::DotPlans;
 use crate::assign::propagation::{AssignContext, Demands};
 use crate::assign::rematerialization::Rematerializable;
-use crate::assign::rewrite::{self, barrier_operand};
+use crate::assign::rewrite::{self, barrier_operand, check_moves};
 use crate::assign::selection::LayoutChoice;
 use crate::assign::workers::{self, Workers};
 use crate::launcher::Launcher;
@@ -40,6 +40,7 @@ pub fn translate(
     let entry = module.entry;
     join_chosen(&mut module.functions[entry]);
     check_allocations(module.kernel())?;
+    check_moves(module.kernel())?;
     let workers = workers::find(module.kernel(), target, num_warps)?;
     keep_in_flight(&mut module.functions[entry])?;
     let module = &module;

@@ -110,7 +110,11 @@ fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     match function.ty(data.results[0]) {
         Type::Buffer(buffer) | Type::Ring(buffer) => Some(buffer.bytes()),
         Type::Mbarrier { slots } => Some(slots * MBARRIER_BYTES),
-        Type::Registers { .. } | Type::Empty(_) | Type::Full(_) | Type::Pending { .. } => None,
+        Type::Registers { .. }
+        | Type::Empty(_)
+        | Type::Full(_)
+        | Type::Pending { .. }
+        | Type::TensorMemory(_) => None,
     }
 }
 
@@ -331,9 +335,10 @@ fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
 }
 
 /// Instructions in the order of the text.
-struct Numbering<'a> {
+pub(super) struct Numbering<'a> {
     function: &'a Function,
-    order: Vec<Inst>,
+    /// The instructions.
+    pub order: Vec<Inst>,
     /// The index of each instruction, and the index of the last instruction in its regions.
     numbers: SecondaryMap<Inst, (u32, u32)>,
     /// The innermost loop around each instruction.
@@ -344,7 +349,8 @@ struct Numbering<'a> {
 }
 
 impl<'a> Numbering<'a> {
-    fn new(function: &'a Function) -> Self {
+    /// Returns an empty numbering.
+    pub fn new(function: &'a Function) -> Self {
         let mut numbering = Self {
             function,
             order: Vec::new(),
@@ -358,7 +364,8 @@ impl<'a> Numbering<'a> {
         numbering
     }
 
-    fn block(&mut self, block: Block) {
+    /// Adds the instructions of a block.
+    pub fn block(&mut self, block: Block) {
         let function = self.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
@@ -386,7 +393,7 @@ impl<'a> Numbering<'a> {
 
     /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel without
     /// one.
-    fn live_range(&self, alloc: Inst) -> (u32, u32) {
+    pub fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)
     }

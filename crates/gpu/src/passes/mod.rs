@@ -22,6 +22,7 @@ mod scans;
 mod schedule_instructions;
 mod tensor_copies;
 mod tensor_maps;
+mod tensor_memory;
 mod tensor_store_fallback;
 mod tensor_stores;
 mod unroll_by_ring_depth;
@@ -63,6 +64,7 @@ pub const PASSES: &[Pass] = &[
 pub const EXPLICIT_PASSES: &[Pass] = &[
     Pass::fallible("conversions", conversions::lower_conversions),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
+    Pass::fallible("tensor_memory", tensor_memory::allocate_tensor_memory),
     Pass::fallible("allocation", allocation::allocate_shared_memory),
     Pass::new("barriers", barriers::insert_barriers),
 ];

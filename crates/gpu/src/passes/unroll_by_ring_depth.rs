@@ -142,7 +142,8 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
         | Type::Empty(_)
         | Type::Full(_)
         | Type::Pending { .. }
-        | Type::Mbarrier { .. } => 1,
+        | Type::Mbarrier { .. }
+        | Type::TensorMemory(_) => 1,
     }
 }
 

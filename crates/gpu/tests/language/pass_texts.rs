@@ -13,7 +13,7 @@
 //! If a pass rejects a program, the expected text is its diagnostic.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::{Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
+use tilewright_gpu::{EXPLICIT_PASSES, Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::{Gpu, TensorAccess};
 use tilewright_ir::{parse, parse_dialect, print, verify};
@@ -50,7 +50,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     };
     for step in steps.iter().skip(usize::from(assign.is_some())) {
         let pass =
-            PASSES.iter().chain(PARTS).find(|pass| pass.name == *step).ok_or("the pass does not exist")?;
+            PASSES.iter().chain(EXPLICIT_PASSES).chain(PARTS).find(|pass| pass.name == *step).ok_or("the pass does not exist")?;
         if let Err(diagnostic) = pass.run(&mut program) {
             return Ok(describe(&diagnostic));
         }

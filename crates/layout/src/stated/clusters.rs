@@ -202,7 +202,7 @@ impl StatedBuffer {
     /// Returns the `cga_layout` of the layout, or `None` if its class has none.
     pub fn cga(&self) -> Option<&Bases> {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => Some(cga),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => Some(cga),
             Self::Linear { .. } | Self::Padded { .. } => None,
         }
     }
@@ -210,7 +210,9 @@ impl StatedBuffer {
     /// Returns the number of blocks of the cluster that hold the buffer.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => 1 << cga.len(),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+                1 << cga.len()
+            }
             Self::Linear { block_bases, .. } => 1 << block_bases.len(),
             Self::Padded { .. } => 1,
         }
@@ -222,7 +224,9 @@ impl StatedBuffer {
     /// If the parts are not contiguous boxes of the buffer.
     pub fn division(&self, shape: &[u32]) -> Result<Division, Misfit> {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => Division::into_grid(shape, cga),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+                Division::into_grid(shape, cga)
+            }
             Self::Linear { block_bases, .. } => Division::by_bases(shape, block_bases),
             Self::Padded { .. } => Ok(Division::whole(shape, 1)),
         }
@@ -233,7 +237,7 @@ impl StatedBuffer {
     pub fn of_block(&self) -> Self {
         let mut found = self.clone();
         match &mut found {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } => cga.clear(),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => cga.clear(),
             Self::Linear { block_bases, .. } => block_bases.clear(),
             Self::Padded { .. } => {}
         }

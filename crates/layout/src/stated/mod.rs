@@ -6,6 +6,7 @@
 
 mod clusters;
 mod parse;
+mod tensor_memory;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::space::{Hardware, Input, Tile};
 use crate::tensor_core::{Fragment, Mma};
 
 pub use clusters::Division;
+pub use tensor_memory::TensorMemoryBlock;
 
 /// A size for each axis, or a list of axes.
 pub type Sizes = SmallVec<[u32; 3]>;
@@ -136,6 +138,17 @@ pub enum StatedBuffer {
         offset_bases: Bases,
         /// The extents of the buffer.
         shape: Sizes,
+    },
+    /// Tensor memory, in blocks of rows and columns.
+    TensorMemory {
+        /// The extents of a block.
+        block: [u32; 2],
+        /// The distance of adjacent elements of a row, in elements.
+        column_stride: u32,
+        /// True if two blocks of a cluster compute a tile together.
+        two_ctas: bool,
+        /// As for [`StatedLayout::Blocked`].
+        cga: Bases,
     },
 }
 
@@ -401,7 +414,7 @@ impl StatedBuffer {
                 *order = order.iter().map(|axis| position(axis).map_or(*axis, |at| at as u32)).collect();
             }
             Self::Nvmma { transposed, .. } => *transposed ^= permutation == [1, 0],
-            Self::Linear { .. } | Self::Padded { .. } => {}
+            Self::Linear { .. } | Self::Padded { .. } | Self::TensorMemory { .. } => {}
         }
         own
     }
@@ -429,6 +442,7 @@ impl StatedBuffer {
                 offset_bases.first().or(block_bases.first()).map_or(0, SmallVec::len)
             }
             Self::Padded { shape, .. } => shape.len(),
+            Self::TensorMemory { .. } => 2,
         }
     }
 
@@ -441,7 +455,7 @@ impl StatedBuffer {
     pub fn padding(&self) -> impl Iterator<Item = (u32, u32)> {
         let intervals: &[Sizes] = match self {
             Self::Padded { intervals, .. } => intervals,
-            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } => &[],
+            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::TensorMemory { .. } => &[],
         };
         intervals.iter().map(|pair| (pair[0], pair[1]))
     }
@@ -507,6 +521,7 @@ impl StatedBuffer {
                     _ => Ok(swizzled(shape, &order, element_bits, mode)),
                 }
             }
+            Self::TensorMemory { .. } => Err(format!("{self} is a layout of tensor memory, not of shared memory")),
             Self::Padded { shape: own, .. } if own[..] != *shape => {
                 Err(format!("{self} is for buffers {own:?}, found {shape:?}"))
             }
@@ -714,6 +729,11 @@ impl fmt::Display for StatedBuffer {
             }
             Self::Padded { intervals, offset_bases, shape } => {
                 write!(f, "PaddedSharedLayout({intervals:?}, {offset_bases:?}, {})", List(shape))
+            }
+            Self::TensorMemory { block, column_stride, two_ctas, cga } => {
+                let pair = if *two_ctas { "True" } else { "False" };
+                let pair = if *two_ctas || !cga.is_empty() { format!(", {cga:?}, {pair}") } else { String::new() };
+                write!(f, "TensorMemoryLayout({}, {column_stride}{pair})", List(block))
             }
         }
     }

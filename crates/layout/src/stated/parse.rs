@@ -111,6 +111,19 @@ fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
             }
             StatedBuffer::Padded { intervals, offset_bases: bases(offsets)?, shape: sizes(shape)? }
         }
+        ("TensorMemoryLayout", [block, stride, rest @ ..]) if rest.len() < 3 => {
+            let block = sizes(block)?;
+            let [rows, columns] = block[..] else { return Err("a block has two extents".into()) };
+            let is_flag = |term: &&Term| matches!(term, Term::Call(flag, _) if flag == "True");
+            let bases: Vec<Term> =
+                rest.iter().filter(|term| matches!(term, Term::List(_))).cloned().collect();
+            StatedBuffer::TensorMemory {
+                block: [rows, columns],
+                column_stride: number(stride)?,
+                two_ctas: rest.iter().any(|term| is_flag(&term)),
+                cga: optional_bases(&bases)?,
+            }
+        }
         _ => return Err(unknown("a layout of shared memory", term)),
     })
 }

@@ -23,6 +23,9 @@ pub(super) const MBARRIER_BYTES: u32 = 8;
 
 impl Lowering<'_> {
     pub(super) fn lower_alloc(&mut self, inst: Inst, offset: Option<u32>) -> Lowered {
+        if self.kernel.ty(self.kernel.insts[inst].results[0]).as_tensor_memory().is_some() {
+            return self.lower_tensor_memory(inst, offset);
+        }
         let offset = offset.ok_or_else(|| self.unsupported(inst, "shared memory without an offset"))?;
         let address = self.shared_address(offset);
         self.set_result(inst, [address]);
@@ -30,19 +33,20 @@ impl Lowering<'_> {
     }
 
     pub(super) fn lower_slot(&mut self, inst: Inst, buffer: Value, index: Value) {
-        let bytes = match self.kernel.ty(buffer) {
+        let distance = match self.kernel.ty(buffer) {
             Type::Buffer(buffer) => buffer.slot_bytes(),
-            other => unreachable!("the verifier checks that {other} is a buffer"),
+            Type::TensorMemory(memory) => memory.slot_columns(),
+            other => unreachable!("the verifier checks that {other} has slots"),
         };
-        let address = self.indexed(buffer, index, bytes);
+        let address = self.indexed(buffer, index, distance);
         self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
-    /// Returns the address of a slot or a barrier by its index. `bytes` is the distance between two
-    /// consecutive slots or barriers.
-    pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
+    /// Returns the address of a slot or a barrier by its index. `distance` is that of two consecutive
+    /// slots or barriers.
+    pub(super) fn indexed(&mut self, memory: Value, index: Value, distance: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
-        let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));
+        let offset = self.builder.mul(Width::B32, index, Scalar::constant(distance.into()));
         self.builder.add(Width::B32, start, offset)
     }
 

@@ -510,7 +510,12 @@ impl Lowering<'_> {
                 Element::Value(dtype) => dtype.is_int() && !dtype.is_bool(),
             },
             Type::Pending { .. } => false,
-            Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => true,
+            Type::Buffer(_)
+            | Type::Ring(_)
+            | Type::Empty(_)
+            | Type::Full(_)
+            | Type::Mbarrier { .. }
+            | Type::TensorMemory(_) => true,
         }
     }
 }

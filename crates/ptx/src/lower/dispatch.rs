@@ -408,6 +408,39 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), (*max_imprecise_acc, parts))
     }
 
+    fn tcgen05_alloc(&mut self, inst: Inst, buffer: Value, columns: &u32) -> Lowered {
+        self.lower_tcgen05_alloc(inst, buffer, *columns)
+    }
+
+    fn tcgen05_dealloc(&mut self, inst: Inst, columns: &u32) -> Lowered {
+        self.lower_tcgen05_dealloc(inst, *columns)
+    }
+
+    fn tmem_load(&mut self, inst: Inst, memory: Value) -> Lowered {
+        self.lower_tmem_load(inst, memory)
+    }
+
+    fn tmem_store(&mut self, inst: Inst, memory: Value, value: Value) -> Lowered {
+        self.lower_tmem_store(inst, memory, value)
+    }
+
+    fn tcgen05_mma(
+        &mut self,
+        inst: Inst,
+        a: Value,
+        b: Value,
+        acc: Value,
+        use_acc: Value,
+        transposed_a: &bool,
+        transposed_b: &bool,
+    ) -> Lowered {
+        self.lower_tcgen05_mma(inst, [a, b, acc], use_acc, [*transposed_a, *transposed_b])
+    }
+
+    fn tcgen05_commit(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
+        self.lower_tcgen05_commit(inst, [barriers, slot])
+    }
+
     fn wgmma_wait(&mut self, inst: Inst, dot: Value, after: Option<Value>, pending: &Deferred) -> Lowered {
         self.lower_wgmma_wait(inst, dot, after, pending.0)
     }

@@ -41,6 +41,8 @@ struct Images {
     /// The number of bits of `mn` and of `k` that one instruction covers.
     inner: [usize; 2],
     element_bytes: u32,
+    /// The least size of elements in an MN-major matrix, in bytes.
+    min_transposed_bytes: u32,
 }
 
 impl MatrixForm {
@@ -48,6 +50,20 @@ impl MatrixForm {
     /// reduced; an instruction reads `extent` elements along it. Returns `None` if no descriptor
     /// describes the layout.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
+        Self::of_instruction(memory, mn_axis, (extent, bits), 2)
+    }
+
+    /// Returns the form of an operand of `tcgen05.mma`, which also transposes elements of 8 bits.
+    pub fn of_tensor_dot(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
+        Self::of_instruction(memory, mn_axis, (extent, bits), 1)
+    }
+
+    fn of_instruction(
+        memory: &Layout,
+        mn_axis: usize,
+        (extent, bits): (u32, u32),
+        min_transposed_bytes: u32,
+    ) -> Option<Self> {
         let placement = memory.inverse()?;
         let tile = memory.output();
         let element_bytes = bits / 8;
@@ -57,7 +73,8 @@ impl MatrixForm {
             columns.iter().map(|image| image * element_bytes).collect()
         };
         let inner = [extent.ilog2() as usize, (DEPTH_BYTES / element_bytes).ilog2() as usize];
-        let images = Images { mn: images(mn_axis), k: images(1 - mn_axis), inner, element_bytes };
+        let (mn, k) = (images(mn_axis), images(1 - mn_axis));
+        let images = Images { mn, k, inner, element_bytes, min_transposed_bytes };
         if images.mn.len() < inner[0] || images.k.len() < inner[1] {
             return None;
         }
@@ -138,8 +155,8 @@ impl Images {
     fn mn_major(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {
         let (mn, k) = (self.inner_mn(), self.inner_k());
         let in_line = ((line_bytes(swizzle) / self.element_bytes).ilog2() as usize).min(mn.len());
-        // The instruction transposes only elements of 16 bits.
-        if self.element_bytes != 2 || !Self::are_lines(swizzle, k) || !self.is_contiguous(&mn[..in_line]) {
+        let is_transposable = (self.min_transposed_bytes..=2).contains(&self.element_bytes);
+        if !is_transposable || !Self::are_lines(swizzle, k) || !self.is_contiguous(&mn[..in_line]) {
             return None;
         }
         let (lines, groups) = (doubling(swizzle, &mn[in_line..])?, doubling(swizzle, &k[3..])?);

@@ -72,6 +72,7 @@ mod scan;
 mod shape;
 mod shared_memory;
 mod tensor_copy;
+mod tensor_memory;
 mod thread;
 mod trigonometry;
 mod trigonometry64;
@@ -167,6 +168,8 @@ struct Lowering<'p> {
     /// The tensor maps whose code is emitted before the next op other than `make_tensor_map`,
     /// `alloc` and `dealloc`.
     pending_maps: Vec<device_tensor_maps::PendingMap>,
+    /// The address of the tensor memory of the block.
+    tensor_memory: Option<Scalar>,
     /// The buffers that the blocks of a cluster fill by multicast.
     cluster_buffers: clusters::ClusterBuffers,
 }
@@ -219,6 +222,7 @@ impl<'p> Lowering<'p> {
             program_ids: None,
             map_memory: None,
             pending_maps: Vec::new(),
+            tensor_memory: None,
             cluster_buffers: clusters::ClusterBuffers::of(kernel),
         }
     }
@@ -361,9 +365,12 @@ impl<'p> Lowering<'p> {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
             Type::Pending { tile, .. } => width_of(tile.element).max(Width::B32),
-            Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_) | Type::Mbarrier { .. } => {
-                Width::B32
-            }
+            Type::Buffer(_)
+            | Type::Ring(_)
+            | Type::Empty(_)
+            | Type::Full(_)
+            | Type::Mbarrier { .. }
+            | Type::TensorMemory(_) => Width::B32,
         }
     }
 

@@ -67,7 +67,11 @@ class _Value:
                 )
         # No program can observe the alignment: the compiler aligns memory as its uses need.
         parts.pop("alignment", None)
-        if not isinstance(self, DistributedLinearLayout):
+        if isinstance(self, TensorMemoryLayout):
+            parts.pop("fp4_padded")
+            if not self.two_ctas and not self.cga_layout:
+                del parts["two_ctas"], parts["cga_layout"]
+        elif not isinstance(self, DistributedLinearLayout):
             # Layouts for one block have no bases of blocks, and then nothing that precedes these.
             names = ("cga_layout", "block_bases")
             bases = [parts.pop(name) for name in names if name in parts]
@@ -399,7 +403,11 @@ class PartitionedSharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class TensorMemoryLayout(_Value):
-    """The map from the elements of a tile to tensor memory."""
+    """The layout of tensor memory: blocks of rows and columns, each row in a lane.
+
+    ``block`` has 64 or 128 rows. ``col_stride`` is 1 for elements that share cells of 32 bits, and else the number of
+    elements that a cell could hold: 1 for fp32, 2 for an accumulator of fp16.
+    """
 
     block: Any
     col_stride: Any

@@ -22,6 +22,7 @@ _PATHS = {
     "nvidia.hopper.cluster": "gluon.cluster",
     "nvidia.ampere": "gluon.hopper",
     "nvidia.hopper": "gluon.hopper",
+    "nvidia.blackwell": "gluon.blackwell",
 }
 """The modules whose functions the compiler knows, each with its path there."""
 

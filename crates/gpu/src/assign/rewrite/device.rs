@@ -12,9 +12,10 @@ use tilewright_ir::{
 
 use super::Rewrite;
 use super::tensor_boxes::device_map;
+use super::tensor_memory::tensor_memory;
 use crate::assign::boxes::{MapId, places_of_copy};
 use crate::assign::coalescing::AccessShape;
-use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, TensorMemory, Type};
 
 /// The shared memory that a program allocates.
 #[derive(Default)]
@@ -106,7 +107,8 @@ pub(in crate::assign) fn barrier_operand(function: &Function, inst: Inst) -> Opt
         | DeviceFn::ArriveCopies { .. }
         | DeviceFn::TrackCopies { .. }
         | DeviceFn::ArriveFrom { .. }
-        | DeviceFn::RemoteArrive { .. } => Some(0),
+        | DeviceFn::RemoteArrive { .. }
+        | DeviceFn::TensorCommit { .. } => Some(0),
         DeviceFn::TensorLoad { .. } | DeviceFn::MulticastLoad { .. } | DeviceFn::WindowLoad { .. } => Some(2),
         // tidy: wildcard because other functions use no mbarrier
         _ => None,
@@ -125,7 +127,7 @@ fn is_wait(function: &Function, inst: Inst) -> bool {
     )
 }
 
-/// Returns whether an instruction reads shared memory, or waits for a read.
+/// Returns whether an instruction reads shared memory, waits for a read, or accesses tensor memory.
 pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
     let ir::Op::Device { function } = &function.insts[inst].op else { return false };
     matches!(
@@ -136,6 +138,8 @@ pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
             | DeviceFn::WgmmaWait { .. }
             | DeviceFn::TensorStore { .. }
             | DeviceFn::TensorStoreWait { .. }
+            | DeviceFn::TensorMemoryLoad { .. }
+            | DeviceFn::TensorMemoryStore { .. }
     )
 }
 
@@ -187,6 +191,9 @@ impl Rewrite<'_, '_> {
         if self.memory.barriers.contains(&memory) {
             return Type::Mbarrier { slots: tiles.slots };
         }
+        if let Some(memory) = tensor_memory(tiles) {
+            return Type::TensorMemory(memory);
+        }
         let layout = tiles.layout.linear(&tiles.shape, tiles.dtype.bits());
         let layout = self.header.layouts.add(layout.expect("the frontend checks the layout"));
         Type::Buffer(Buffer {
@@ -201,11 +208,12 @@ impl Rewrite<'_, '_> {
     /// Returns the buffer that the operands `index` (memory) and `index + 1` (slot) select.
     pub(super) fn tile_at(&mut self, inst: Inst, block: Block, index: usize) -> Value {
         let (memory, slot) = self.place(inst, index);
-        let Type::Buffer(buffer) = self.new.ty(memory).clone() else { return memory };
-        if buffer.slots == 1 {
-            return memory;
-        }
-        let ty = Type::Buffer(Buffer { slots: 1, ..buffer });
+        let ty = match self.new.ty(memory).clone() {
+            Type::Buffer(buffer) if buffer.slots > 1 => Type::Buffer(Buffer { slots: 1, ..buffer }),
+            Type::TensorMemory(all) if all.slots > 1 => Type::TensorMemory(TensorMemory { slots: 1, ..all }),
+            // tidy: wildcard because other memory has one tile
+            _ => return memory,
+        };
         let found = self.append(inst, block, GpuOp::Slot {}.into(), smallvec![memory, slot], &[ty]);
         found.expect("a slot is a value")
     }
@@ -219,7 +227,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Returns an operand that is a tile, in the layout that the program states for the tile.
-    fn tile(&mut self, inst: Inst, index: usize) -> Value {
+    pub(super) fn tile(&mut self, inst: Inst, index: usize) -> Value {
         let operand = self.context.function.insts[inst].operands[index];
         let layout = self.demands.of_operand(self.context, self.costs, (inst, index), None);
         self.get(operand, layout)
@@ -321,6 +329,10 @@ impl Rewrite<'_, '_> {
                 self.dot(inst, block, op, smallvec![]);
             }
             DeviceFn::Wgmma { .. } => self.wgmma(inst, block, &function),
+            DeviceFn::TensorMemoryLoad { .. }
+            | DeviceFn::TensorMemoryStore { .. }
+            | DeviceFn::TensorDot { .. }
+            | DeviceFn::TensorCommit { .. } => self.tensor_memory_function(inst, block, &function),
             DeviceFn::JoinWorkers {} => self.wait_for_all_partitions(inst, block),
         }
     }
@@ -384,6 +396,13 @@ impl Rewrite<'_, '_> {
         let function = self.context.function;
         let layout = function.ty(function.insts[inst].operands[0]).layout.as_deref();
         matches!(layout, Some(StatedLayout::InFlight { .. }))
+    }
+
+    /// Appends a barrier of the thread block before an access of all threads, which conflicts with
+    /// earlier ones of other warps.
+    pub(super) fn wait_for_accesses(&mut self, inst: Inst, block: Block) {
+        self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
+        self.memory.all_have_read = None;
     }
 
     /// Appends a barrier of the thread block before a copy that one thread starts. Otherwise, other

@@ -168,6 +168,12 @@ impl Writer<'_> {
                     return Err(Box::new(found.hint(hint)));
                 }
             }
+            DeviceFn::TensorMemoryLoad { .. }
+            | DeviceFn::TensorMemoryStore { .. }
+            | DeviceFn::TensorDot { .. }
+            | DeviceFn::TensorCommit { .. } => {
+                return Err(self.unsupported(inst, "tensor memory in a kernel for a cluster"));
+            }
             DeviceFn::Mma {}
             | DeviceFn::DotFma {}
             | DeviceFn::WgmmaInit {}

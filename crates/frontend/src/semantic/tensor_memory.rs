@@ -1,0 +1,489 @@
+//! The rules of tensor memory (Gluon on Blackwell): its allocation, its accesses, its views, and the
+//! dots whose accumulators it holds.
+//!
+//! Tensor memory is a [`SharedMemory`] with a layout of tensor memory.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+use tilewright_base::Code;
+use tilewright_ir::{DeviceFn, Dtype, Shape, SharedTiles, StatedBuffer, StatedLayout, Type};
+
+use super::arguments::{Arguments, constant_of};
+use super::barriers::{allocate_one, mbarrier_of, predicate};
+use super::convert::{cast, describe, tensor};
+use super::device_function::device;
+use super::gluon::{check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero};
+use super::operators::binary;
+use super::views::{scaled, sum};
+use super::{BinaryOperator, Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::shared_memory::{SharedForm, SharedMemory};
+use crate::value::{Constant, Operand};
+
+/// The attributes of tensor memory.
+pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "layout", "type"];
+
+/// The methods of tensor memory.
+pub(super) const METHODS: &[&str] =
+    &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret", "_keep_alive"];
+
+/// The methods of tensor memory that this version does not have.
+pub(super) const MISSING: &[&str] = &["load_max", "load_min"];
+
+/// The instruction of a load whose layout the program does not state.
+const DEFAULT_VARIANT: &str = "32x32b";
+
+const NONE: Constant = Constant::None;
+
+/// Returns whether memory is tensor memory.
+pub(super) fn is_tensor_memory(tiles: &SharedTiles) -> bool {
+    tiles.layout.tensor_memory().is_some()
+}
+
+/// Returns an argument that is tensor memory, for one tile or several.
+fn any_tensor_memory<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    match a.at(index)? {
+        Operand::Shared(found) if is_tensor_memory(&found.form.tiles) => Ok((**found).clone()),
+        other => {
+            let found = describe(c, &other.clone());
+            let hint = "allocate it by `allocate_tensor_memory(element_ty, shape, layout)`";
+            Err(a.unexpected(index, "tensor memory", &found).hint(hint))
+        }
+    }
+}
+
+/// Returns an argument that is tensor memory for one tile.
+fn tile_memory<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = any_tensor_memory(c, a, index)?;
+    if found.form.count.is_none() {
+        return Ok(found);
+    }
+    let hint = "select a tile by `tmem.index(i)`";
+    Err(a.unexpected(index, "tensor memory for one tile", &found.describe()).hint(hint))
+}
+
+/// Returns the tiles of tensor memory, with the number of tiles of an array.
+fn tiles_of<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    (dtype, extents): (Dtype, &[u32]),
+    index: usize,
+) -> Semantic<(SharedTiles, Option<u32>)> {
+    let text = layout_text(c, a, index)?.ok_or_else(|| a.unexpected(index, "a layout", "None"))?;
+    let layout: StatedBuffer = text.parse().map_err(|error| misfit(index, error))?;
+    let count = (extents.len() == 3).then(|| extents[0]);
+    let shape: Shape = extents[usize::from(count.is_some())..].iter().copied().collect();
+    layout.tensor_memory_of(&shape, dtype.bits()).map_err(|error| misfit(index, error))?;
+    Ok((SharedTiles { slots: count.unwrap_or(1), dtype, shape, layout: Arc::new(layout) }, count))
+}
+
+fn memory_of<C: Caller + ?Sized>(
+    (tiles, count): (SharedTiles, Option<u32>),
+    memory: Op<C>,
+    slot: Op<C>,
+) -> SharedMemory<Op<C>> {
+    let form = Arc::new(SharedForm { tiles, count, is_transposed: false, window: None });
+    SharedMemory { form, memory, slot }
+}
+
+/// `allocate_tensor_memory(element_ty, shape, layout, value)`.
+pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let (tiles, count) = tiles_of(c, a, (dtype, &extents), 2)?;
+    let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
+    let memory = memory.ok_or_else(no_result)?;
+    let found = memory_of::<C>((tiles, count), Operand::Tensor(memory), zero());
+    if !a.is_none(3) {
+        store_tile(c, a, &found, 3, None)?;
+    }
+    Ok(Operand::Shared(Box::new(found)))
+}
+
+/// `tensor_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: tensor memory without an
+/// allocation, which only describes.
+pub(super) fn memory_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
+    let tiles = tiles_of(c, a, (dtype, &extents), 2)?;
+    Ok(Operand::Shared(Box::new(memory_of::<C>(tiles, Operand::Constant(NONE), zero()))))
+}
+
+fn no_result() -> SemanticError {
+    SemanticError::new(Code::TypeMismatch, "the function has no result")
+}
+
+/// Returns the layout of registers with which an instruction moves a tile.
+fn register_layout(
+    form: &SharedForm,
+    moved: (u32, &str),
+    index: usize,
+) -> Semantic<StatedLayout> {
+    let SharedTiles { dtype, shape, layout, .. } = &form.tiles;
+    layout.register_layout(shape, dtype.bits(), moved).map_err(|error| misfit(index, error))
+}
+
+/// `tmem.get_reg_layout(num_warps, instr_variant)`.
+pub(super) fn get_reg_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = any_tensor_memory(c, a, 0)?;
+    let warps = if a.is_none(1) { warps_of(c) } else { super::device_function::count(c, a, 1)? };
+    let variant = a.string(c, 2)?.unwrap_or_else(|| DEFAULT_VARIANT.to_owned());
+    let layout = register_layout(&found.form, (warps, &variant), 2)?;
+    let object = c.layout_object(&layout.to_string());
+    object.map(Operand::Constant).ok_or_else(|| not_there("`get_reg_layout`"))
+}
+
+/// `tmem.load(layout)`.
+pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = tile_memory(c, a, 0)?;
+    let tiles = found.form.tiles.clone();
+    let layout = match layout(c, a, 1)? {
+        Some(layout) => layout,
+        None => Arc::new(register_layout(&found.form, (warps_of(c), DEFAULT_VARIANT), 0)?),
+    };
+    check_warps(c, &layout, 1)?;
+    layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
+    let operands = place(c, &found)?;
+    let loaded = device(c, DeviceFn::TensorMemoryLoad { tiles, layout }, operands)?;
+    loaded.map(Operand::Tensor).ok_or_else(no_result)
+}
+
+/// Stores an argument to tensor memory for one tile, if a predicate is true.
+fn store_tile<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    memory: &SharedMemory<Op<C>>,
+    index: usize,
+    condition: Option<ValueOf<C>>,
+) -> Semantic<()> {
+    let (value, ty) = a.typed(c, index)?;
+    let tiles = memory.form.tiles.clone();
+    if ty.shape != tiles.shape || ty.dtype() != Some(tiles.dtype) {
+        let own = Type::tile(tiles.dtype, tiles.shape.clone());
+        let message = format!("tensor memory for {own} does not take {ty}");
+        return Err(SemanticError::new(Code::TypeMismatch, message)
+            .argument(index, format!("this is {ty}"))
+            .hint("convert the tile with `.to(tmem.dtype)`, and give both the same shape"));
+    }
+    let value = if ty.layout.is_some() {
+        value
+    } else {
+        // A constant gets the layout of the default instruction.
+        let layout = register_layout(&memory.form, (warps_of(c), DEFAULT_VARIANT), index)?;
+        let op = tilewright_ir::Op::SetLayout { layout };
+        tilewright_ir::Builder::emit_one(c.builder(), op, smallvec![value])?
+    };
+    let condition = match condition {
+        Some(condition) => condition,
+        None => truth(c)?,
+    };
+    let mut operands = place(c, memory)?;
+    operands.extend([value, condition]);
+    device(c, DeviceFn::TensorMemoryStore { tiles }, operands)?;
+    Ok(())
+}
+
+/// Returns the int1 true.
+fn truth<C: Caller + ?Sized>(c: &mut C) -> Semantic<ValueOf<C>> {
+    let truth = tensor(c, &Operand::Constant(Constant::Bool(true)), 0)?;
+    cast(c, truth, Dtype::I1)
+}
+
+/// `tmem.store(value, pred)`.
+pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = tile_memory(c, a, 0)?;
+    let condition = predicate(c, a, 2)?;
+    store_tile(c, a, &found, 1, Some(condition))?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `tmem.index(index)`.
+pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = any_tensor_memory(c, a, 0)?;
+    let Some(slots) = found.form.count else {
+        return Err(a.unexpected(0, "tensor memory for several tiles", &found.describe()));
+    };
+    if let Some(Constant::Int(index)) = c.known(&a.at(1)?.clone())
+        && !(0..i128::from(slots)).contains(&index)
+    {
+        return Err(a.unexpected(1, &format!("an index from 0 to {}", slots - 1), &index.to_string()));
+    }
+    let (slot, ty) = a.typed(c, 1)?;
+    if !ty.is_scalar() || !ty.dtype().is_some_and(Dtype::is_int) {
+        return Err(a.unexpected(1, "an integer", &ty.to_string()));
+    }
+    let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
+    let slot = sum(c, &found.slot, &slot)?;
+    let form = SharedForm { count: None, ..(*found.form).clone() };
+    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
+}
+
+/// Returns the columns of a tile.
+fn columns(tiles: &SharedTiles) -> u32 {
+    let stride = tiles.layout.tensor_memory().map_or(1, |block| block.stride);
+    let rows = tiles.layout.tensor_memory().map_or(128, |block| block.rows);
+    (tiles.shape.elements() as u32 / rows) * stride * tiles.dtype.bits().max(8) / 32
+}
+
+/// Makes a view of the whole allocation of tensor memory, whose slots are these tiles.
+fn view<C: Caller + ?Sized>(
+    c: &mut C,
+    found: &SharedMemory<Op<C>>,
+    tiles: (SharedTiles, Option<u32>),
+    slot: Op<C>,
+) -> Semantic<Op<C>> {
+    let memory = tensor(c, &found.memory, 0)?;
+    let made = device(c, DeviceFn::View { tiles: tiles.0.clone() }, smallvec![memory])?;
+    let made = Operand::Tensor(made.ok_or_else(no_result)?);
+    Ok(Operand::Shared(Box::new(memory_of::<C>(tiles, made, slot))))
+}
+
+/// `tmem.slice(start, length)`.
+pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = tile_memory(c, a, 0)?;
+    let [start, length] = [a.int(c, 1)?, a.int(c, 2)?];
+    let tiles = &found.form.tiles;
+    let (rows, extent) = (tiles.shape[0], tiles.shape[1]);
+    let fits = (1..=i128::from(extent)).contains(&length) && (0..=i128::from(extent) - length).contains(&start);
+    if !fits {
+        let text = format!("{start} to {}", start.saturating_add(length));
+        return Err(a.unexpected(1, &format!("a part of the {extent} columns"), &text));
+    }
+    let (start, length) = (start as u32, length as u32);
+    if !length.is_power_of_two() || !start.is_multiple_of(length) {
+        return Err(a.unexpected(2, "a power of two that divides the start", &length.to_string()));
+    }
+    let mut layout = (*tiles.layout).clone();
+    let StatedBuffer::TensorMemory { block, .. } = &mut layout else {
+        return Err(no_result());
+    };
+    if rows > block[0] && length < block[1] {
+        let message = "the slice is not contiguous in tensor memory";
+        return Err(SemanticError::new(Code::LayoutMismatch, message)
+            .argument(0, format!("this is {}", found.describe()))
+            .hint("slice whole blocks, or allocate tensor memory whose tiles have the rows of a block"));
+    }
+    block[1] = block[1].min(length);
+    let (parts, shape) = (extent / length, [rows, length].into_iter().collect::<Shape>());
+    layout.tensor_memory_of(&shape, tiles.dtype.bits()).map_err(|error| misfit(2, error))?;
+    let slots = tiles.slots * parts;
+    let part = SharedTiles { slots, dtype: tiles.dtype, shape, layout: Arc::new(layout) };
+    let slot = scaled(c, &found.slot, parts, start / length)?;
+    view(c, &found, (part, None), slot)
+}
+
+/// `tmem._reinterpret(dtype, shape, layout)`.
+pub(super) fn reinterpret<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = any_tensor_memory(c, a, 0)?;
+    let (dtype, extents) = (a.dtype(c, 1)?, a.shape(c, 2)?);
+    let (mut tiles, count) = tiles_of(c, a, (dtype, &extents), 3)?;
+    let own = &found.form.tiles;
+    let (from, to) = (columns(own), columns(&tiles));
+    let has = from * found.form.count.unwrap_or(1);
+    let whole = from * own.slots;
+    // The first tile of the view is at a multiple of its columns in the allocation.
+    let slot = match &found.slot {
+        slot if from.is_multiple_of(to) => Some(scaled(c, slot, from / to, 0)?),
+        Operand::Constant(Constant::Int(0)) => Some(zero()),
+        _ => None,
+    };
+    let needed = to * tiles.slots;
+    let Some(slot) = slot.filter(|_| needed <= has && to > 0) else {
+        let message = format!("a tile of {needed} columns is no view of {has} columns of tensor memory");
+        return Err(SemanticError::new(Code::TypeMismatch, message)
+            .argument(0, format!("this is {}", found.describe()))
+            .hint("give it as many columns as the memory has, or fewer"));
+    };
+    tiles.slots = (whole / to).max(1);
+    view(c, &found, (tiles, count), slot)
+}
+
+/// Returns the items of an argument that is a sequence; `None` for Python's `None`.
+fn items<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Option<Vec<Op<C>>>> {
+    match a.at(index)? {
+        Operand::Constant(Constant::None) => Ok(None),
+        Operand::Tuple(items) => Ok(Some(items.iter().cloned().collect())),
+        Operand::Constant(Constant::Tuple(items)) => {
+            Ok(Some(items.iter().cloned().map(Operand::Constant).collect()))
+        }
+        other => {
+            let found = describe(c, &other.clone());
+            Err(a.unexpected(index, "a list", &found))
+        }
+    }
+}
+
+/// Returns an operand of a dot: its type, after the transpose, its tiles, and whether it is transposed.
+fn operand<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<(SharedMemory<Op<C>>, Type)> {
+    let found = match a.at(index)? {
+        Operand::Shared(found) if index == 0 && is_tensor_memory(&found.form.tiles) => tile_memory(c, a, index)?,
+        _ => matrix_memory(c, a, index)?,
+    };
+    let ty = Type::tile(found.form.tiles.dtype, found.form.shape().into_iter().collect::<Shape>());
+    Ok((found, ty))
+}
+
+/// Checks the shapes and element types of a dot.
+fn check_dot<C: Caller + ?Sized>(a: &Arguments<'_, C>, [left, right, acc]: [&Type; 3]) -> Semantic<()> {
+    use Dtype::{BF16, F8E4NV, F8E5, F16, F32};
+    let error = |message: String| {
+        SemanticError::new(Code::TypeMismatch, message)
+            .argument(0, format!("this is {left}"))
+            .argument(1, format!("this is {right}"))
+            .argument(2, format!("this is {acc}"))
+    };
+    let shapes = [&left.shape[..], &right.shape[..], &acc.shape[..]];
+    let [[m, k], [depth, n], [rows, columns]] = shapes else {
+        return Err(error(format!("`{}` takes matrices", a.spec.name)));
+    };
+    if [m, k, n] != [rows, depth, columns] {
+        let message = format!("`{}` cannot multiply {left} by {right} into {acc}", a.spec.name);
+        return Err(error(message).note("it takes [M, K], [K, N] and [M, N]"));
+    }
+    let dtypes = [left, right, acc].map(Type::dtype);
+    let is_kind = match dtypes {
+        [Some(F16), Some(F16), Some(sum)] => matches!(sum, F16 | F32),
+        [Some(F8E4NV | F8E5), Some(F8E4NV | F8E5), Some(sum)] => matches!(sum, F16 | F32),
+        [Some(BF16), Some(BF16), Some(sum)] | [Some(F32), Some(F32), Some(sum)] => sum == F32,
+        _ => false,
+    };
+    if !is_kind {
+        let message = format!("`{}` has no instruction for {left}, {right} and {acc}", a.spec.name);
+        return Err(error(message)
+            .note("operands are fp16, bf16, fp32 (as tf32), fp8e4nv or fp8e5; the accumulator is fp32, or fp16 for fp16 and 8 bits"));
+    }
+    let least = 256 / left.dtype().map_or(16, Dtype::bits);
+    if !k.is_multiple_of(least) {
+        let message = format!("K of `{}` is {k}, and must be a multiple of {least}", a.spec.name);
+        return Err(error(message));
+    }
+    Ok(())
+}
+
+/// Checks the layouts of the accumulator, and of A in tensor memory.
+fn check_layouts(left: &SharedTiles, acc: &SharedTiles) -> Semantic<()> {
+    let Some(block) = acc.layout.tensor_memory() else { return Err(no_result()) };
+    let least = if block.rows == 64 { 8 } else { 16 };
+    if block.stride * acc.dtype.bits() != 32 {
+        let stride = 32 / acc.dtype.bits();
+        return Err(misfit(2, format!("{} of an accumulator needs col_stride={stride}", acc.layout)));
+    }
+    if !block.columns.is_multiple_of(least) || block.columns > 256 {
+        let message = format!("a block of {} is no accumulator: it has {least} to 256 columns", acc.layout);
+        return Err(misfit(2, message));
+    }
+    let Some(own) = left.layout.tensor_memory() else { return Ok(()) };
+    let depth = 256 / left.dtype.bits();
+    if own.rows != block.rows || own.stride != 1 || !own.columns.is_multiple_of(depth) {
+        let message = format!(
+            "{} is not that of A: it needs blocks of {} rows and a multiple of {depth} columns, and col_stride=1",
+            left.layout, block.rows
+        );
+        return Err(misfit(0, message));
+    }
+    Ok(())
+}
+
+/// Returns whether both of two int1 are true.
+fn both<C: Caller + ?Sized>(c: &mut C, one: &ValueOf<C>, other: &ValueOf<C>) -> Semantic<ValueOf<C>> {
+    let [one, other] = [one, other].map(|value| Operand::Tensor(value.clone()));
+    let found = binary(c, BinaryOperator::And, &one, &other)?;
+    tensor(c, &found, 0)
+}
+
+/// `tcgen05_mma(a, b, acc, use_acc, pred, multicast, mbarriers, mbarrier_preds)`.
+pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ((left, left_ty), (right, right_ty)) = (operand(c, a, 0)?, operand(c, a, 1)?);
+    let acc = tile_memory(c, a, 2)?;
+    let acc_ty = Type::tile(acc.form.tiles.dtype, acc.form.tiles.shape.clone());
+    check_dot(a, [&left_ty, &right_ty, &acc_ty])?;
+    check_layouts(&left.form.tiles, &acc.form.tiles)?;
+    if a.flag(c, 5)? && c.num_ctas() > 1 {
+        return Err(not_there("`multicast=True` of `tcgen05_mma`"));
+    }
+    let (use_acc, condition) = (predicate(c, a, 3)?, predicate(c, a, 4)?);
+    let mut operands = place(c, &left)?;
+    for memory in [&right, &acc] {
+        operands.extend(place(c, memory)?);
+    }
+    operands.extend([use_acc, condition.clone()]);
+    let function = DeviceFn::TensorDot {
+        a: left.form.tiles.clone(),
+        b: right.form.tiles.clone(),
+        acc: acc.form.tiles.clone(),
+        transposed_a: left.form.is_transposed,
+        transposed_b: right.form.is_transposed,
+    };
+    let signaled = items(c, a, 6)?;
+    let conditions = items(c, a, 7)?;
+    let Some(signaled) = signaled else {
+        return wait_for_dot(c, (function, operands), condition);
+    };
+    device(c, function, operands)?;
+    for (number, barrier) in signaled.iter().enumerate() {
+        let barrier = mbarrier_of(c, a, 6, barrier)?;
+        let condition = match conditions.as_ref().and_then(|conditions| conditions.get(number)) {
+            Some(own) => {
+                let own = tensor(c, own, 7)?;
+                let own = cast(c, own, Dtype::I1)?;
+                both(c, &condition, &own)?
+            }
+            None => condition.clone(),
+        };
+        let mut operands = place(c, &barrier)?;
+        operands.push(condition);
+        device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone() }, operands)?;
+    }
+    Ok(Operand::Constant(NONE))
+}
+
+/// Emits a dot and the wait for it, at an `mbarrier` of its own.
+fn wait_for_dot<C: Caller + ?Sized>(
+    c: &mut C,
+    (function, operands): (DeviceFn, smallvec::SmallVec<[ValueOf<C>; 4]>),
+    condition: ValueOf<C>,
+) -> Semantic<Op<C>> {
+    let barrier = allocate_one(c)?;
+    let (tiles, slot) = (barrier.form.tiles.clone(), place(c, &barrier)?);
+    device(c, DeviceFn::MbarrierInit { tiles: tiles.clone(), arrivals: 1 }, slot.clone())?;
+    device(c, function, operands)?;
+    let with = |last: &[ValueOf<C>]| slot.iter().chain(last).cloned().collect();
+    device(c, DeviceFn::TensorCommit { tiles: tiles.clone() }, with(&[condition.clone()]))?;
+    let phase = tensor(c, &zero(), 0)?;
+    let phase = cast(c, phase, Dtype::I32)?;
+    device(c, DeviceFn::MbarrierWait { tiles: tiles.clone() }, with(&[phase, condition]))?;
+    device(c, DeviceFn::MbarrierInvalidate { tiles }, slot)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `tcgen05_commit(barrier, pred, descs)`.
+pub(super) fn commit<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let barrier = a.at(0)?.clone();
+    let barrier = mbarrier_of(c, a, 0, &barrier)?;
+    let condition = predicate(c, a, 1)?;
+    let mut operands = place(c, &barrier)?;
+    operands.push(condition);
+    device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone() }, operands)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `tcgen05_mma_barrier_count(smems, multicast, two_ctas)`.
+pub(super) fn barrier_count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let is_flag = |value: Option<Constant>| value.is_some_and(|value| value.is_true());
+    let (multicast, pair) = (a.at(1)?.clone(), a.at(2)?.clone());
+    let (multicast, pair) = (constant_of(c, &multicast), constant_of(c, &pair));
+    if c.num_ctas() > 1 && (is_flag(multicast) || is_flag(pair)) {
+        return Err(not_there("`tcgen05_mma_barrier_count` of several blocks"));
+    }
+    Ok(Operand::Constant(Constant::Int(1)))
+}

@@ -1,0 +1,160 @@
+//! Dots of tensor memory: nothing accesses the accumulator of a `tcgen05_mma`, or writes its operands,
+//! before a wait for an `mbarrier` at which a later `tcgen05_commit` arrives.
+//!
+//! Dots of one thread execute in order, so a dot may use the accumulator of an earlier one. A wait
+//! for any `mbarrier` of the allocation of a commit counts, and so does one for an `mbarrier` at
+//! which another partition arrives, which may itself have waited for the dot.
+
+use cranelift_entity::EntitySet;
+use tilewright_ir::{Inst, MemoryAccess, Operation, Value};
+
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
+use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, rename_facts};
+use crate::{GpuOp, Op};
+
+/// A slot that a dot in flight uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct UseInFlight {
+    /// True if the dot writes the slot.
+    writes: bool,
+    /// The allocations of the `mbarrier`s of the first and of the last commit after the dot.
+    commits: Option<[Value; 2]>,
+    /// True if further commits are to other allocations.
+    has_more: bool,
+}
+
+impl UseInFlight {
+    fn commit(&mut self, barriers: Value) {
+        self.commits = match self.commits {
+            None => Some([barriers; 2]),
+            Some([first, last]) => {
+                self.has_more |= last != first && last != barriers;
+                Some([first, barriers])
+            }
+        };
+    }
+
+    fn is_done_after(&self, barriers: Value) -> bool {
+        self.commits.is_some_and(|commits| self.has_more || commits.contains(&barriers))
+    }
+}
+
+/// Checks the dots of tensor memory of a function.
+pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
+    let function = analysis.function;
+    let (mut is_used, mut arrivals) = (false, Vec::new());
+    function.walk(function.entry, &mut |inst| {
+        let Op::Gpu(op) = &function.insts[inst].op else { return };
+        is_used |= matches!(op, GpuOp::Tcgen05Mma { .. });
+        if let GpuOp::MbarrierExpect { .. }
+        | GpuOp::MbarrierArriveTimes { .. }
+        | GpuOp::MbarrierArrive {}
+        | GpuOp::MbarrierArriveAt { .. }
+        | GpuOp::Tcgen05Commit {} = op
+        {
+            arrivals.push((function.insts[inst].operands[0], analysis.partition(inst)));
+        }
+    });
+    if !is_used {
+        return Ok(());
+    }
+    let mut released = EntitySet::new();
+    function.walk(function.entry, &mut |inst| {
+        if let Op::Gpu(GpuOp::MbarrierWait {}) = function.insts[inst].op {
+            let (root, own) = (function.insts[inst].operands[0], analysis.partition(inst));
+            if arrivals.iter().any(|(other, partition)| *other == root && *partition != own) {
+                released.insert(inst);
+            }
+        }
+    });
+    walk(analysis, &mut TensorDots { analysis, released }, Facts::new())
+}
+
+struct TensorDots<'a> {
+    analysis: &'a SlotAnalysis<'a>,
+    /// The waits for `mbarrier`s at which other partitions arrive.
+    released: EntitySet<Inst>,
+}
+
+impl Transfer for TensorDots<'_> {
+    type State = Facts<UseInFlight>;
+
+    fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check {
+        let data = &self.analysis.function.insts[inst];
+        let Op::Gpu(op) = &data.op else { return Ok(()) };
+        match op {
+            GpuOp::Tcgen05Mma { .. } => {
+                for (index, value) in data.operands.iter().take(3).enumerate() {
+                    let Some(slot) = self.analysis.slot(*value) else { continue };
+                    let used = UseInFlight { writes: index == 2, commits: None, has_more: false };
+                    let writes = used.writes || state.get(&slot).is_some_and(|before| before.writes);
+                    state.insert(slot, UseInFlight { writes, ..used });
+                }
+            }
+            GpuOp::Tcgen05Commit {} => {
+                state.values_mut().for_each(|used| used.commit(data.operands[0]));
+            }
+            GpuOp::MbarrierWait {} if self.released.contains(inst) => state.clear(),
+            GpuOp::MbarrierWait {} => state.retain(|_, used| !used.is_done_after(data.operands[0])),
+            GpuOp::TmemLoad {} => self.ensure_done(inst, state, "reads", |used| used.writes)?,
+            GpuOp::TmemStore {} => self.ensure_done(inst, state, "writes", |_| true)?,
+            op if matches!(op.info().memory, MemoryAccess::WritesShared | MemoryAccess::FillsShared) => {
+                self.ensure_done(inst, state, "writes", |_| true)?;
+            }
+            GpuOp::Dealloc {} => {
+                let root = data.operands[0];
+                if let Some((slot, used)) = state.iter().find(|(slot, _)| slot.root == root) {
+                    return Err(self.message(inst, slot, *used, "frees"));
+                }
+            }
+            // tidy: wildcard because no other op accesses tensor memory, or writes shared memory
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn join(&self, state: &mut Self::State, other: &Self::State, point: JoinPoint) {
+        join_facts(self.analysis, state, other, point, join);
+    }
+
+    fn rename(&self, state: &mut Self::State, edge: &Edge) {
+        rename_facts(self.analysis, state, edge, join);
+    }
+}
+
+/// Joins the uses of two paths: the one that fewer waits complete counts.
+fn join(one: &mut UseInFlight, other: UseInFlight) {
+    if one.commits.is_some() && other.commits.is_none() {
+        one.commits = None;
+    } else if one.commits != other.commits && one.commits.is_some() {
+        one.has_more = true;
+    }
+    one.writes |= other.writes;
+}
+
+impl TensorDots<'_> {
+    fn ensure_done(
+        &self,
+        inst: Inst,
+        state: &Facts<UseInFlight>,
+        does: &str,
+        conflicts: impl Fn(&UseInFlight) -> bool,
+    ) -> Check {
+        let memory = self.analysis.function.insts[inst].operands[0];
+        let Some(slot) = self.analysis.slot(memory) else { return Ok(()) };
+        match state.get(&slot).filter(|used| conflicts(used)) {
+            Some(used) => Err(self.message(inst, &slot, *used, does)),
+            None => Ok(()),
+        }
+    }
+
+    fn message(&self, inst: Inst, slot: &Slot, used: UseInFlight, does: &str) -> String {
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
+        let use_of_dot = if used.writes { "writes" } else { "reads" };
+        let missing = match used.commits {
+            None => "add a tcgen05_commit, and an mbarrier_wait for its barrier".to_owned(),
+            Some([_, barriers]) => format!("add an mbarrier_wait for {}", self.analysis.text(barriers)),
+        };
+        format!("{name} {does} {text} while a tcgen05_mma {use_of_dot} it: {missing}")
+    }
+}

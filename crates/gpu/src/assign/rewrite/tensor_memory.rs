@@ -1,0 +1,113 @@
+//! Translates the functions of the op `device` on tensor memory.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir as ir;
+use tilewright_ir::{Block, DeviceFn, Element, Inst, SharedTiles, Value};
+
+use super::Rewrite;
+use crate::tile::legality::at;
+use tilewright_gpu_ir::tensor_memory::TensorMemoryMove;
+use tilewright_gpu_ir::{GpuOp, TensorMemory};
+
+/// The most warps that access disjoint lanes of tensor memory.
+const DISJOINT_WARPS: u32 = 4;
+
+/// Returns the type of tensor memory for tiles; `None` for shared memory.
+pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
+    Some(TensorMemory {
+        slots: tiles.slots,
+        element: Element::Value(tiles.dtype),
+        shape: tiles.shape.clone(),
+        block: tiles.layout.tensor_memory()?,
+        cta_group: 1,
+    })
+}
+
+/// Checks that an instruction moves each tile that a program loads from tensor memory or stores
+/// there.
+///
+/// # Errors
+/// If a layout is not that of an instruction.
+pub(in crate::assign) fn check_moves(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
+    let mut found = Ok(());
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let (tiles, tile) = match &data.op {
+            ir::Op::Device { function: DeviceFn::TensorMemoryLoad { tiles, .. } } => (tiles, data.results[0]),
+            ir::Op::Device { function: DeviceFn::TensorMemoryStore { tiles } } => (tiles, data.operands[2]),
+            // tidy: wildcard because no other op accesses tensor memory by threads
+            _ => return,
+        };
+        let (ty, is_load) = (function.ty(tile), !data.results.is_empty());
+        let Some(layout) = &ty.layout else { return };
+        let linear = layout.linear(&ty.shape).ok();
+        let moves = tensor_memory(tiles).zip(linear).and_then(|(memory, linear)| {
+            TensorMemoryMove::new(&memory, &linear).filter(|moves| is_load || !moves.is_repeated)
+        });
+        if found.is_ok() && moves.is_none() {
+            let message = format!("no instruction moves a tile with {layout} to or from {}", tiles.layout);
+            let hint = "use the layout that `tmem.get_reg_layout()` returns, and `gl.convert_layout`";
+            found = Err(Box::new(at(function, inst, Code::LayoutMismatch, message).hint(hint)));
+        }
+    });
+    found
+}
+
+impl Rewrite<'_, '_> {
+    pub(super) fn tensor_memory_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
+        let data = &self.context.function.insts[inst];
+        match function {
+            DeviceFn::TensorMemoryLoad { .. } => {
+                self.wait_for_other_warps(inst, block);
+                let memory = self.tile_at(inst, block, 0);
+                let old = data.results[0];
+                let layout = self.layouts_of(old)[0];
+                let ty = self.ty(old, layout);
+                let value = self.append(inst, block, GpuOp::TmemLoad {}.into(), smallvec![memory], &[ty]);
+                self.define(old, layout, value.expect("a load is a value"), block);
+            }
+            DeviceFn::TensorMemoryStore { .. } => {
+                let value = self.tile(inst, 2);
+                self.wait_for_other_warps(inst, block);
+                let memory = self.tile_at(inst, block, 0);
+                self.predicated(inst, block, 3, |rewrite, block| {
+                    rewrite.append(inst, block, GpuOp::TmemStore {}.into(), smallvec![memory, value], &[]);
+                });
+            }
+            DeviceFn::TensorDot { transposed_a, transposed_b, .. } => {
+                for index in [0, 2] {
+                    self.keep_allocated(inst, index);
+                }
+                let mut operands: SmallVec<[Value; 4]> =
+                    [0, 2, 4].into_iter().map(|index| self.tile_at(inst, block, index)).collect();
+                operands.push(self.get(data.operands[6], None));
+                let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
+                // One thread starts the dot, after the accesses of all threads to tensor memory.
+                self.wait_for_reads(inst, block);
+                self.predicated(inst, block, 7, |rewrite, block| {
+                    rewrite.append(inst, block, op.into(), operands, &[]);
+                });
+            }
+            DeviceFn::TensorCommit { .. } => {
+                let (barriers, slot) = self.place(inst, 0);
+                self.predicated(inst, block, 2, |rewrite, block| {
+                    let op = GpuOp::Tcgen05Commit {}.into();
+                    rewrite.append(inst, block, op, smallvec![barriers, slot], &[]);
+                });
+            }
+            // tidy: wildcard because the caller passes only functions of tensor memory
+            other => unreachable!("{} is no function of tensor memory", other.name()),
+        }
+    }
+
+    /// Appends a barrier before an access to tensor memory, if several warps access the same lanes
+    /// and other accesses may be in flight.
+    fn wait_for_other_warps(&mut self, inst: Inst, block: Block) {
+        let own = self.context.workers.warps_at[inst];
+        let warps = if own == 0 { self.context.num_warps } else { own };
+        if warps > DISJOINT_WARPS {
+            self.wait_for_accesses(inst, block);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Tensor memory as a program states it, and the layouts of registers that loads and stores have.
+//!
+//! Tensor memory has 128 lanes of 32-bit cells. A tile consists of blocks, whose columns follow each
+//! other: the blocks of one column of the tile first. Row `r` of a block of 128 rows is in lane `r`,
+//! row `r` of a block of 64 rows in lane `32 * (r / 16) + r % 16`. A warp accesses the 32 lanes from
+//! `32 * (warp % 4)` on.
+
+use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout, check_extents};
+
+/// The extents of a block, and the position of its elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TensorMemoryBlock {
+    /// The number of rows: 64 or 128.
+    pub rows: u32,
+    /// The number of columns.
+    pub columns: u32,
+    /// The distance of adjacent elements of a row, in elements.
+    pub stride: u32,
+}
+
+/// The instructions that load and store tensor memory, by the part that a warp moves at once.
+const VARIANTS: [&str; 5] = ["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"];
+
+/// The warps that together access all lanes.
+const WARPS: u32 = 4;
+
+impl StatedBuffer {
+    /// Returns the blocks of a layout of tensor memory; `None` for shared memory.
+    pub fn tensor_memory(&self) -> Option<TensorMemoryBlock> {
+        match self {
+            Self::TensorMemory { block: [rows, columns], column_stride: stride, .. } => {
+                Some(TensorMemoryBlock { rows: *rows, columns: *columns, stride: *stride })
+            }
+            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::Padded { .. } => None,
+        }
+    }
+
+    /// Returns the blocks of a layout of tensor memory for a tile.
+    ///
+    /// # Errors
+    /// If the layout is not for tensor memory, or does not fit the tile.
+    pub fn tensor_memory_of(&self, shape: &[u32], element_bits: u32) -> Result<TensorMemoryBlock, Misfit> {
+        let Some(block) = self.tensor_memory() else {
+            return Err(format!("{self} is no layout of tensor memory"));
+        };
+        let Self::TensorMemory { cga, two_ctas, .. } = self else { return Ok(block) };
+        check_extents(shape)?;
+        let &[rows, columns] = shape else {
+            return Err(format!("{self} is for tiles with two axes, found {shape:?}"));
+        };
+        if *two_ctas || !cga.is_empty() {
+            return Err(format!("{self} is for two blocks of a cluster, which this version does not have"));
+        }
+        if !matches!(block.rows, 64 | 128) || !block.columns.is_power_of_two() {
+            return Err(format!("a block of {self} has 64 or 128 rows, and a power of two of columns"));
+        }
+        if !rows.is_multiple_of(block.rows) || !columns.is_multiple_of(block.columns) {
+            return Err(format!("{self} does not divide a tile {shape:?} into blocks"));
+        }
+        let (bits, stride) = (element_bits.max(8), block.stride);
+        if bits > 32 || stride != 1 && stride * bits != 32 {
+            return Err(format!(
+                "the col_stride of {self} is 1 or {} for elements of {bits} bits",
+                (32 / bits).max(1)
+            ));
+        }
+        if block.columns * stride * bits < 32 {
+            return Err(format!("a row of a block of {self} has fewer than 32 bits"));
+        }
+        Ok(block)
+    }
+
+    /// Returns the layout of registers with which an instruction of tensor memory moves a tile.
+    ///
+    /// # Errors
+    /// If the instruction does not move such a tile.
+    pub fn register_layout(
+        &self,
+        shape: &[u32],
+        element_bits: u32,
+        (warps, variant): (u32, &str),
+    ) -> Result<StatedLayout, Misfit> {
+        let block = self.tensor_memory_of(shape, element_bits)?;
+        if !VARIANTS.contains(&variant) {
+            return Err(format!("there is no instruction {variant:?}; expected one of {VARIANTS:?}"));
+        }
+        if warps < WARPS || !warps.is_power_of_two() {
+            return Err(format!("{warps} warps do not access tensor memory: a multiple of four does"));
+        }
+        let row = |at: u32| Sizes::from_slice(&[at, 0]);
+        let column = |at: u32| Sizes::from_slice(&[0, at]);
+        // Of the columns of a block: those within a cell, then those of further cells.
+        let in_cell = (32 / (element_bits.max(8) * block.stride)).max(1);
+        let mut cells: Vec<u32> =
+            powers(block.columns).filter(|at| *at >= in_cell).map(|at| at / in_cell).collect();
+        let mut registers: Bases = powers(in_cell).map(column).collect();
+        let cell = |at: u32| column(at * in_cell);
+        let missing = || format!("{variant} does not move blocks of {self}: they have too few columns");
+        let last = cells.last().copied().unwrap_or(0);
+        let mut take = |at: u32| -> Result<Sizes, Misfit> {
+            let position = cells.iter().position(|cell| *cell == at).ok_or_else(missing)?;
+            Ok(cell(cells.remove(position)))
+        };
+        let half = block.rows == 64;
+        let high_rows: Vec<Sizes> = if half { vec![] } else { vec![row(16)] };
+        let groups = [1, 2, 4].map(row);
+        let mut lanes: Bases = Bases::new();
+        match variant {
+            "16x64b" => {
+                lanes.extend([row(8), take(1)?]);
+                lanes.extend(groups);
+                registers.extend(high_rows);
+            }
+            "16x128b" => {
+                lanes.extend([take(1)?, take(2)?]);
+                lanes.extend(groups);
+                registers.push(row(8));
+                registers.extend(high_rows);
+            }
+            "16x256b" => {
+                let first = take(1)?;
+                lanes.extend([take(2)?, take(4)?]);
+                lanes.extend(groups);
+                registers.extend([first, row(8)]);
+                registers.extend(high_rows);
+            }
+            _ if half => {
+                lanes.extend([1, 2, 4, 8].map(row));
+                lanes.push(take(last)?);
+            }
+            "16x32bx2" => return Err(format!("16x32bx2 moves blocks of 64 rows, not those of {self}")),
+            _ => lanes.extend([1, 2, 4, 8, 16].map(row)),
+        }
+        registers.extend(cells.into_iter().map(cell));
+        registers.extend(powers(shape[0]).filter(|at| *at >= block.rows).map(row));
+        registers.extend(powers(shape[1]).filter(|at| *at >= block.columns).map(column));
+        let quarters = if half { [16, 32] } else { [32, 64] };
+        let mut of_warps: Bases = quarters.map(row).into_iter().collect();
+        for _ in 0..(warps / WARPS).ilog2() {
+            // Further warps move the last columns.
+            let is_divisible = registers.last().is_some_and(|basis| basis[1] >= in_cell || basis[0] >= 32);
+            let basis = if is_divisible { registers.pop() } else { None };
+            of_warps.push(basis.unwrap_or_else(|| row(0)));
+        }
+        let bases = [registers, lanes, of_warps];
+        Ok(StatedLayout::Linear { bases, blocks: Bases::new(), shape: Sizes::from_slice(shape) })
+    }
+}
+
+/// Returns the powers of two below a limit.
+fn powers(limit: u32) -> impl Iterator<Item = u32> {
+    (0..limit.ilog2()).map(|bit| 1 << bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(text: &str) -> StatedBuffer {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_lane_holds_a_row() {
+        let memory = buffer("TensorMemoryLayout([128, 64], 1)");
+        assert_eq!(memory.to_string(), "TensorMemoryLayout([128, 64], 1)");
+        let layout = memory.register_layout(&[128, 64], 32, (4, "32x32b")).unwrap();
+        let linear = layout.linear(&[128, 64]).unwrap();
+        // Lane 3 of warp 1 has row 35, its register 5 column 5.
+        let at = |parts: &[(crate::Input, u32)]| linear.output().coordinates(linear.at(parts));
+        let found = at(&[(crate::Input::Register, 5), (crate::Input::Lane, 3), (crate::Input::Warp, 1)]);
+        assert_eq!(found[..], [35, 5]);
+        let wide = memory.register_layout(&[128, 64], 32, (8, "32x32b")).unwrap();
+        assert_eq!(wide.linear(&[128, 64]).unwrap().registers(), 32);
+    }
+
+    #[test]
+    fn each_instruction_covers_the_tile_once() {
+        for (text, shape, bits) in [
+            ("TensorMemoryLayout([128, 64], 1)", [128, 128], 32),
+            ("TensorMemoryLayout([64, 64], 1)", [128, 64], 32),
+            ("TensorMemoryLayout([128, 32], 1)", [128, 32], 16),
+            ("TensorMemoryLayout([64, 32], 2)", [64, 64], 16),
+            ("TensorMemoryLayout([64, 64], 1)", [64, 64], 8),
+        ] {
+            for variant in &VARIANTS[..4] {
+                let layout = buffer(text).register_layout(&shape, bits, (4, variant)).unwrap();
+                let linear = layout.linear(&shape).unwrap();
+                assert!(linear.is_injective() && linear.is_surjective(), "{text} {variant}: {layout}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_tiles_are_an_error() {
+        let memory = buffer("TensorMemoryLayout([128, 64], 1)");
+        assert!(memory.tensor_memory_of(&[64, 64], 32).unwrap_err().contains("does not divide"));
+        assert!(memory.tensor_memory_of(&[128, 64], 64).unwrap_err().contains("col_stride"));
+        assert!(memory.linear(&[128, 64], 32).unwrap_err().contains("tensor memory"));
+        assert!(memory.register_layout(&[128, 64], 32, (2, "32x32b")).unwrap_err().contains("2 warps"));
+        assert!(memory.register_layout(&[128, 64], 32, (4, "8x8")).unwrap_err().contains("8x8"));
+        let narrow = buffer("TensorMemoryLayout([128, 2], 1)");
+        assert!(narrow.register_layout(&[128, 2], 32, (4, "16x256b")).unwrap_err().contains("too few"));
+        let pair = buffer("TensorMemoryLayout([128, 64], 1, [], True)");
+        assert!(pair.tensor_memory_of(&[128, 64], 32).unwrap_err().contains("two blocks"));
+    }
+}
