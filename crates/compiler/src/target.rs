@@ -13,8 +13,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target with this name, such as `cpu` or `sm_80`. `sm_90` is an alias of
-    /// `sm_90a`.
+    /// Returns the target with this name, such as `cpu` or `sm_80`. `sm_90` and `sm_103` are aliases
+    /// of `sm_90a` and `sm_103a`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "cpu" => Some(Self::Cpu),
@@ -22,10 +22,10 @@ impl Target {
         }
     }
 
-    /// Returns the names of all targets, and the alias `sm_90`.
+    /// Returns the names of all targets, and the aliases.
     pub fn names() -> Vec<&'static str> {
         let gpus = tilewright_gpu_ir::GpuTarget::ALL.iter().map(|target| target.name);
-        ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
+        ["cpu"].into_iter().chain(gpus).chain(["sm_90", "sm_103"]).collect()
     }
 
     /// Returns the best target for a GPU of this compute capability (times 10). Returns `None` for

@@ -262,9 +262,13 @@ impl GpuTarget {
         if self.features.has(Feature::WideAccesses) { WIDE_ACCESS_BYTES } else { ACCESS_BYTES }
     }
 
-    /// Returns the target with a name; `sm_90` is short for `sm_90a`.
+    /// Returns the target with a name; `sm_90` is short for `sm_90a`, and `sm_103` for `sm_103a`.
     pub fn named(name: &str) -> Result<Self, TargetError> {
-        let full = if name == "sm_90" { "sm_90a" } else { name };
+        let full = match name {
+            "sm_90" => "sm_90a",
+            "sm_103" => "sm_103a",
+            other => other,
+        };
         let found = Self::ALL.iter().find(|target| target.name == full);
         found.copied().ok_or_else(|| TargetError { found: name.to_owned() })
     }

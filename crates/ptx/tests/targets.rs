@@ -15,6 +15,7 @@ const CASES: &[(Feature, &str)] = &[
     (Feature::Bf16Sums, "add.rn.bf16 %rs1, %rs1, %rs1;"),
     (Feature::Tma, "fence.proxy.async;"),
     (Feature::Wgmma, "wgmma.fence.sync.aligned;"),
+    (Feature::Tcgen05, "tcgen05.wait::ld.sync.aligned;"),
     (Feature::Bf16Atomics, "red.relaxed.gpu.global.add.noftz.bf16 [%rd1], %rs1;"),
     (Feature::VectorAtomics, "red.relaxed.gpu.global.add.v2.f32 [%rd1], {%f1, %f2};"),
     (Feature::WideAccesses, "ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd5];"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import DEVICE, ROOT
 from tilewright.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     allocate_tensor_memory,
@@ -25,16 +26,14 @@ from tilewright.experimental import gluon
 from tilewright.experimental.gluon import language as gl
 
 
-@pytest.fixture(params=["sim:sm_100"], autouse=True)
-def blackwell(request, device):
+@pytest.fixture(autouse=True)
+def blackwell(device):
     """Runs a test on the simulator of a Blackwell GPU."""
     if device != "cpu":
         pytest.skip("these kernels have run on the simulator only")
-    before = tilewright.runtime.driver.active.get_current_device() if False else None
-    tilewright.runtime.set_device(request.param)
-    yield request.param
-    del before
-    tilewright.runtime.set_device("cpu")
+    tilewright.runtime.set_device("sim:sm_100")
+    yield
+    tilewright.runtime.set_device(DEVICE)
 
 
 def assemble(handle, tmp_path):
@@ -395,8 +394,22 @@ def test_columns_that_do_not_fit():
     assert raised.value.code == "TW0114"
 
 
+@gluon.jit
+def on_another_gpu(out_ptr):
+    memory = allocate_tensor_memory(gl.float32, [128, 64], TensorMemoryLayout([128, 64], col_stride=1))
+    store(out_ptr, memory.load(), memory.get_reg_layout())
+
+
 def test_other_gpus_have_no_tensor_memory():
     tilewright.runtime.set_device("sim:sm_90")
     with pytest.raises(tilewright.TritonError) as raised:
-        views[(1,)](torch.zeros(128, 64), torch.zeros(128, 64))
+        on_another_gpu[(1,)](torch.zeros(128, 64))
     assert raised.value.code == "TW0024"
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103"])
+@pytest.mark.parametrize("example", ["60_gluon_tcgen05", "61_gluon_tcgen05_attention"])
+def test_examples(run, example, target):
+    done = run("-m", "tilewright", "run", "--device", f"sim:{target}", ROOT / f"examples/{example}.py")
+    assert done.code == 0, done.err
+    assert done.out.count("largest difference") == 2

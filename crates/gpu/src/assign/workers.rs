@@ -183,7 +183,8 @@ pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Work
         return Ok(Workers::default());
     };
     let without = "leave out `worker_num_regs`, or request fewer registers";
-    if !registers.is_empty() && !target.features.has(Feature::Wgmma) {
+    let changes_registers = [Feature::Wgmma, Feature::Tcgen05].map(|each| target.features.has(each));
+    if !registers.is_empty() && changes_registers == [false; 2] {
         return misuse(first, "this GPU does not change the registers of running warps", without);
     }
     let plan = match PartitionPlan::new(own, warps, registers) {

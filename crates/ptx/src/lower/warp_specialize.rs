@@ -79,7 +79,9 @@ impl Lowering<'_> {
         };
         let common = common_registers(&partitions);
         if common.is_some() {
-            self.require(inst, Feature::Wgmma)?;
+            if !self.has(Feature::Tcgen05) {
+                self.require(inst, Feature::Wgmma)?;
+            }
             self.builder.function.directives.max_registers = common;
         }
         // All warps of a warpgroup execute the same `setmaxnreg`.
