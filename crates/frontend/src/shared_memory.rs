@@ -1,5 +1,5 @@
-//! Defines shared memory that a program allocates (Gluon). Such a value exists only in the
-//! frontend. Lowering turns each access to it into the op `device`.
+//! Shared or tensor memory that a program allocates (Gluon): a value that exists only in the
+//! frontend. Lowering turns each access to this value into the op `device`.
 
 use std::sync::Arc;
 
@@ -40,6 +40,11 @@ pub fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Result<SharedTile
     Ok(SharedTiles { slots, dtype, shape, layout })
 }
 
+/// Returns whether memory is tensor memory.
+pub fn is_tensor_memory(tiles: &SharedTiles) -> bool {
+    tiles.layout.tensor_memory().is_some()
+}
+
 impl SharedForm {
     /// Returns the tiles as the program sees them. The axes of a transpose are exchanged.
     ///
@@ -75,7 +80,7 @@ impl<T> SharedMemory<T> {
     pub fn describe(&self) -> String {
         let SharedForm { tiles, count, window, .. } = &*self.form;
         let tile = Type::tile(tiles.dtype, tiles.shape.clone());
-        let space = if tiles.layout.tensor_memory().is_some() { "tensor" } else { "shared" };
+        let space = if is_tensor_memory(tiles) { "tensor" } else { "shared" };
         if let Some(Window { start, shape }) = window {
             let part = Type::tile(tiles.dtype, shape.clone());
             return format!(

@@ -8,6 +8,7 @@ use super::template::{self, IrOperand, from_host};
 use crate::constexpr::{self, Evaluated};
 use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
+use crate::shared_memory::is_tensor_memory;
 use crate::value::{BUILTINS, Constant, Operand, to_str};
 
 /// The builtins that a kernel may call.
@@ -293,7 +294,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                     }
                 },
                 Operand::Shared(memory) => {
-                    let is_tensor = memory.form.tiles.layout.tensor_memory().is_some();
+                    let is_tensor = is_tensor_memory(&memory.form.tiles);
                     name == "base_value" || is_tensor == (name == "tensor_memory_descriptor")
                         && matches!(name, "shared_memory_descriptor" | "tensor_memory_descriptor")
                 }

@@ -9,10 +9,10 @@ use super::descriptor::{descriptor_attribute, descriptor_names};
 use super::gluon;
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
-use super::tensor_memory::{self, is_tensor_memory};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::DescriptorKind;
 use crate::repr::mangled;
+use crate::shared_memory::is_tensor_memory;
 use crate::suggest::suggest;
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
@@ -90,7 +90,11 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Some(found) => Ok(found),
             None => {
                 let (class, attributes, methods) = if is_tensor_memory(&shared.form.tiles) {
-                    ("tensor_memory_descriptor", tensor_memory::ATTRIBUTES, tensor_memory::METHODS)
+                    (
+                        "tensor_memory_descriptor",
+                        gluon::TENSOR_MEMORY_ATTRIBUTES,
+                        gluon::TENSOR_MEMORY_METHODS,
+                    )
                 } else {
                     ("shared_memory_descriptor", gluon::ATTRIBUTES, gluon::METHODS)
                 };

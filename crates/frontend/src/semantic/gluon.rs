@@ -13,9 +13,8 @@ use tilewright_ir::{
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
 use super::device_function::{count, device};
-use super::tensor_memory::{self, is_tensor_memory};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf, clusters, memory, program, shape};
-use crate::shared_memory::{SharedForm, SharedMemory};
+use crate::shared_memory::{SharedForm, SharedMemory, is_tensor_memory};
 use crate::value::{Constant, Operand};
 
 /// The attributes of shared memory.
@@ -39,6 +38,16 @@ pub(super) const MISSING: &[&str] = &[
     "nbytes_per_cta",
     "scatter",
 ];
+
+/// The attributes of tensor memory.
+pub(super) const TENSOR_MEMORY_ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "layout", "type"];
+
+/// The methods of tensor memory.
+pub(super) const TENSOR_MEMORY_METHODS: &[&str] =
+    &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret", "_keep_alive"];
+
+/// The methods of tensor memory that this version does not have.
+const MISSING_OF_TENSOR_MEMORY: &[&str] = &["load_max", "load_min"];
 
 /// Returns the text of an argument that is a layout object, or `None` for Python's `None`.
 pub(super) fn layout_text<C: Caller + ?Sized>(
@@ -559,8 +568,8 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
     name: &str,
 ) -> Semantic<Option<Op<C>>> {
     let is_tensor = is_tensor_memory(&shared.form.tiles);
-    if is_tensor && !tensor_memory::ATTRIBUTES.contains(&name) {
-        if tensor_memory::MISSING.contains(&name) {
+    if is_tensor && !TENSOR_MEMORY_ATTRIBUTES.contains(&name) {
+        if MISSING_OF_TENSOR_MEMORY.contains(&name) {
             return Err(not_there(&format!("`{name}` of tensor memory")));
         }
         return Ok(None);

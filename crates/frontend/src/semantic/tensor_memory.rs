@@ -17,28 +17,13 @@ use super::gluon::{check_warps, layout, layout_text, matrix_memory, misfit, not_
 use super::operators::binary;
 use super::views::{scaled, sum};
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::shared_memory::{SharedForm, SharedMemory};
+use crate::shared_memory::{SharedForm, SharedMemory, is_tensor_memory};
 use crate::value::{Constant, Operand};
-
-/// The attributes of tensor memory.
-pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "layout", "type"];
-
-/// The methods of tensor memory.
-pub(super) const METHODS: &[&str] =
-    &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret", "_keep_alive"];
-
-/// The methods of tensor memory that this version does not have.
-pub(super) const MISSING: &[&str] = &["load_max", "load_min"];
 
 /// The instruction of a load whose layout the program does not state.
 const DEFAULT_VARIANT: &str = "32x32b";
 
 const NONE: Constant = Constant::None;
-
-/// Returns whether memory is tensor memory.
-pub(super) fn is_tensor_memory(tiles: &SharedTiles) -> bool {
-    tiles.layout.tensor_memory().is_some()
-}
 
 /// Returns an argument that is tensor memory, for one tile or several.
 fn any_tensor_memory<C: Caller + ?Sized>(

@@ -53,9 +53,8 @@ fn text(body: &str) -> String {
 
 #[track_caller]
 fn accepted(body: &str) {
-    if let Err(error) = parse_dialect::<Gpu>(&text(body)) {
-        panic!("{}", error.message);
-    }
+    let parsed = parse_dialect::<Gpu>(&text(body)).map_err(|error| error.message);
+    assert_eq!(parsed.map(drop), Ok(()));
 }
 
 #[track_caller]
