@@ -142,7 +142,9 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
         | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
         | GpuOp::TensorReduce { .. } => BoxLayout::of(layout, bits).map(|boxes| boxes.alignment),
-        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES)),
+        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => {
+            Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES))
+        }
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
         // tidy: wildcard because only threads access the memory of other ops
         _ => None,

@@ -381,7 +381,8 @@ impl GpuOp {
     /// Returns whether the op reads the transpose of the buffer of an operand.
     pub fn reads_transpose(&self, operand: usize) -> bool {
         match self {
-            Self::Wgmma { transposed_a, transposed_b, .. } | Self::Tcgen05Mma { transposed_a, transposed_b } => {
+            Self::Wgmma { transposed_a, transposed_b, .. }
+            | Self::Tcgen05Mma { transposed_a, transposed_b } => {
                 [*transposed_a, *transposed_b].get(operand).is_some_and(|is_transposed| *is_transposed)
             }
             // tidy: wildcard because other ops do not transpose
@@ -479,8 +480,7 @@ mod tests {
         use tilewright_ir::AsyncPhase as Phase;
         for row in OPS {
             let is_awaited = OPS.iter().any(|other| other.phase.awaited() == Some(row.phase));
-            let starts =
-                !matches!(row.phase, Phase::None | Phase::StartsTensorLoad | Phase::StartsTensorDot);
+            let starts = !matches!(row.phase, Phase::None | Phase::StartsTensorLoad | Phase::StartsTensorDot);
             assert_eq!(is_awaited, starts && row.phase.awaited().is_none(), "{}", row.name);
             let has_work =
                 row.phase.awaited().is_none_or(|awaited| OPS.iter().any(|other| other.phase == awaited));

@@ -192,7 +192,8 @@ impl TensorMemoryMove {
             let at = tile.coordinates(column);
             memory.position(at[0], at[1])
         };
-        let images = |input: Input| -> Vec<u32> { layout.bases(input).iter().map(|at| position(*at)).collect() };
+        let images =
+            |input: Input| -> Vec<u32> { layout.bases(input).iter().map(|at| position(*at)).collect() };
         let [registers, lanes, warps] = [Input::Register, Input::Lane, Input::Warp].map(images);
         // Each bit has a position of its own, so positions add up.
         let all = || registers.iter().chain(&lanes).chain(&warps).copied().filter(|image| *image != 0);

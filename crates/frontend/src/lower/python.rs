@@ -295,8 +295,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 },
                 Operand::Shared(memory) => {
                     let is_tensor = is_tensor_memory(&memory.form.tiles);
-                    name == "base_value" || is_tensor == (name == "tensor_memory_descriptor")
-                        && matches!(name, "shared_memory_descriptor" | "tensor_memory_descriptor")
+                    name == "base_value"
+                        || is_tensor == (name == "tensor_memory_descriptor")
+                            && matches!(name, "shared_memory_descriptor" | "tensor_memory_descriptor")
                 }
                 _ => false,
             };

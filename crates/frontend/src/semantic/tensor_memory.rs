@@ -13,7 +13,9 @@ use super::arguments::{Arguments, constant_of};
 use super::barriers::{allocate_one, mbarrier_of, predicate};
 use super::convert::{cast, describe, tensor};
 use super::device_function::device;
-use super::gluon::{check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero};
+use super::gluon::{
+    check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero,
+};
 use super::operators::binary;
 use super::views::{scaled, sum};
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError, ValueOf};
@@ -105,11 +107,7 @@ fn no_result() -> SemanticError {
 }
 
 /// Returns the layout of registers with which an instruction moves a tile.
-fn register_layout(
-    form: &SharedForm,
-    moved: (u32, &str),
-    index: usize,
-) -> Semantic<StatedLayout> {
+fn register_layout(form: &SharedForm, moved: (u32, &str), index: usize) -> Semantic<StatedLayout> {
     let SharedTiles { dtype, shape, layout, .. } = &form.tiles;
     layout.register_layout(shape, dtype.bits(), moved).map_err(|error| misfit(index, error))
 }
@@ -235,7 +233,8 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let [start, length] = [a.int(c, 1)?, a.int(c, 2)?];
     let tiles = &found.form.tiles;
     let (rows, extent) = (tiles.shape[0], tiles.shape[1]);
-    let fits = (1..=i128::from(extent)).contains(&length) && (0..=i128::from(extent) - length).contains(&start);
+    let fits =
+        (1..=i128::from(extent)).contains(&length) && (0..=i128::from(extent) - length).contains(&start);
     if !fits {
         let text = format!("{start} to {}", start.saturating_add(length));
         return Err(a.unexpected(1, &format!("a part of the {extent} columns"), &text));
@@ -311,7 +310,9 @@ fn operand<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<(SharedMemory<Op<C>>, Type)> {
     let found = match a.at(index)? {
-        Operand::Shared(found) if index == 0 && is_tensor_memory(&found.form.tiles) => tile_memory(c, a, index)?,
+        Operand::Shared(found) if index == 0 && is_tensor_memory(&found.form.tiles) => {
+            tile_memory(c, a, index)?
+        }
         _ => matrix_memory(c, a, index)?,
     };
     let ty = Type::tile(found.form.tiles.dtype, found.form.shape().into_iter().collect::<Shape>());

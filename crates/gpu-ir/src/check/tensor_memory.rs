@@ -90,7 +90,9 @@ impl Checker<'_> {
         let multiple = if block.rows == 64 { 8 } else { 16 };
         let is_block = block.columns.is_multiple_of(multiple) && block.columns <= MAX_COLUMNS;
         ensure(is_block && block.stride * element_bits(&acc.tile()) == 32, || {
-            format!("tcgen05_mma has no accumulator {acc}: each element needs a cell, and a block at most 256 columns")
+            format!(
+                "tcgen05_mma has no accumulator {acc}: each element needs a cell, and a block at most 256 columns"
+            )
         })?;
         match self.operand(0) {
             Type::TensorMemory(left) => {

@@ -165,10 +165,7 @@ impl Transfer for Copies<'_> {
                 self.write(inst, state, Stage::Tensor, Fence::Done)
             }
             GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } => self.read(inst, state, operand(0), false),
-            GpuOp::MmaSync { .. }
-            | GpuOp::FmaDot { .. }
-            | GpuOp::Wgmma { .. }
-            | GpuOp::Tcgen05Mma { .. } => {
+            GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => {
                 let is_async = matches!(op, GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. });
                 let places = [0, 1].into_iter();
                 places.map(operand).try_for_each(|value| self.read(inst, state, value, is_async))

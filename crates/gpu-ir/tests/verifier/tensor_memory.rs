@@ -54,12 +54,17 @@ fn a_dot_is_awaited_before_its_accumulator_is_accessed() {
     let printed = check(BODY).unwrap();
     assert!(printed.contains("tensor_memory<1, fp32[128, 64], m128n64, stride 1, cta_group 1>"));
     let missing = "while a tcgen05_mma writes it: add a";
-    refused("  mbarrier_wait %bar, %0, %0\n", "", "tmem_load reads %acc while a tcgen05_mma writes it: add an mbarrier_wait for %bar");
+    refused(
+        "  mbarrier_wait %bar, %0, %0\n",
+        "",
+        "tmem_load reads %acc while a tcgen05_mma writes it: add an mbarrier_wait for %bar",
+    );
     refused("  tcgen05_commit %bar, %0\n  mbarrier_wait %bar, %0, %0\n", "", missing);
     // Another dot may use the accumulator, and a write to an operand may not come before the wait.
     let again = BODY.lines().next().unwrap();
     check(&BODY.replacen("  tcgen05_commit", &format!("{again}\n  tcgen05_commit"), 1)).unwrap();
-    let write = "  %v = splat %y {shape = [128, 16]} : fp16[128, 16]@L4\n  local_store %a, %v\n  mbarrier_wait";
+    let write =
+        "  %v = splat %y {shape = [128, 16]} : fp16[128, 16]@L4\n  local_store %a, %v\n  mbarrier_wait";
     let layout = "L4 = [128,16] register (0,1) (0,2) (0,4) (0,8) lane (1,0) (2,0) (4,0) (8,0) (16,0) warp (32,0) (64,0)\n";
     let head = HEAD.replacen("kernel", &format!("{layout}kernel"), 1);
     let text = format!("{head}{}  return_values\n}}\n", BODY.replacen("  mbarrier_wait", write, 1));
@@ -104,7 +109,9 @@ fn types_are_checked() {
         let error = check(&format!("  %z = alloc {{offset = ?}} : {ty}\n")).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
-    for text in ["tensor_memory<0, fp32[128, 64], m128n64, stride 1, cta_group 1>", "tensor_memory<1, fp32[128, 64]>"] {
+    for text in
+        ["tensor_memory<0, fp32[128, 64], m128n64, stride 1, cta_group 1>", "tensor_memory<1, fp32[128, 64]>"]
+    {
         assert!(check(&format!("  %z = alloc {{offset = ?}} : {text}\n")).is_err(), "{text}");
     }
     let error = check("  tcgen05_dealloc {columns = 48}\n").unwrap_err();

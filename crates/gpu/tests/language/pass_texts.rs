@@ -49,8 +49,12 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
         Err(diagnostic) => return Ok(describe(&diagnostic)),
     };
     for step in steps.iter().skip(usize::from(assign.is_some())) {
-        let pass =
-            PASSES.iter().chain(EXPLICIT_PASSES).chain(PARTS).find(|pass| pass.name == *step).ok_or("the pass does not exist")?;
+        let pass = PASSES
+            .iter()
+            .chain(EXPLICIT_PASSES)
+            .chain(PARTS)
+            .find(|pass| pass.name == *step)
+            .ok_or("the pass does not exist")?;
         if let Err(diagnostic) = pass.run(&mut program) {
             return Ok(describe(&diagnostic));
         }

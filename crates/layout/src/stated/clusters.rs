@@ -202,7 +202,9 @@ impl StatedBuffer {
     /// Returns the `cga_layout` of the layout, or `None` if its class has none.
     pub fn cga(&self) -> Option<&Bases> {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => Some(cga),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+                Some(cga)
+            }
             Self::Linear { .. } | Self::Padded { .. } => None,
         }
     }
@@ -237,7 +239,9 @@ impl StatedBuffer {
     pub fn of_block(&self) -> Self {
         let mut found = self.clone();
         match &mut found {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => cga.clear(),
+            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+                cga.clear()
+            }
             Self::Linear { block_bases, .. } => block_bases.clear(),
             Self::Padded { .. } => {}
         }

@@ -455,7 +455,9 @@ impl StatedBuffer {
     pub fn padding(&self) -> impl Iterator<Item = (u32, u32)> {
         let intervals: &[Sizes] = match self {
             Self::Padded { intervals, .. } => intervals,
-            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::TensorMemory { .. } => &[],
+            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::TensorMemory { .. } => {
+                &[]
+            }
         };
         intervals.iter().map(|pair| (pair[0], pair[1]))
     }
@@ -521,7 +523,9 @@ impl StatedBuffer {
                     _ => Ok(swizzled(shape, &order, element_bits, mode)),
                 }
             }
-            Self::TensorMemory { .. } => Err(format!("{self} is a layout of tensor memory, not of shared memory")),
+            Self::TensorMemory { .. } => {
+                Err(format!("{self} is a layout of tensor memory, not of shared memory"))
+            }
             Self::Padded { shape: own, .. } if own[..] != *shape => {
                 Err(format!("{self} is for buffers {own:?}, found {shape:?}"))
             }
@@ -732,7 +736,8 @@ impl fmt::Display for StatedBuffer {
             }
             Self::TensorMemory { block, column_stride, two_ctas, cga } => {
                 let pair = if *two_ctas { "True" } else { "False" };
-                let pair = if *two_ctas || !cga.is_empty() { format!(", {cga:?}, {pair}") } else { String::new() };
+                let pair =
+                    if *two_ctas || !cga.is_empty() { format!(", {cga:?}, {pair}") } else { String::new() };
                 write!(f, "TensorMemoryLayout({}, {column_stride}{pair})", List(block))
             }
         }
