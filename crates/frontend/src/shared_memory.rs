@@ -1,5 +1,5 @@
-//! Shared or tensor memory that a program allocates (Gluon): a value that exists only in the
-//! frontend. Lowering turns each access to this value into the op `device`.
+//! Defines shared or tensor memory that a program allocates (Gluon). Such a value exists only in the
+//! frontend. Lowering turns each access to it into the op `device`.
 
 use std::sync::Arc;
 
