@@ -1,9 +1,9 @@
-//! Dots of tensor memory: nothing accesses the accumulator of a `tcgen05_mma`, or writes its operands,
-//! before a wait for an `mbarrier` at which a later `tcgen05_commit` arrives.
+//! Dots of tensor memory: nothing accesses the accumulator of a `tcgen05_mma`, or writes its
+//! operands, before a wait for an `mbarrier` at which a later `tcgen05_commit` arrives.
 //!
-//! Dots of one thread execute in order, so a dot may use the accumulator of an earlier one. A wait
-//! for any `mbarrier` of the allocation of a commit counts, and so does one for an `mbarrier` at
-//! which another partition arrives, which may itself have waited for the dot.
+//! Dots of one thread execute in order, so a dot may use the accumulator of an earlier dot. A wait
+//! counts for any `mbarrier` of the allocation of a commit. A wait also counts for an `mbarrier` at
+//! which another partition arrives: that partition may have waited for the dot.
 
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Inst, MemoryAccess, Operation, Value};

@@ -1,9 +1,9 @@
 //! Lowers the ops on tensor memory: PTX ISA, "TensorCore 5th Generation Family Instructions".
 //!
 //! An address of tensor memory has the lane in its high half and the column in its low half. The
-//! asynchronous instructions of different threads are ordered only by a fence before and a fence
-//! after the synchronization of the threads, so each op has a fence on the sides on which threads may
-//! synchronize. A `tcgen05.commit` includes the fence after the dots.
+//! asynchronous instructions of different threads are ordered only by fences: one before and one
+//! after the synchronization of the threads. So each op has a fence on the sides on which threads
+//! may synchronize. A `tcgen05.commit` includes the fence after the dots.
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
