@@ -447,14 +447,8 @@ impl<'a> Checker<'a> {
             GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => self.named_barrier(*barrier, *threads),
             GpuOp::WarpSpecialize { warps, registers } => self.warp_specialize(warps, registers),
-            GpuOp::Acquire {} => match self.operand(0) {
-                Type::Ring(buffer) => self.results(&[Type::Empty(Buffer { slots: 1, ..buffer.clone() })]),
-                other => Err(format!("acquire takes a ring, found {other}")),
-            },
-            GpuOp::Take {} => match self.operand(0) {
-                Type::Ring(buffer) => self.results(&[Type::Full(Buffer { slots: 1, ..buffer.clone() })]),
-                other => Err(format!("take takes a ring, found {other}")),
-            },
+            GpuOp::Acquire {} => self.slot_of_ring("acquire", Type::Empty),
+            GpuOp::Take {} => self.slot_of_ring("take", Type::Full),
             GpuOp::Publish {} => {
                 ensure(matches!(self.operand(0), Type::Empty(_)), || "publish takes an empty slot".into())
             }
@@ -477,13 +471,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks the selection of one slot of a buffer.
-    fn slot(&self) -> Check {
-        let Type::Buffer(buffer) = self.operand(0) else {
-            return Err(format!("slot takes a buffer, found {}", self.operand(0)));
-        };
-        self.index(self.inst.operands[1])?;
-        self.results(&[Type::Buffer(Buffer { slots: 1, ..buffer.clone() })])
+    /// Checks an op that returns a slot of a ring. `state` makes the type of the slot.
+    fn slot_of_ring(&self, name: &str, state: fn(Buffer) -> Type) -> Check {
+        match self.operand(0) {
+            Type::Ring(buffer) => self.results(&[state(Buffer { slots: 1, ..buffer.clone() })]),
+            other => Err(format!("{name} takes a ring, found {other}")),
+        }
     }
 
     /// Checks a load from a buffer and, if `matrix` is set, that `ldmatrix` can load the tile.

@@ -86,27 +86,22 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
                 None => Err(unknown(descriptor.describe(), name, names.iter().copied())),
             }
         }
-        Operand::Shared(shared) => match gluon::memory_attribute(c, shared, name)? {
-            Some(found) => Ok(found),
-            None => {
-                let (class, attributes, methods) = if is_tensor_memory(&shared.form.tiles) {
-                    (
-                        "tensor_memory_descriptor",
-                        gluon::TENSOR_MEMORY_ATTRIBUTES,
-                        gluon::TENSOR_MEMORY_METHODS,
-                    )
-                } else {
-                    ("shared_memory_descriptor", gluon::ATTRIBUTES, gluon::METHODS)
-                };
-                if methods.contains(&name) {
-                    let path = format!("gluon.{class}.{name}");
-                    Ok(Operand::Method(Box::new(value.clone()), path.into()))
-                } else {
-                    let names = attributes.iter().chain(methods).copied();
-                    Err(unknown(&shared.describe(), name, names))
-                }
+        Operand::Shared(shared) => {
+            if let Some(found) = gluon::memory_attribute(c, shared, name)? {
+                return Ok(found);
             }
-        },
+            let (class, attributes, methods) = if is_tensor_memory(&shared.form.tiles) {
+                ("tensor_memory_descriptor", gluon::TENSOR_MEMORY_ATTRIBUTES, gluon::TENSOR_MEMORY_METHODS)
+            } else {
+                ("shared_memory_descriptor", gluon::ATTRIBUTES, gluon::METHODS)
+            };
+            if methods.contains(&name) {
+                let path = format!("gluon.{class}.{name}");
+                return Ok(Operand::Method(Box::new(value.clone()), path.into()));
+            }
+            let names = attributes.iter().chain(methods).copied();
+            Err(unknown(&shared.describe(), name, names))
+        }
         Operand::Constant(Constant::Type(ty)) => {
             if let ("layout", Some(layout)) = (name, &ty.layout)
                 && let Some(object) = c.layout_object(&layout.to_string())

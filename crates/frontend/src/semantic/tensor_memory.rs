@@ -444,7 +444,7 @@ fn wait_for_dot<C: Caller + ?Sized>(
     device(c, DeviceFn::MbarrierInit { tiles: tiles.clone(), arrivals: 1 }, slot.clone())?;
     device(c, function, operands)?;
     let with = |last: &[ValueOf<C>]| slot.iter().chain(last).cloned().collect();
-    device(c, DeviceFn::TensorCommit { tiles: tiles.clone() }, with(&[condition.clone()]))?;
+    device(c, DeviceFn::TensorCommit { tiles: tiles.clone() }, with(std::slice::from_ref(&condition)))?;
     let phase = tensor(c, &zero(), 0)?;
     let phase = cast(c, phase, Dtype::I32)?;
     device(c, DeviceFn::MbarrierWait { tiles: tiles.clone() }, with(&[phase, condition]))?;

@@ -18,6 +18,7 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks the selection of one slot.
     pub(super) fn slot(&self) -> Check {
         let made = match self.operand(0) {
             Type::Buffer(buffer) => Type::Buffer(Buffer { slots: 1, ..buffer.clone() }),

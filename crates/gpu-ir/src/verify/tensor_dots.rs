@@ -92,7 +92,9 @@ impl Transfer for TensorDots<'_> {
                 }
             }
             GpuOp::Tcgen05Commit {} => {
-                state.values_mut().for_each(|used| used.commit(data.operands[0]));
+                for used in state.values_mut() {
+                    used.commit(data.operands[0]);
+                }
             }
             GpuOp::MbarrierWait {} if self.released.contains(inst) => state.clear(),
             GpuOp::MbarrierWait {} => state.retain(|_, used| !used.is_done_after(data.operands[0])),

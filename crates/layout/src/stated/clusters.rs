@@ -240,7 +240,7 @@ impl StatedBuffer {
         let mut found = self.clone();
         match &mut found {
             Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
-                cga.clear()
+                cga.clear();
             }
             Self::Linear { block_bases, .. } => block_bases.clear(),
             Self::Padded { .. } => {}

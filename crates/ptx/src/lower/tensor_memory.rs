@@ -1,4 +1,4 @@
-//! Lowers the ops on tensor memory: PTX ISA, "TensorCore 5th Generation Family Instructions".
+//! Lowers the ops on tensor memory: PTX ISA, "`TensorCore` 5th Generation Family Instructions".
 //!
 //! An address of tensor memory has the lane in its high half and the column in its low half. The
 //! asynchronous instructions of different threads are ordered only by fences: one before and one
@@ -286,8 +286,8 @@ impl Lowering<'_> {
             | type_code(b_ty, false) << 10
             | u32::from(is_left_transposed) << 15
             | u32::from(right.is_mn_major) << 16
-            | block.columns / 8 << 17
-            | block.rows / 16 << 24;
+            | (block.columns / 8) << 17
+            | (block.rows / 16) << 24;
         let kind = match a_ty {
             ScalarType::F16 | ScalarType::Bf16 => TensorDotKind::F16,
             ScalarType::Tf32 => TensorDotKind::Tf32,
