@@ -183,15 +183,35 @@ deny: ## Licences, sources and bans of the dependencies, where cargo-deny is ins
 AARCH64 := aarch64-unknown-linux-gnu
 AARCH64_LIBRARIES := /usr/aarch64-linux-gnu
 
+# What is needed to compile for AArch64 and to run the result, with a linker and an emulator that cargo is told of.
+AARCH64_MISSING = missing=; \
+  for tool in qemu-aarch64 aarch64-linux-gnu-gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+  test -d "$$(rustc --print target-libdir --target $(AARCH64))" || missing="$$missing $(AARCH64)"
+AARCH64_CARGO := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $(AARCH64_LIBRARIES)" cargo
+
 .PHONY: test-aarch64
 test-aarch64: ## The tests of machine code for AArch64 in an emulator, where one is installed; ARGS choose others
-	@missing=; \
-	for tool in qemu-aarch64 aarch64-linux-gnu-gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
-	test -d "$$(rustc --print target-libdir --target $(AARCH64))" || missing="$$missing $(AARCH64)"; \
+	@$(AARCH64_MISSING); \
 	if [ -n "$$missing" ]; then echo "not installed:$$missing: the tests for AArch64 are skipped"; else \
-	  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $(AARCH64_LIBRARIES)" \
-	  cargo test --target $(AARCH64) --no-fail-fast $(or $(ARGS),-p tilewright-native -p tilewright-cpu); fi
+	  $(AARCH64_CARGO) test --target $(AARCH64) --no-fail-fast $(or $(ARGS),-p tilewright-native -p tilewright-cpu); fi
+
+# The root folder of an AArch64 system, whose python3 has numpy, torch, pytest, pytest-timeout and pytest-xdist.
+AARCH64_ROOT ?= build/aarch64/root
+AARCH64_PYTHON := $(AARCH64_ROOT)/usr/bin/python3
+AARCH64_PACKAGE := build/aarch64/package
+
+# The emulated Python imports a copy of the package: the folder python/ has the extension of this machine.
+.PHONY: test-aarch64-python
+test-aarch64-python: ## The conformance tests by a Python for AArch64 in an emulator, where one is installed; ARGS choose others
+	@$(AARCH64_MISSING); test -x $(AARCH64_PYTHON) || missing="$$missing $(AARCH64_PYTHON)"; \
+	if [ -n "$$missing" ]; then echo "not installed:$$missing: the Python tests for AArch64 are skipped"; exit; fi; \
+	$(AARCH64_CARGO) build --target $(AARCH64) -p tilewright-python || exit; \
+	rm -rf $(AARCH64_PACKAGE) && mkdir -p $(AARCH64_PACKAGE) && cp -r python/* $(AARCH64_PACKAGE) || exit; \
+	rm -f $(AARCH64_PACKAGE)/tilewright/*.so; \
+	cp target/$(AARCH64)/debug/lib_native.so $(AARCH64_PACKAGE)/tilewright/_native.abi3.so || exit; \
+	qemu-aarch64 -L $(AARCH64_ROOT) -E PYTHONPATH=$(AARCH64_PACKAGE) $(AARCH64_PYTHON) \
+	  -m pytest -p no:cacheprovider $(or $(ARGS),tests/python/language/test_conformance.py)
 
 .PHONY: miri
 miri: ## The unsafe code of the CPU executor under Miri, where a nightly toolchain has it
