@@ -4,6 +4,7 @@ which work on this installation of Python. The other commands are in Rust."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -39,21 +40,38 @@ def main() -> int:
         from tilewright import _activate, _output
 
         return _output.run_command(getattr(_activate, arguments[0]), arguments[1:])
-    import os
 
     from tilewright import _native
 
     # `compile --run` and `explain --run` start this interpreter.
     os.environ.setdefault("PYTHON", sys.executable)
     if arguments[:1] == ["explain"]:
-        import contextlib
-
-        from tilewright import knobs
-
-        # The packages of NVIDIA and Triton have the assembler, too.
-        with contextlib.suppress(RuntimeError):
-            os.environ.setdefault("TRITON_PTXAS_PATH", str(knobs.nvidia.ptxas.path))
+        _name_tools()
     return _native.command_line(arguments)
+
+
+def _name_tools() -> None:
+    """Names the tools of the packages of NVIDIA and Triton for ``explain``, which searches no packages."""
+    import contextlib
+    import shutil
+
+    from tilewright import knobs
+
+    def name_tool(program: str) -> None:
+        with contextlib.suppress(RuntimeError):
+            path = getattr(knobs.nvidia, program).path
+            os.environ.setdefault(f"TRITON_{program.upper()}_PATH", str(path))
+
+    name_tool("ptxas")
+    ptxas = os.environ.get("TILEWRIGHT_PTXAS") or os.environ.get("TRITON_PTXAS_PATH")
+    if not ptxas:
+        return
+    folder = ptxas if os.path.isdir(ptxas) else os.path.dirname(ptxas)
+    disassemblers = ("nvdisasm", "cuobjdump")
+    # A disassembler beside the assembler has the same release, and comes first.
+    if not any(shutil.which(program, path=folder) for program in disassemblers):
+        for program in disassemblers:
+            name_tool(program)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,9 @@ def status(arguments: list[str]) -> int:
         "activated by": pth if os.path.exists(pth) else "no file",
         VARIABLE: _variable(has_effect=bool(parts) or ours),
     }
+    if not ours:
+        is_off = os.environ.get(VARIABLE) is not None and os.path.exists(pth)
+        rows["to change it"] = f"unset {VARIABLE}" if is_off else "tilewright activate, or tilewright run script.py"
     print_result("".join(f"{name + ':':22}{value}\n" for name, value in rows.items()))
     return ACTIVE if ours else NOT_ACTIVE
 

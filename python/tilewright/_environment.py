@@ -224,6 +224,11 @@ def _check_dump(value: str) -> None:
     import re
 
     is_folder = not re.fullmatch("[a-z]+", value) or os.path.isdir(value)
+    if not is_folder and value == "sass":
+        _say(
+            "TILEWRIGHT_DUMP is 'sass', which is no stage of a launch, so every stage goes to this folder; "
+            "`tilewright explain` shows the SASS"
+        )
     if not is_folder and value not in (*_STAGE_NAMES, "all") and (guess := _guess(value, _STAGE_NAMES)):
         _say(f"TILEWRIGHT_DUMP is '{value}', which is no stage, so every stage goes to this folder{guess}")
 

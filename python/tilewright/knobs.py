@@ -165,14 +165,19 @@ class NvidiaTool:
 
 
 def _programs_of_packages(program: str) -> list[str]:
-    """Returns the paths of a program in the packages of the CUDA toolkit that torch depends on."""
+    """Returns the paths of a program in the packages of the CUDA toolkit that torch depends on, then in Triton's."""
     import glob
     import importlib.util
 
-    found = importlib.util.find_spec("nvidia")
-    folders = [] if found is None else list(found.submodule_search_locations or ())
+    from tilewright._alias import find_official
+
+    packages = ((importlib.util.find_spec("nvidia"), ("*",)), (find_official(), ("backends", "nvidia")))
     return [
-        path for folder in folders for path in sorted(glob.glob(os.path.join(folder, "*", "bin", program)))
+        path
+        for package, parts in packages
+        if package is not None
+        for folder in package.submodule_search_locations or ()
+        for path in sorted(glob.glob(os.path.join(folder, *parts, "bin", program)))
     ]
 
 

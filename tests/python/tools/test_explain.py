@@ -192,6 +192,35 @@ def test_machine_code_is_linked_where_its_tools_are(tmp_path):
     assert store == {source_line(data, "tl.store(")}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the programs are scripts of a shell")
+def test_a_disassembler_beside_the_assembler_comes_before_that_of_a_package(tmp_path):
+    def write(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        release = "echo 'Cuda compilation tools, release 12.9, V12.9.86'"
+        path.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then {release}; exit; fi\n{text}\n')
+        path.chmod(0o755)
+
+    def instructions():
+        path = tmp_path / "add.html"
+        tools = {"TILEWRIGHT_PTXAS": str(tmp_path / "beside"), "PYTHONPATH": os.pathsep.join(map(str, folders))}
+        made = tilewright("explain", ADD, "-s", ADD_SIGNATURE, "-o", str(path), PATH="", CUDA_HOME="", **tools)
+        assert made.returncode == 0, made.stderr
+        (sass,) = (stage for stage in page_of(path)["stages"] if stage["name"] == "sass")
+        return sass["lines"]
+
+    if os.path.exists("/usr/local/cuda/bin/nvdisasm"):
+        pytest.skip("there is a toolkit in /usr/local/cuda")
+    folders = [tmp_path / "packages", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # The file after `-o` is the sixth argument.
+    write(tmp_path / "beside" / "ptxas", 'echo cubin > "$6"')
+    package = folders[0] / "triton"
+    write(package / "backends" / "nvidia" / "bin" / "nvdisasm", "echo '/*0000*/ EXIT ;'")
+    (package / "__init__.py").touch()
+    assert instructions() == ["/*0000*/ EXIT ;"]
+    write(tmp_path / "beside" / "nvdisasm", "echo '/*0000*/ NOP ;'")
+    assert instructions() == ["/*0000*/ NOP ;"]
+
+
 def test_without_an_assembler_the_page_says_so(tmp_path):
     path = tmp_path / "add.html"
     made = tilewright(

@@ -192,6 +192,7 @@ def test_activate_and_back(environment):
     done = environment.tilewright("status")
     assert (done.code, done.err) == (1, "")
     assert "import triton:        nothing: no module of this name\n" in done.out
+    assert done.out.endswith("\nto change it:         tilewright activate, or tilewright run script.py\n")
 
     done = environment.tilewright("activate")
     assert (done.code, done.err) == (0, "")
@@ -200,8 +201,11 @@ def test_activate_and_back(environment):
     assert (done.code, done.out, done.err) == (0, f"{OURS}\n", "")
     done = environment.python("-c", NAMES)
     assert (done.code, done.out) == (0, "3.9.0\n"), done.err
+    done = environment.tilewright("status", env={"TILEWRIGHT_AS_TRITON": "0"})
+    assert (done.code, done.out.splitlines()[-1]) == (1, "to change it:         unset TILEWRIGHT_AS_TRITON")
     done = environment.tilewright("status")
     assert done.code == 0
+    assert "to change it" not in done.out
     for line in (
         f"import triton:        tilewright {tilewright.__version__}, with the API of Triton 3.9.0",
         f"file:                 {environment.site_packages / 'tilewright' / '__init__.py'}",

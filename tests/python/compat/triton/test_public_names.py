@@ -106,6 +106,11 @@ def test_wrong_names_and_values_of_own_variables_are_answered(run, tmp_path):
         "tilewright: TILEWRIGHT_MACHINE_CODE is 'maybe', expected 0 or 1: it counts as 0",
         "tilewright: TRITON_INTERPRET is '2', expected 0 or 1: it counts as 0",
     ]
+    done = run("-c", "import tilewright", env={"TILEWRIGHT_DUMP": "sass"}, cwd=tmp_path)
+    assert done.err == (
+        "tilewright: TILEWRIGHT_DUMP is 'sass', which is no stage of a launch, so every stage goes to this folder; "
+        "`tilewright explain` shows the SASS\n"
+    )
     (tmp_path / "irr").mkdir()
     for value in ("irr", "stages", "./irr", "ir,opt", "all", "1", "0", ""):
         done = run("-c", "import tilewright", env={"TILEWRIGHT_DUMP": value}, cwd=tmp_path)

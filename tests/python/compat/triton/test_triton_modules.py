@@ -413,6 +413,25 @@ def test_tools_of_the_toolkit(monkeypatch, tmp_path):
     assert knobs.nvidia.knobs["nvdisasm"] is None
 
 
+def test_the_official_triton_has_tools_of_the_toolkit(monkeypatch, tmp_path):
+    from importlib.machinery import PathFinder
+
+    folder = tmp_path / "triton" / "backends" / "nvidia" / "bin"
+    folder.mkdir(parents=True)
+    (tmp_path / "triton" / "__init__.py").touch()
+    program = folder / "nvdisasm"
+    program.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.9, V12.9.88'\n")
+    program.chmod(0o755)
+    monkeypatch.delenv("TRITON_NVDISASM_PATH", raising=False)
+    # A tool on the path comes first, and so does one of the toolkit or of NVIDIA's packages.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr("sys.meta_path", [PathFinder])
+    isfile = os.path.isfile
+    monkeypatch.setattr("os.path.isfile", lambda path: str(path).startswith(str(tmp_path)) and isfile(path))
+    assert knobs.nvidia.nvdisasm.path == str(program)
+
+
 def test_allocators():
     assert isinstance(_allocation._NULL_ALLOCATOR, _allocation.NullAllocator)
     with pytest.raises(RuntimeError, match=r"no allocator was set. Use triton.set_allocator"):
