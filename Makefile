@@ -206,7 +206,7 @@ AARCH64_PACKAGE := build/aarch64/package
 test-aarch64-python: ## The conformance tests by a Python for AArch64 in an emulator, where one is installed; ARGS choose others
 	@$(AARCH64_MISSING); test -x $(AARCH64_PYTHON) || missing="$$missing $(AARCH64_PYTHON)"; \
 	if [ -n "$$missing" ]; then echo "not installed:$$missing: the Python tests for AArch64 are skipped"; exit; fi; \
-	$(AARCH64_CARGO) build --target $(AARCH64) -p tilewright-python || exit; \
+	PYO3_BUILD_EXTENSION_MODULE=1 $(AARCH64_CARGO) build --target $(AARCH64) -p tilewright-python || exit; \
 	rm -rf $(AARCH64_PACKAGE) && mkdir -p $(AARCH64_PACKAGE) && cp -r python/* $(AARCH64_PACKAGE) || exit; \
 	rm -f $(AARCH64_PACKAGE)/tilewright/*.so; \
 	cp target/$(AARCH64)/debug/lib_native.so $(AARCH64_PACKAGE)/tilewright/_native.abi3.so || exit; \
