@@ -118,7 +118,9 @@ def status(arguments: list[str]) -> int:
     }
     if not ours:
         is_off = os.environ.get(VARIABLE) is not None and os.path.exists(pth)
-        rows["to change it"] = f"unset {VARIABLE}" if is_off else "tilewright activate, or tilewright run script.py"
+        rows["to change it"] = (
+            f"unset {VARIABLE}" if is_off else "tilewright activate, or tilewright run script.py"
+        )
     print_result("".join(f"{name + ':':22}{value}\n" for name, value in rows.items()))
     return ACTIVE if ours else NOT_ACTIVE
 
