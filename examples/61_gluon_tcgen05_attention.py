@@ -5,7 +5,7 @@
   worker, one warp      S = Q @ K.T             O = P @ V
   default, four warps           P = softmax(S)            O, rescaled, … and stored at the end
 
-  tensor memory         S and P share columns: P, of 16 bits, takes half of them          O
+  tensor memory         S, a cell for each element        P, two elements in a cell       O
 ```
 
 `tcgen05_mma` reads its left operand from tensor memory, so the probabilities never go through shared memory. A thread of
@@ -121,7 +121,7 @@ def attention_kernel(q_desc, k_desc, v_desc, o_desc, length, scale, STAGES: gl.c
     mbarrier.init(p_full, count=1)
     mbarrier.init(out_full, count=1)
     scores = allocate_tensor_memory(gl.float32, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
-    p = scores._reinterpret(v_desc.dtype, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
+    p = allocate_tensor_memory(v_desc.dtype, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
     out = allocate_tensor_memory(gl.float32, [BLOCK_M, D], TensorMemoryLayout([BLOCK_M, D], col_stride=1))
     row = gl.program_id(0) * BLOCK_M
     steps = gl.cdiv(length, BLOCK_N)

@@ -447,14 +447,7 @@ impl<'a> Checker<'a> {
             GpuOp::TensorFill {} => self.tensor_fill(),
             GpuOp::NamedBarrier { barrier, threads } => self.named_barrier(*barrier, *threads),
             GpuOp::WarpSpecialize { warps, registers } => self.warp_specialize(warps, registers),
-            GpuOp::Acquire {} => self.slot_of_ring("acquire", Type::Empty),
-            GpuOp::Take {} => self.slot_of_ring("take", Type::Full),
-            GpuOp::Publish {} => {
-                ensure(matches!(self.operand(0), Type::Empty(_)), || "publish takes an empty slot".into())
-            }
-            GpuOp::Release {} => {
-                ensure(matches!(self.operand(0), Type::Full(_)), || "release takes a full slot".into())
-            }
+            GpuOp::Acquire {} | GpuOp::Take {} | GpuOp::Publish {} | GpuOp::Release {} => self.ring_op(op),
             GpuOp::CommitGroup {}
             | GpuOp::WaitGroup { .. }
             | GpuOp::TensorStoreWait { .. }
@@ -468,14 +461,6 @@ impl<'a> Checker<'a> {
             | GpuOp::MulticastLoads {}
             | GpuOp::ClusterArrive {}
             | GpuOp::ClusterWait {} => self.cluster_op(op),
-        }
-    }
-
-    /// Checks an op that returns a slot of a ring. `state` makes the type of the slot.
-    fn slot_of_ring(&self, name: &str, state: fn(Buffer) -> Type) -> Check {
-        match self.operand(0) {
-            Type::Ring(buffer) => self.results(&[state(Buffer { slots: 1, ..buffer.clone() })]),
-            other => Err(format!("{name} takes a ring, found {other}")),
         }
     }
 

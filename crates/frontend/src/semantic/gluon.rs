@@ -44,7 +44,7 @@ pub(super) const TENSOR_MEMORY_ATTRIBUTES: &[&str] = &["dtype", "shape", "rank",
 
 /// The methods of tensor memory.
 pub(super) const TENSOR_MEMORY_METHODS: &[&str] =
-    &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret", "_keep_alive"];
+    &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret"];
 
 /// The methods of tensor memory that this version does not have.
 const MISSING_OF_TENSOR_MEMORY: &[&str] = &["load_max", "load_min"];
@@ -491,10 +491,8 @@ pub(super) fn store_tile<C: Caller + ?Sized>(
 
 /// `smem._keep_alive()`.
 pub(super) fn keep_alive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let memory = match a.at(0)?.clone() {
-        Operand::Shared(found) => tensor(c, &found.memory, 0)?,
-        _ => a.tensor(c, 0)?,
-    };
+    let found = shared(c, a, 0)?;
+    let memory = tensor(c, &found.memory, 0)?;
     device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
     Ok(Operand::Constant(Constant::None))
 }

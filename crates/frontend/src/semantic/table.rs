@@ -573,8 +573,6 @@ macro_rules! builtins {
         /// Returns the columns of the memory as elements of another type, shape or layout.
         TensorMemoryReinterpret "_reinterpret(self, dtype, shape, layout)" [TensorMemoryMethod]
             => tensor_memory::reinterpret;
-        /// Extends the lifetime of tensor memory to this point.
-        TensorMemoryKeepAlive "_keep_alive(self)" [TensorMemoryMethod] => gluon::keep_alive;
 
         // Loops and compile-time values.
 

@@ -388,7 +388,7 @@ results! {
     "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
     "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
     "gluon.blackwell.tcgen05_mma" "gluon.blackwell.tcgen05_commit"
-    "gluon.tensor_memory_descriptor.store" "gluon.tensor_memory_descriptor._keep_alive"
+    "gluon.tensor_memory_descriptor.store"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"

@@ -1,4 +1,4 @@
-//! Checks of views and slots of buffers and tensor memory, and of buffers with padding.
+//! Checks of views and slots of buffers and tensor memory, of rings, and of buffers with padding.
 
 use super::{Check, Checker, ensure};
 use crate::{Buffer, GpuOp, TensorMemory, Type};
@@ -27,6 +27,24 @@ impl Checker<'_> {
         };
         self.index(self.inst.operands[1])?;
         self.results(&[made])
+    }
+
+    pub(super) fn ring_op(&self, op: &GpuOp) -> Check {
+        match (op, self.operand(0)) {
+            (GpuOp::Acquire {}, Type::Ring(buffer)) => {
+                self.results(&[Type::Empty(Buffer { slots: 1, ..buffer.clone() })])
+            }
+            (GpuOp::Acquire {}, other) => Err(format!("acquire takes a ring, found {other}")),
+            (GpuOp::Take {}, Type::Ring(buffer)) => {
+                self.results(&[Type::Full(Buffer { slots: 1, ..buffer.clone() })])
+            }
+            (GpuOp::Take {}, other) => Err(format!("take takes a ring, found {other}")),
+            (GpuOp::Publish {}, other) => {
+                ensure(matches!(other, Type::Empty(_)), || "publish takes an empty slot".into())
+            }
+            // tidy: wildcard because the caller passes only the ops above and `release`
+            (_, other) => ensure(matches!(other, Type::Full(_)), || "release takes a full slot".into()),
+        }
     }
 
     /// Checks that only threads access memory with padding.
