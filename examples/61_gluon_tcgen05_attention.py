@@ -8,9 +8,9 @@
   tensor memory         S, a cell for each element        P, two elements in a cell       O
 ```
 
-`tcgen05_mma` reads its left operand from tensor memory, so the probabilities never go through shared memory. A thread of
-the default partition holds a row of S: the softmax needs no exchange between threads. The partitions hand over tensor
-memory by mbarriers:
+`tcgen05_mma` reads its left operand from tensor memory, so the probabilities never go through shared memory. A thread
+of the default partition holds a row of S: the softmax needs no exchange between threads. The partitions hand over
+tensor memory by mbarriers:
 
 ```text
   scores_full   a commit after S            p_full      an arrival after P and the rescaled O
@@ -29,7 +29,6 @@ from tilewright.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
     fence_async_shared,
     mbarrier,
-    tcgen05_commit,
     tcgen05_mma,
     tma,
 )
@@ -43,7 +42,9 @@ BLOCK_M, BLOCK_N, STAGES = 128, 64, 2
 
 
 @gluon.jit
-def load(q_desc, k_desc, v_desc, q_smem, k_smem, v_smem, q_full, full, empty, row, steps, STAGES: gl.constexpr):
+def load(
+    q_desc, k_desc, v_desc, q_smem, k_smem, v_smem, q_full, full, empty, row, steps, STAGES: gl.constexpr
+):
     """Starts the copies of Q, and of each block of K and V as soon as its slot is empty."""
     BLOCK_N: gl.constexpr = k_desc.block_shape[0]
     mbarrier.expect(q_full, q_desc.nbytes_per_cta)
@@ -58,14 +59,29 @@ def load(q_desc, k_desc, v_desc, q_smem, k_smem, v_smem, q_full, full, empty, ro
 
 @gluon.jit
 def multiply(
-    q_smem, k_smem, v_smem, scores, p, out, q_full, full, empty, scores_full, p_full, out_full, steps, STAGES: gl.constexpr
+    q_smem,
+    k_smem,
+    v_smem,
+    scores,
+    p,
+    out,
+    q_full,
+    full,
+    empty,
+    scores_full,
+    p_full,
+    out_full,
+    steps,
+    STAGES: gl.constexpr,
 ):
     """Starts the dots."""
     mbarrier.wait(q_full, 0)
     for step in range(steps):
         slot = step % STAGES
         mbarrier.wait(full.index(slot), step // STAGES & 1)
-        tcgen05_mma(q_smem, k_smem.index(slot).permute((1, 0)), scores, use_acc=False, mbarriers=[scores_full])
+        tcgen05_mma(
+            q_smem, k_smem.index(slot).permute((1, 0)), scores, use_acc=False, mbarriers=[scores_full]
+        )
         mbarrier.wait(p_full, step & 1)
         tcgen05_mma(p, v_smem.index(slot), out, use_acc=step > 0, mbarriers=[out_full, empty.index(slot)])
 
@@ -120,8 +136,12 @@ def attention_kernel(q_desc, k_desc, v_desc, o_desc, length, scale, STAGES: gl.c
     mbarrier.init(scores_full, count=1)
     mbarrier.init(p_full, count=1)
     mbarrier.init(out_full, count=1)
-    scores = allocate_tensor_memory(gl.float32, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
-    p = allocate_tensor_memory(v_desc.dtype, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
+    scores = allocate_tensor_memory(
+        gl.float32, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1)
+    )
+    p = allocate_tensor_memory(
+        v_desc.dtype, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1)
+    )
     out = allocate_tensor_memory(gl.float32, [BLOCK_M, D], TensorMemoryLayout([BLOCK_M, D], col_stride=1))
     row = gl.program_id(0) * BLOCK_M
     steps = gl.cdiv(length, BLOCK_N)
@@ -131,7 +151,22 @@ def attention_kernel(q_desc, k_desc, v_desc, o_desc, length, scale, STAGES: gl.c
             (load, (q_desc, k_desc, v_desc, q_smem, k_smem, v_smem, q_full, full, empty, row, steps, STAGES)),
             (
                 multiply,
-                (q_smem, k_smem, v_smem, scores, p, out, q_full, full, empty, scores_full, p_full, out_full, steps, STAGES),
+                (
+                    q_smem,
+                    k_smem,
+                    v_smem,
+                    scores,
+                    p,
+                    out,
+                    q_full,
+                    full,
+                    empty,
+                    scores_full,
+                    p_full,
+                    out_full,
+                    steps,
+                    STAGES,
+                ),
             ),
         ],
         worker_num_warps=[1, 1],

@@ -93,7 +93,9 @@ def one_tile(
 ):
     a = shared(a_ptr, M, K)
     b = shared(b_ptr, N, K).permute((1, 0)) if IS_TRANSPOSED else shared(b_ptr, K, N)
-    acc = allocate_tensor_memory(ACC, [M, N], TensorMemoryLayout(BLOCK, col_stride=32 // ACC.primitive_bitwidth))
+    acc = allocate_tensor_memory(
+        ACC, [M, N], TensorMemoryLayout(BLOCK, col_stride=32 // ACC.primitive_bitwidth)
+    )
     bar = mbarrier.allocate_mbarrier()
     mbarrier.init(bar, count=1)
     fence_async_shared()
@@ -139,7 +141,12 @@ def test_instructions_of_loads(tmp_path, rows, variant):
 
 @pytest.mark.parametrize(
     ("shape", "block", "warps"),
-    [((256, 64, 32), (128, 64), 4), ((128, 128, 32), (128, 32), 4), ((128, 128, 32), (64, 64), 8), ((128, 256, 16), (128, 256), 8)],
+    [
+        ((256, 64, 32), (128, 64), 4),
+        ((128, 128, 32), (128, 32), 4),
+        ((128, 128, 32), (64, 64), 8),
+        ((128, 256, 16), (128, 256), 8),
+    ],
 )
 def test_blocks(tmp_path, shape, block, warps):
     check_tile(tmp_path, torch.float16, gl.float32, shape, block, warps=warps)
@@ -194,7 +201,9 @@ def descriptors(a, b, c, blocks):
     """Descriptors of the operands and of the result."""
     made = []
     for tensor, block in zip((a, b, c), blocks, strict=True):
-        dtype = getattr(gl, {torch.float8_e4m3fn: "float8e4nv"}.get(tensor.dtype, str(tensor.dtype).split(".")[1]))
+        dtype = getattr(
+            gl, {torch.float8_e4m3fn: "float8e4nv"}.get(tensor.dtype, str(tensor.dtype).split(".")[1])
+        )
         layout = gl.NVMMASharedLayout.get_default_for(block, dtype)
         made.append(TensorDescriptor.from_tensor(tensor, block, layout))
     return made
@@ -233,7 +242,13 @@ def pipelined(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
     for step in range(steps):
         slot = step % STAGES
         mbarrier.wait(full.index(slot), step // STAGES & 1)
-        tcgen05_mma(a_smem.index(slot), b_smem.index(slot).permute((1, 0)), acc, use_acc=step > 0, mbarriers=[empty.index(slot)])
+        tcgen05_mma(
+            a_smem.index(slot),
+            b_smem.index(slot).permute((1, 0)),
+            acc,
+            use_acc=step > 0,
+            mbarriers=[empty.index(slot)],
+        )
         after = step + STAGES - 1
         before = step - 1
         mbarrier.wait(empty.index(after % STAGES), before // STAGES & 1, pred=step > 0)
@@ -284,7 +299,11 @@ def two_dots(a_ptr, b_ptr, v_ptr, c_ptr, M: gl.constexpr, N: gl.constexpr, K: gl
 @pytest.mark.parametrize("rows", [64, 128])
 def test_left_operand_in_tensor_memory(tmp_path, rows, dtype):
     m, n, k, d = rows, 64, 32, 64
-    a, b, v = numbers(m, k, dtype=dtype), numbers(n, k, dtype=dtype, seed=1), numbers(n, d, dtype=dtype, seed=2)
+    a, b, v = (
+        numbers(m, k, dtype=dtype),
+        numbers(n, k, dtype=dtype, seed=1),
+        numbers(n, d, dtype=dtype, seed=2),
+    )
     c = torch.zeros(m, d)
     handle = two_dots[(1,)](a, b, v, c, m, n, k, d)
     p = (a.double() @ b.double().T + 1).to(torch.float32).to(dtype)
@@ -308,7 +327,13 @@ def dot_partition(a_smem, b_smem, acc, full, empty, done, steps, STAGES: gl.cons
     for step in range(steps):
         slot = step % STAGES
         mbarrier.wait(full.index(slot), step // STAGES & 1)
-        tcgen05_mma(a_smem.index(slot), b_smem.index(slot).permute((1, 0)), acc, use_acc=step > 0, mbarriers=[empty.index(slot)])
+        tcgen05_mma(
+            a_smem.index(slot),
+            b_smem.index(slot).permute((1, 0)),
+            acc,
+            use_acc=step > 0,
+            mbarriers=[empty.index(slot)],
+        )
     tcgen05_commit(done)
 
 

@@ -86,6 +86,8 @@ def test_a_wait_for_the_phase_before_is_a_race():
 
 def test_an_accumulator_without_initial_values():
     """The dot reads cells that nothing has written."""
-    with pytest.raises(tilewright.TritonError, match="uninitialized|nothing has written|not written") as raised:
+    with pytest.raises(
+        tilewright.TritonError, match=r"uninitialized|nothing has written|not written"
+    ) as raised:
         launch("initial")
     assert raised.value.code.startswith("TW02")

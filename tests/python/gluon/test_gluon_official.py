@@ -88,7 +88,7 @@ print("\\n" + json.dumps([len(done), wrong]))
 
 
 def compile_officially(programs, tmp_path, arch=90):
-    """Compiles programs by the official package for an architecture; returns the number of kernels, and the errors by program."""
+    """Compiles programs by the official package; returns the number of kernels, and the errors by program."""
     paths = []
     for name, text in programs.items():
         for own, other in (

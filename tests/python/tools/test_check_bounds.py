@@ -222,7 +222,9 @@ def test_from_python(module, device):
 def test_the_page_shows_what_the_command_prints(run, script, tmp_path):
     text = (ROOT / "docs" / "sanitizers.md").read_text()
     shown = re.search(
-        r"```python file=scale.py\n(import triton.*?)```[^`]*```console\n\$ tilewright (check .*?)\n(.*?)```", text, re.S
+        r"```python file=scale.py\n(import triton.*?)```[^`]*```console\n\$ tilewright (check .*?)\n(.*?)```",
+        text,
+        re.S,
     )
     program, command, output = shown.groups()
     script(program, "scale.py")
