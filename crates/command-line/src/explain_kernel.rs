@@ -84,7 +84,7 @@ fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, Stri
             let text = format!("{blocks} blocks ({warps} warps) on a multiprocessor, limited by {limit}");
             facts.push(("occupancy".into(), text));
             if made.sass.is_none() {
-                let reason = "no nvdisasm or cuobjdump reads the cubin: put one beside ptxas or on PATH";
+                let reason = "no disassembler reads the cubin: put nvdisasm beside ptxas or on PATH";
                 facts.push(("SASS".into(), reason.into()));
             }
             (made.sass.into_iter().collect(), facts)

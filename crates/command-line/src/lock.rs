@@ -180,8 +180,8 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
                 Failure::Io(format!(
                     "{path} has other code or another choice for {launches}\n  = help: write both locks with \
                      one version of tilewright, and with the same choices: of a tuning file \
-                     (TILEWRIGHT_TUNING), or of the timings that are cached on disk; the file of the \
-                     kernel must be the same in both programs"
+                     (TILEWRIGHT_TUNING), or of the timings that are cached on disk; the file \
+                     of the kernel must be the same in both programs"
                 ))
             })?,
         }
