@@ -226,7 +226,7 @@ fn memory_that_does_not_fit() {
         ("%r = alloc {offset = ?} : fp32[64]@L0", "alloc makes memory, found"),
         ("alloc {offset = ?}", "alloc makes memory, found"),
         ("dealloc %t", "dealloc takes memory, found fp32[64]@L0"),
-        ("%r = slot %t, %n : buffer<1, fp32[64]@L2>", "slot takes a buffer, found"),
+        ("%r = slot %t, %n : buffer<1, fp32[64]@L2>", "slot takes a buffer or tensor memory, found"),
         ("%r = slot %m.3, %w : buffer<1, fp32[64]@L2>", "an index must be an int32, found int64"),
         ("%r = slot %m.3, %n : buffer<3, fp32[64]@L2>", "the results of slot are"),
         ("%r = add %m, %m : fp32[64]@L0", "add takes values in registers"),
