@@ -15,7 +15,7 @@
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tilewright_gpu_ir::Tuning;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir as ir;
 
 use super::packed_int8::Shifted;
@@ -281,11 +281,11 @@ impl Builder {
     }
 
     /// Returns the kernel and its statements.
-    pub fn finish(mut self, tuning: &'static Tuning) -> (Function, Listing) {
+    pub fn finish(mut self, target: GpuTarget) -> (Function, Listing) {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
         let (words, labels) = (words_of(&self.function), self.function.labels.len());
-        (self.function, Listing::new(lines, words, labels, tuning))
+        (self.function, Listing::new(lines, words, labels, target))
     }
 
     /// Returns the register that holds a value. Emits the instruction that computes the value, if

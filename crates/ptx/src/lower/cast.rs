@@ -8,7 +8,6 @@ use tilewright_ir::{Dtype, Element, Inst, Rounding, Value};
 use super::builder::{Scalar, Width};
 use super::float::Float;
 use super::integer::{Bitwise, convert, integer};
-use super::memory::Words;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, ScalarType};
 
@@ -37,10 +36,6 @@ impl Lowering<'_> {
             self.set(result, scalars);
             return Ok(());
         }
-        if let Some(scalars) = self.convert_to_half_pairs(from, element, towards_zero, &operands) {
-            self.set(result, scalars);
-            return Ok(());
-        }
         let mut scalars = Vec::with_capacity(operands.len());
         for &operand in operands.iter() {
             let scalar = self.convert(from, element, towards_zero, operand);
@@ -50,48 +45,6 @@ impl Lowering<'_> {
         }
         self.set(result, scalars);
         Ok(())
-    }
-
-    /// Converts fp32 to pairs of fp16 or bf16, as the operands of dots and wide stores use them.
-    /// Without pairs, the two halves take two registers until the assembler packs them, perhaps
-    /// after a wait. Returns `None` if no instruction for pairs exists, or if the number of
-    /// elements is odd.
-    fn convert_to_half_pairs(
-        &mut self,
-        from: Element,
-        to: Element,
-        towards_zero: bool,
-        x: &[Scalar],
-    ) -> Option<Vec<Scalar>> {
-        let ty = match to.value()? {
-            Dtype::F16 => ScalarType::F16x2,
-            Dtype::BF16 => ScalarType::Bf16x2,
-            _ => return None,
-        };
-        let fits = from == Element::Value(Dtype::F32) && x.len().is_multiple_of(2);
-        if !fits || !self.has(Feature::MmaSyncWide) {
-            return None;
-        }
-        let rounding = if towards_zero { isa::Rounding::Rz } else { isa::Rounding::Rn };
-        let mut halves = Vec::with_capacity(x.len());
-        for pair in x.chunks(2) {
-            // The first operand of the instruction is the high half.
-            let [low, high] = [pair[0], pair[1]].map(|x| self.builder.register(Width::B32, x));
-            let word = self.builder.pure(Width::B32, |d| isa::Cvt {
-                rounding: Some(rounding),
-                ftz: false,
-                saturate: false,
-                clamp: None,
-                to: ty,
-                from: ScalarType::F32,
-                d,
-                a: high.into(),
-                b: Some(low.into()),
-                c: None,
-            });
-            halves.extend(self.builder.unpack(Words::new(to, 2), word));
-        }
-        Some(halves)
     }
 
     /// Lowers a reinterpretation of bits under another type of the same width.

@@ -31,7 +31,7 @@ impl Lowering<'_> {
     /// Runs the passes and returns the module.
     pub(super) fn finish(self) -> isa::Module {
         let Self { mut module, builder, kernel, program, .. } = self;
-        let (mut function, mut listing) = builder.finish(program.header.target.tuning);
+        let (mut function, mut listing) = builder.finish(program.header.target);
         if passes::run(&mut listing) {
             // Without this directive, the assembler may limit each thread to as few as 32
             // registers, to make room for more blocks. It then spills the other registers.

@@ -12,6 +12,7 @@ mod dead_code;
 mod effects;
 mod elect_region;
 mod licm;
+mod pair_conversions;
 mod pressure;
 mod reassociation;
 mod recomputation;
@@ -24,7 +25,7 @@ use std::cell::OnceCell;
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
-use tilewright_gpu_ir::{HOPPER, Tuning};
+use tilewright_gpu_ir::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{Pass, run_passes};
 
@@ -71,15 +72,15 @@ pub(crate) struct Listing {
     /// The largest number of 32-bit register words that are live at once. It is empty if it was not
     /// computed since the last pass.
     alive: OnceCell<u32>,
-    /// The thresholds of the target.
-    tuning: &'static Tuning,
+    /// The target, with its thresholds.
+    target: GpuTarget,
 }
 
 impl Listing {
     /// Returns a listing of `lines`. `words` has the size of each register in 32-bit words;
     /// `labels` is the number of labels.
-    pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, tuning: &'static Tuning) -> Self {
-        Self { lines, words, labels, alive: OnceCell::new(), tuning }
+    pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, target: GpuTarget) -> Self {
+        Self { lines, words, labels, alive: OnceCell::new(), target }
     }
 
     /// Returns the largest number of 32-bit register words that are live at once.
@@ -129,14 +130,15 @@ impl Listing {
 
 /// The passes, in order.
 ///
-/// `address_folding` and `wide_products` are first. They leave unused additions and extensions,
-/// which `dead_code` removes before code motion. `value_numbering` follows code motion, and
+/// `address_folding`, `wide_products` and `pair_conversions` are first. They leave unused additions,
+/// extensions and conversions, which `dead_code` removes before code motion. `value_numbering` follows code motion, and
 /// precedes `reassociation`, which counts the readers of a register. For this count, equal terms
 /// must be one register. `recomputation` and `sinking` lower the register pressure. `elect_region`
 /// inserts jumps. `coalescing`, after which registers have several writes, is last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
+    Pass::new("pair_conversions", pair_conversions::run).when(converts_pairs),
     Pass::new("dead_code", dead_code::run),
     Pass::new("licm", licm::run),
     Pass::new("value_numbering", value_numbering::run),
@@ -149,7 +151,12 @@ const PASSES: &[Pass<Listing>] = &[
 
 /// Returns whether the assembler may spill: too many registers are live at once.
 fn is_crowded(listing: &Listing) -> bool {
-    listing.alive() > listing.tuning.crowded_registers
+    listing.alive() > listing.target.tuning.crowded_registers
+}
+
+/// Returns whether the target converts two fp32 numbers to fp16 or bf16 in one instruction.
+fn converts_pairs(listing: &Listing) -> bool {
+    listing.target.features.has(Feature::MmaSyncWide)
 }
 
 /// Runs all passes. Returns whether more 32-bit register words are then live at once than
@@ -157,7 +164,7 @@ fn is_crowded(listing: &Listing) -> bool {
 /// spills the rest.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
-    listing.alive() > listing.tuning.max_live_registers
+    listing.alive() > listing.target.tuning.max_live_registers
 }
 
 /// Returns the size of each register of a function in 32-bit words. Predicates have size 0, because
@@ -173,13 +180,14 @@ pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     function.registers.values().map(|register| words(register.ty)).collect()
 }
 
-/// Runs the pass `name` on a function, with the tuning of Hopper. The function loses its comments,
+/// Runs the pass `name` on a function, with Hopper as its target. The function loses its comments,
 /// pragmas and source locations. Returns false if there is no such pass.
 pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
+    let target = GpuTarget::named("sm_90a").expect("`GpuTarget::ALL` has Hopper");
     let body = function.body.take().unwrap_or_default();
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
-    let mut listing = Listing::new(lines, words_of(function), function.labels.len(), &HOPPER);
+    let mut listing = Listing::new(lines, words_of(function), function.labels.len(), target);
     let Ok(_) = pass.run(&mut listing);
     declare(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());

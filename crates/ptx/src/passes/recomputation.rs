@@ -43,7 +43,7 @@ pub(super) fn run(listing: &mut Listing) {
     let wide: Vec<(u32, RegisterId, RegisterId)> = lines()
         .filter_map(|(line, index)| wide_sum(line, &writes).map(|(sum, of)| (index, sum, of)))
         .collect();
-    if wide.len() < listing.tuning.recomputed_sums {
+    if wide.len() < listing.target.tuning.recomputed_sums {
         return;
     }
     let readers = readers(listing, wide.iter().flat_map(|(_, sum, of)| [*sum, *of]));
@@ -60,7 +60,7 @@ pub(super) fn run(listing: &mut Listing) {
         let is_read_behind = readers[&sum.of].last().is_some_and(|last| *last >= sum.place);
         is_read_behind || shared[&sum.of] > 1
     });
-    if sums.len() < listing.tuning.recomputed_sums {
+    if sums.len() < listing.target.tuning.recomputed_sums {
         return;
     }
     sums.sort_by_key(|sum| sum.place);

@@ -19,7 +19,7 @@ pub(super) fn run(listing: &mut Listing) {
     let before = pressure::words(listing);
     let stays = |line: &Line| match line.instruction() {
         Some(Instruction::WgmmaFence(_)) => true,
-        Some(Instruction::Mma(_)) => before <= listing.tuning.max_live_registers,
+        Some(Instruction::Mma(_)) => before <= listing.target.tuning.max_live_registers,
         // tidy: wildcard because the others may be computed when they are needed
         _ => false,
     };
@@ -40,7 +40,7 @@ pub(super) fn run(listing: &mut Listing) {
         }
     }
     let sunk = order.iter().map(|place| &listing.lines[*place as usize]);
-    if pressure::words_of_lines(sunk, &listing.words) + (before / listing.tuning.sinking_gain).max(1)
+    if pressure::words_of_lines(sunk, &listing.words) + (before / listing.target.tuning.sinking_gain).max(1)
         <= before
     {
         listing.reorder(&order);

@@ -64,11 +64,11 @@ pub(super) fn run(listing: &mut Listing) {
     let Some(regions) = Regions::of(listing) else { return };
     let writes = Writes::of(listing);
     let (mut stays, replaced) = number(listing, &regions, &writes, u32::MAX);
-    if listing.lines.len() > listing.tuning.long_listing_lines {
+    if listing.lines.len() > listing.target.tuning.long_listing_lines {
         let kept = listing.lines.iter().zip(&stays).filter_map(|(line, stays)| stays.then_some(line));
-        if pressure::words_of_lines(kept, &listing.words) > listing.tuning.max_live_registers {
+        if pressure::words_of_lines(kept, &listing.words) > listing.target.tuning.max_live_registers {
             restore(listing, &replaced);
-            let near = listing.tuning.near_lines;
+            let near = listing.target.tuning.near_lines;
             (stays, _) = number(listing, &regions, &writes, near);
         }
     }
