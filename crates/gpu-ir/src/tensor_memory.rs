@@ -7,8 +7,8 @@ use std::fmt;
 
 use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::{Element, Shape};
-use tilewright_layout::{Input, Layout, TensorMemoryBlock};
+use tilewright_ir::{Dtype, Element, Shape};
+use tilewright_layout::{Bases, Input, Layout, StatedBuffer, TensorMemoryBlock};
 
 use crate::layout_rules::element_bits;
 
@@ -20,6 +20,8 @@ pub const MIN_TENSOR_MEMORY_COLUMNS: u32 = 32;
 const CELL_BITS: u32 = 32;
 /// The bits of the position within a lane: those of the cell, and those of the column.
 const IN_LANE: u32 = CELL_BITS.ilog2() + TENSOR_MEMORY_COLUMNS.ilog2();
+/// The most columns of an accumulator of one instruction.
+pub const MAX_DOT_COLUMNS: u32 = 256;
 /// The most registers of a thread that one instruction moves.
 const MAX_REGISTERS: u32 = 128;
 
@@ -39,6 +41,34 @@ pub struct TensorMemory {
 }
 
 impl TensorMemory {
+    /// Returns the tensor memory of one accumulator of dots, whose elements have a cell each.
+    /// Returns `None` if the tile is smaller than the accumulator of an instruction.
+    pub fn of_accumulator(tile: &ir::Type) -> Option<Self> {
+        let &[rows, columns] = &tile.shape[..] else { return None };
+        let block = TensorMemoryBlock {
+            rows: rows.min(128),
+            columns: columns.min(MAX_DOT_COLUMNS),
+            stride: CELL_BITS.checked_div(element_bits(tile))?,
+        };
+        let memory = Self { slots: 1, element: tile.element, shape: tile.shape.clone(), block, cta_group: 1 };
+        let is_accumulator = rows >= 64 && columns >= 16 && memory.check().is_ok();
+        is_accumulator.then_some(memory)
+    }
+
+    /// Returns the layout in which `warps` warps load and store a tile: a lane has a row, or half of
+    /// a row. Returns `None` if there is none.
+    pub fn register_layout(&self, warps: u32) -> Option<Layout> {
+        let TensorMemoryBlock { rows, columns, stride } = self.block;
+        let stated = StatedBuffer::TensorMemory {
+            block: [rows, columns],
+            column_stride: stride,
+            two_ctas: false,
+            cga: Bases::new(),
+        };
+        let bits = element_bits(&self.tile());
+        stated.register_layout(&self.shape, bits, (warps, "32x32b")).ok()?.linear(&self.shape).ok()
+    }
+
     /// Returns the type of the tiles.
     pub fn tile(&self) -> ir::Type {
         ir::Type::new(self.element, self.shape.clone())
@@ -268,5 +298,18 @@ impl TensorMemoryMove {
             warps: warps.iter().map(|image| address(*image)).collect(),
             is_repeated: warps.contains(&0),
         })
+    }
+}
+
+/// Returns whether `tcgen05.mma` has these types of A, B and the accumulator. Here, fp32 operands
+/// are tf32.
+pub fn is_tensor_dot(dtypes: [Option<Dtype>; 3]) -> bool {
+    use Dtype::{BF16, F8E4NV, F8E5, F16, F32};
+    let [Some(a), Some(b), Some(acc)] = dtypes else { return false };
+    match (a, b) {
+        (F16, F16) | (F8E4NV | F8E5, F8E4NV | F8E5) => matches!(acc, F16 | F32),
+        (BF16, BF16) | (F32, F32) => acc == F32,
+        // tidy: wildcard because the instruction has no others
+        _ => false,
     }
 }

@@ -4,13 +4,13 @@ use tilewright_ir as ir;
 use tilewright_ir::Dtype;
 
 use super::{Check, Checker, ensure};
-use crate::tensor_memory::{MIN_TENSOR_MEMORY_COLUMNS, TENSOR_MEMORY_COLUMNS, TensorMemoryMove};
+use crate::tensor_memory::{
+    MAX_DOT_COLUMNS, MIN_TENSOR_MEMORY_COLUMNS, TENSOR_MEMORY_COLUMNS, TensorMemoryMove, is_tensor_dot,
+};
 use crate::{GpuOp, TensorMemory, Type, element_bits};
 
 /// The extent along K of one instruction, in bits.
 const DEPTH_BITS: u32 = 256;
-/// The most columns of one instruction.
-const MAX_COLUMNS: u32 = 256;
 
 impl Checker<'_> {
     pub(super) fn tensor_memory_op(&self, op: &GpuOp) -> Check {
@@ -77,7 +77,7 @@ impl Checker<'_> {
         }
         let [a, b] = &tiles[..] else { return Ok(()) };
         let dtypes = [a.dtype(), b.dtype(), acc.tile().dtype()];
-        ensure(is_kind(dtypes), || format!("tcgen05_mma has no kind for {a}, {b} and {}", acc.tile()))?;
+        ensure(is_tensor_dot(dtypes), || format!("tcgen05_mma has no kind for {a}, {b} and {}", acc.tile()))?;
         let fits = [a.rank(), b.rank()] == [2, 2]
             && [a.shape[0], b.shape[1]] == [acc.shape[0], acc.shape[1]]
             && a.shape[1] == b.shape[0];
@@ -88,7 +88,7 @@ impl Checker<'_> {
         })?;
         let block = acc.block;
         let multiple = if block.rows == 64 { 8 } else { 16 };
-        let is_block = block.columns.is_multiple_of(multiple) && block.columns <= MAX_COLUMNS;
+        let is_block = block.columns.is_multiple_of(multiple) && block.columns <= MAX_DOT_COLUMNS;
         ensure(is_block && block.stride * element_bits(&acc.tile()) == 32, || {
             format!(
                 "tcgen05_mma has no accumulator {acc}: each element needs a cell, and a block at most 256 columns"
@@ -110,17 +110,5 @@ impl Checker<'_> {
             | Type::Pending { .. }
             | Type::Mbarrier { .. } => self.memory(0).map(drop),
         }
-    }
-}
-
-/// Returns whether an instruction has these types of A, B and the accumulator.
-fn is_kind(dtypes: [Option<Dtype>; 3]) -> bool {
-    use Dtype::{BF16, F8E4NV, F8E5, F16, F32};
-    let [Some(a), Some(b), Some(acc)] = dtypes else { return false };
-    match (a, b) {
-        (F16, F16) | (F8E4NV | F8E5, F8E4NV | F8E5) => matches!(acc, F16 | F32),
-        (BF16, BF16) | (F32, F32) => acc == F32,
-        // tidy: wildcard because the instruction has no others
-        _ => false,
     }
 }

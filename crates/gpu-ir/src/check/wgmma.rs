@@ -1,9 +1,10 @@
 //! Checks of asynchronous dots and of waits for them.
 
 use tilewright_ir as ir;
+use tilewright_layout::Input;
 
 use super::{Check, Checker, ensure};
-use crate::{GpuOp, MmaShape, Op, Type};
+use crate::{Feature, GpuOp, MmaShape, Op, TensorMemory, Type};
 
 impl Checker<'_> {
     pub(super) fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
@@ -14,7 +15,34 @@ impl Checker<'_> {
                 format!("{ty} is not in shared memory, where its transpose can be read")
             })?;
         }
+        if self.header.target.features.has(Feature::Tcgen05) {
+            return self.dot_in_tensor_memory();
+        }
         self.mma(instruction, warps, true)
+    }
+
+    /// Checks an asynchronous dot whose accumulator a later pass moves to tensor memory.
+    fn dot_in_tensor_memory(&self) -> Check {
+        let (Type::Registers { tile, layout: Some(layout) } | Type::Pending { tile, layout }) =
+            self.operand(2)
+        else {
+            return Err(format!("{} is not an accumulator", self.operand(2)));
+        };
+        self.dot_tiles()?;
+        let found = self.header.layouts.get(*layout);
+        let warps = 1 << found.bits_of(Input::Warp);
+        let wanted = TensorMemory::of_accumulator(tile).and_then(|memory| memory.register_layout(warps));
+        ensure(wanted.as_ref() == Some(found), || {
+            format!("no instruction moves {} to tensor memory", self.operand(2))
+        })?;
+        for index in 0..2 {
+            match self.operand(index) {
+                Type::Registers { .. } if !self.header.synchronized => {}
+                Type::Buffer(buffer) | Type::Full(buffer) if buffer.slots == 1 => {}
+                other => return Err(format!("a dot of tensor memory cannot read {other}")),
+            }
+        }
+        self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
     }
 
     pub(super) fn wgmma_wait(&self) -> Check {

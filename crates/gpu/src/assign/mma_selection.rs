@@ -10,12 +10,13 @@ use tilewright_layout::{Fragment, Layout, Mma, blocked};
 
 use crate::assign::cost::LayoutCosts;
 use crate::assign::swap_dot_operands::is_loaded_by_columns;
-use crate::assign::wgmma_selection;
+use crate::assign::{tcgen05_selection, wgmma_selection};
 use crate::cost_model;
 use crate::remarks::{self, RemarkReason};
-use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits, fma_operand_layout};
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
+use tilewright_gpu_ir::tensor_memory::TENSOR_MEMORY_COLUMNS;
+use tilewright_gpu_ir::{LayoutId, TensorMemory};
 
 /// The instruction that computes a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,12 @@ pub enum DotInstruction {
         mma: Mma,
         /// The number of warps along M and along N.
         warps: [u32; 2],
+    },
+    /// `tcgen05.mma`. It reads A and B from shared memory, and its accumulator is in tensor memory.
+    /// Operands of fp32 are truncated to tf32.
+    Tcgen05 {
+        /// The instruction.
+        mma: Mma,
     },
     /// FMAs of single elements, in the type of the accumulator.
     Fma,
@@ -75,11 +82,17 @@ impl DotPlans {
         let dots: Vec<Inst> = found.iter().map(|(_, inst)| *inst).collect();
         let chained = find_chained_dots(function, &dots);
         let mut plans = SecondaryMap::new();
+        let mut free_columns = TENSOR_MEMORY_COLUMNS;
         for (block, inst) in found {
             let types = DotTypes::of(function, inst);
             let shape = DotShape::of(&types);
             let instruction = if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
                 DotInstruction::Wgmma { mma, warps }
+            } else if let Ok((mma, memory)) = types.tcgen05(target, num_warps)
+                && memory.columns() <= free_columns
+            {
+                free_columns -= memory.columns();
+                DotInstruction::Tcgen05 { mma }
             } else if let Some(mma) = types.tensor_core(shape, target) {
                 let first = &types.operands[0];
                 let batch = if first.rank() > 2 { first.shape[0] } else { 1 };
@@ -97,6 +110,7 @@ impl DotPlans {
                     let is_computed = wgmma_selection::is_computed_in_block(function, inst);
                     [is_computed || is_loaded_by_columns(function, block, inst, target, num_warps), false]
                 }
+                DotInstruction::Tcgen05 { .. } => [false; 2],
                 DotInstruction::MmaSync { .. } | DotInstruction::Fma => [true; 2],
             };
             let (operands, accumulator) = fragments(instruction, &types, num_warps, in_registers);
@@ -314,7 +328,9 @@ impl DotTypes {
     fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         let has_instruction = |types: &Self| {
-            types.wgmma(target, num_warps).is_ok() || types.tensor_core(DotShape::of(types), target).is_some()
+            types.wgmma(target, num_warps).is_ok()
+                || types.tcgen05(target, num_warps).is_ok()
+                || types.tensor_core(DotShape::of(types), target).is_some()
         };
         if has_instruction(self) || !accumulator.is_float() {
             return self.dtypes;
@@ -356,6 +372,10 @@ impl DotTypes {
                 let reason = "a warpgroup computes the most at once, from shared memory";
                 RemarkReason::done(format!("wgmma {}, {}", name(mma), of_warps(&warps)), reason)
             }
+            DotInstruction::Tcgen05 { mma } => {
+                let reason = "one thread starts it, and the accumulator takes no registers in loops";
+                RemarkReason::done(format!("tcgen05.mma {}, accumulator in tensor memory", name(mma)), reason)
+            }
             DotInstruction::MmaSync { mma, warps } => RemarkReason::done(
                 format!("mma.sync {}, {}", name(mma), of_warps(&warps)),
                 reason_against_wgmma(),
@@ -384,6 +404,13 @@ impl DotTypes {
         }
         let DotShape { m, n, k } = DotShape::of(self);
         wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)
+    }
+
+    /// Returns the `tcgen05.mma` for these types, and the tensor memory of the accumulator. The error
+    /// is the reason why no instruction exists.
+    fn tcgen05(&self, target: GpuTarget, num_warps: u32) -> Result<(Mma, TensorMemory), &'static str> {
+        let DotShape { k, .. } = DotShape::of(self);
+        tcgen05_selection::instruction(self.dtypes, self.precision, k, &self.operands[2], target, num_warps)
     }
 
     /// Returns the `mma.sync` for these types. Returns `None` if the target has none, or if a tile
@@ -449,6 +476,11 @@ fn fragments(
     match instruction {
         DotInstruction::MmaSync { mma, warps } => in_fragments(mma, &warps, shapes, in_registers),
         DotInstruction::Wgmma { mma, warps } => in_fragments(mma, &warps, shapes, in_registers),
+        DotInstruction::Tcgen05 { .. } => {
+            let memory = TensorMemory::of_accumulator(&types.operands[2]);
+            let layout = memory.and_then(|memory| memory.register_layout(num_warps));
+            ([None, None], layout.expect("the selection checks the accumulator"))
+        }
         DotInstruction::Fma => {
             let accumulator = scalar_accumulator(shapes[2], num_warps);
             let k = shapes[0][shapes[0].len() - 1];

@@ -7,6 +7,7 @@
 //! | `sink_joins` | sinks an op on both operands of a `tl.join` below the join |
 //! | `swap_dot_operands` | computes tf32 dots with row-major B as their transposes |
 //! | `mma_selection` | selects the instruction and the layouts of each dot |
+//! | `tcgen05_selection` | selects the `tcgen05.mma` instruction of a dot, if there is one |
 //! | `wgmma_selection` | selects the `wgmma` instruction of a dot, if there is one |
 //! | `rematerialization` | finds the tiles that are recomputed in each layout that a use demands |
 //! | `equivalence` | groups values that are not rematerialized into classes with one layout each |
@@ -36,6 +37,7 @@ mod sink_joins;
 pub mod split_k_across_warps;
 mod stated;
 pub mod swap_dot_operands;
+mod tcgen05_selection;
 mod wgmma_selection;
 mod workers;
 

@@ -348,6 +348,14 @@ impl Rewrite<'_, '_> {
                         transposed_b: false,
                         window: IntList::new(),
                     },
+                    DotInstruction::Tcgen05 { mma } => GpuOp::Wgmma {
+                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+                        warps: [i64::from(self.context.num_warps), 1].into_iter().collect(),
+                        max_imprecise_acc: 0,
+                        transposed_a: false,
+                        transposed_b: false,
+                        window: IntList::new(),
+                    },
                     DotInstruction::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }
             }

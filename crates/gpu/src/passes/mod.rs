@@ -21,6 +21,7 @@ mod rings;
 mod scans;
 mod schedule_instructions;
 mod tensor_copies;
+mod tensor_dots;
 mod tensor_maps;
 mod tensor_memory;
 mod tensor_store_fallback;
@@ -55,6 +56,8 @@ pub const PASSES: &[Pass] = &[
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
     Pass::new("rescaling", idioms::skip_rescaling),
+    Pass::new("tensor_dots", tensor_dots::use_tensor_memory),
+    Pass::fallible("tensor_memory", tensor_memory::allocate_tensor_memory),
     Pass::fallible("allocation", allocation::allocate_shared_memory),
     Pass::new("barriers", barriers::insert_barriers),
 ];

@@ -19,6 +19,7 @@ use tilewright_layout::{Fragment, Layout, Mma};
 use super::allocation::least_bytes;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::warp_instructions::warps_of_dot;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Type};
 
@@ -121,7 +122,9 @@ fn operand(header: &Header, function: &Function, block: Block, buffer: Value) ->
                         first.get_or_insert(index);
                         products.push((inst, place));
                     }
-                    Op::Gpu(GpuOp::Wgmma { transposed_a: false, .. }) if place == 0 => {
+                    Op::Gpu(GpuOp::Wgmma { transposed_a: false, .. })
+                        if place == 0 && header.target.features.has(Feature::Wgmma) =>
+                    {
                         first.get_or_insert(index);
                         products.push((inst, place));
                     }

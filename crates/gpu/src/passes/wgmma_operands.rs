@@ -18,7 +18,7 @@ use super::boxed::{contiguous_axis, transposed};
 use super::conversions::Pass;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
-use tilewright_gpu_ir::target::ACCESS_BYTES;
+use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
 use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
 /// The minimum number of bytes of an efficient access to shared memory.
@@ -127,7 +127,8 @@ fn operand(
     let layout = header.layouts.get(ty.layout()?);
     let bits = element_bits(tile);
     let mma = Mma::new(shape.m, shape.n, shape.k, bits);
-    if place == 0 && mma.layout(Fragment::A, &tile.shape, warps) == *layout {
+    let takes_registers = place == 0 && header.target.features.has(Feature::Wgmma);
+    if takes_registers && mma.layout(Fragment::A, &tile.shape, warps) == *layout {
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);

@@ -1,0 +1,326 @@
+//! Moves the accumulators of asynchronous dots to tensor memory, on targets with `tcgen05.mma`.
+//!
+//! The earlier passes schedule dots and waits as for `wgmma`. This pass replaces them:
+//!
+//! ```text
+//! %d = wgmma %a, %b, %acc                          tmem_store %m, %acc
+//! %e = wgmma_wait %d {pending = 0}          =>     tcgen05_mma %a, %b, %m, %yes
+//!                                                  tcgen05_commit %barriers, 0
+//!                                                  mbarrier_wait %barriers, 0, 0
+//!                                                  %e = tmem_load %m
+//! ```
+//! An accumulator of zeros is not stored: its dot overwrites the tensor memory. A dot that continues
+//! a dot in flight uses the same tensor memory.
+//!
+//! The commit of dot `n` arrives at the `mbarrier` of slot `n % slots`, in phase `n / slots`. So
+//! `wgmma_wait {pending = p}` after `n` dots waits for the phase of dot `n - 1 - p`. Loops and
+//! branches with dots carry `n`. Before dot `n`, each thread waits for dot `n - slots`, because an
+//! `mbarrier` has one phase at a time.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::smallvec;
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, Operation, Value, ValueData, constant_of,
+};
+
+use tilewright_gpu_ir::target::Feature;
+use tilewright_gpu_ir::{Deferred, Function, Gpu, GpuOp, Module, Op, TensorMemory, Type};
+
+/// Replaces the asynchronous dots of a kernel by dots of tensor memory.
+pub fn use_tensor_memory(module: &mut Module) {
+    if !module.header.target.features.has(Feature::Tcgen05) {
+        return;
+    }
+    let entry = module.entry;
+    let function = &mut module.functions[entry];
+    let dots = Dots::new(function);
+    if dots.classes.is_empty() {
+        return;
+    }
+    let mut cursor = Cursor::at_start(function, function.entry);
+    let insts = cursor.take_rest();
+    let memories: Vec<Option<Value>> = (0..dots.types.len())
+        .map(|class| {
+            let memory = dots.types[class].clone().filter(|_| dots.class_of(class) == class)?;
+            let op = GpuOp::Alloc { offset: Deferred(None) };
+            Some(cursor.value(op, &[], Type::TensorMemory(memory)))
+        })
+        .collect();
+    let slots = (dots.pending + 1).next_power_of_two().max(2);
+    let barriers = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Mbarrier { slots });
+    cursor.emit(GpuOp::MbarrierInit { arrivals: 1 }, &[barriers], []);
+    cursor.emit(GpuOp::FenceProxy {}, &[], []);
+    let issued = cursor.int(Dtype::I32, 0);
+    let mut lowering = TensorDots { cursor, dots, memories, barriers, slots, loaded: FxHashSet::default() };
+    lowering.lower_block(insts, issued, false);
+    let loops: Vec<Inst> = lowering.dots.around.iter().copied().collect();
+    for inst in loops {
+        let kept: FxHashSet<Value> = function
+            .carried(inst)
+            .map(|carried| carried.result)
+            .filter(|result| !matches!(function.ty(*result), Type::Pending { .. }))
+            .collect();
+        function.retain_carried(inst, |carried| kept.contains(&carried.result));
+    }
+}
+
+/// The asynchronous dots of a function, by the tensor memory of their accumulators.
+struct Dots {
+    /// The loops and branches around dots.
+    around: FxHashSet<Inst>,
+    /// The class of each value of type `pending`: all values of a class are in one tensor memory.
+    classes: FxHashMap<Value, usize>,
+    /// The class that each class was merged into, or the class itself.
+    parents: Vec<usize>,
+    /// The tensor memory of each class.
+    types: Vec<Option<TensorMemory>>,
+    /// The most dots that a wait leaves in flight.
+    pending: u32,
+}
+
+impl Dots {
+    fn new(function: &Function) -> Self {
+        let mut dots = Self {
+            around: FxHashSet::default(),
+            classes: FxHashMap::default(),
+            parents: Vec::new(),
+            types: Vec::new(),
+            pending: 0,
+        };
+        let entry = function.entry;
+        dots.block(function, entry);
+        dots
+    }
+
+    /// Adds the dots of a block. Returns whether there are any.
+    fn block(&mut self, function: &Function, block: ir::Block) -> bool {
+        let mut has_dots = false;
+        for &inst in &function.blocks[block].insts {
+            let data = &function.insts[inst];
+            match &data.op {
+                Op::Gpu(GpuOp::Wgmma { .. }) => {
+                    has_dots = true;
+                    self.join(function, data.results[0], data.operands[2]);
+                }
+                Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => {
+                    self.pending = self.pending.max(*pending);
+                    self.join(function, data.results[0], data.operands[0]);
+                }
+                Op::Gpu(GpuOp::WgmmaWait { pending }) => {
+                    self.pending = self.pending.max(pending.0.unwrap_or(0));
+                }
+                // tidy: wildcard because the others only carry accumulators in flight
+                _ => {
+                    let mut is_around = false;
+                    for &region in &data.regions {
+                        is_around |= self.block(function, region);
+                    }
+                    if is_around {
+                        has_dots = true;
+                        self.around.insert(inst);
+                    }
+                    for Carried { initial, parameters, yielded, result } in function.carried(inst) {
+                        for other in initial.into_iter().chain(parameters).chain(yielded) {
+                            self.join(function, result, other);
+                        }
+                    }
+                    let mut carried: Vec<usize> = function
+                        .carried(inst)
+                        .filter(|carried| self.classes.contains_key(&carried.result))
+                        .map(|carried| self.class(carried.result))
+                        .collect();
+                    carried.sort_unstable();
+                    let is_permuted = carried.windows(2).any(|pair| pair[0] == pair[1]);
+                    assert!(!is_permuted, "no loop permutes the accumulators of dots in flight");
+                }
+            }
+        }
+        has_dots
+    }
+
+    /// Gives two values of type `pending` the same class. Leaves other values alone.
+    fn join(&mut self, function: &Function, one: Value, other: Value) {
+        let [one, other] = [one, other].map(|value| {
+            let Type::Pending { tile, .. } = function.ty(value) else { return None };
+            Some(*self.classes.entry(value).or_insert_with(|| {
+                self.types.push(TensorMemory::of_accumulator(tile));
+                self.parents.push(self.parents.len());
+                self.parents.len() - 1
+            }))
+        });
+        if let (Some(one), Some(other)) = (one, other) {
+            let (one, other) = (self.class_of(one), self.class_of(other));
+            self.parents[one] = other;
+        }
+    }
+
+    /// Returns the class that a class was merged into.
+    fn class_of(&self, mut class: usize) -> usize {
+        while self.parents[class] != class {
+            class = self.parents[class];
+        }
+        class
+    }
+
+    fn class(&self, value: Value) -> usize {
+        self.class_of(self.classes[&value])
+    }
+}
+
+struct TensorDots<'f> {
+    cursor: Cursor<'f, Gpu>,
+    dots: Dots,
+    /// The tensor memory of each class that was not merged into another.
+    memories: Vec<Option<Value>>,
+    barriers: Value,
+    /// The number of `mbarrier`s, a power of two.
+    slots: u32,
+    /// The waits that moved up, before a dot that overwrites their accumulator.
+    loaded: FxHashSet<Inst>,
+}
+
+impl TensorDots<'_> {
+    /// Rewrites instructions that were removed from the block of the cursor. `issued` is the number
+    /// of dots before them; `yields` is true if the block yields that number. Returns the number
+    /// after them.
+    fn lower_block(&mut self, insts: Vec<Inst>, mut issued: Value, yields: bool) -> Value {
+        for (index, &inst) in insts.iter().enumerate() {
+            if self.loaded.contains(&inst) {
+                continue;
+            }
+            self.cursor.use_location_of(inst);
+            let data = self.cursor.function.insts[inst].clone();
+            match &data.op {
+                Op::Gpu(GpuOp::Wgmma { transposed_a, transposed_b, .. }) => {
+                    let operands = [data.operands[0], data.operands[1], data.operands[2]];
+                    self.load_overwritten(data.results[0], &insts[index + 1..], issued);
+                    let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
+                    issued = self.start_dot(op, operands, data.results[0], issued);
+                }
+                Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.wait(issued, pending + 1),
+                Op::Gpu(GpuOp::WgmmaWait { pending }) => {
+                    self.wait(issued, pending.0.unwrap_or(0) + 1);
+                    self.load(inst);
+                }
+                Op::Tile(ir::Op::Yield {}) if yields => {
+                    self.cursor.function.insts[inst].operands.push(issued);
+                    self.cursor.insert(inst);
+                }
+                _ if self.dots.around.contains(&inst) && !data.regions.is_empty() => {
+                    issued = self.lower_regions(inst, issued);
+                }
+                // tidy: wildcard because the others stay
+                _ => self.cursor.insert(inst),
+            }
+        }
+        issued
+    }
+
+    /// Rewrites a loop or a branch, which then carries the number of dots. Returns the number after
+    /// it.
+    fn lower_regions(&mut self, inst: Inst, issued: Value) -> Value {
+        let data = self.cursor.function.insts[inst].clone();
+        let ty = || Type::scalar(ir::Type::scalar(Dtype::I32));
+        let is_loop = data.op.info().family == ir::OpFamily::Loop;
+        if is_loop {
+            self.cursor.function.insts[inst].operands.push(issued);
+        }
+        let conditions = self.cursor.function.conditions(inst).len();
+        for (number, region) in data.regions.into_iter().enumerate() {
+            let first = if is_loop { self.cursor.function.add_parameter(region, ty(), None) } else { issued };
+            let outer = self.cursor.enter(region);
+            let insts = self.cursor.take_rest();
+            self.lower_block(insts, first, number >= conditions);
+            self.cursor.go_to(outer);
+        }
+        self.cursor.insert(inst);
+        let function = &mut *self.cursor.function;
+        let definition = Definition::Result(inst, function.insts[inst].results.len() as u32);
+        let result = function.values.push(ValueData { ty: ty(), definition, name: None });
+        function.insts[inst].results.push(result);
+        result
+    }
+
+    fn memory(&self, value: Value) -> Value {
+        self.memories[self.dots.class(value)].expect("each class has memory")
+    }
+
+    /// Starts a dot, whose result was `result`. Returns the number of dots including this dot.
+    fn start_dot(&mut self, op: GpuOp, [a, b, acc]: [Value; 3], result: Value, issued: Value) -> Value {
+        let memory = self.memory(result);
+        self.wait(issued, self.slots);
+        let is_stored = matches!(self.cursor.function.ty(acc), Type::Registers { .. });
+        let is_zero = is_stored && constant_of(self.cursor.function, acc).is_some_and(|zero| zero.bits == 0);
+        if is_stored && !is_zero {
+            self.cursor.emit(GpuOp::TmemStore {}, &[memory, acc], []);
+        }
+        // All threads have accessed the tensor memory, and have waited for the phase of the slot.
+        self.cursor.emit(ir::Op::Barrier {}, &[], []);
+        let use_acc = self.cursor.int(Dtype::I1, i128::from(!is_zero));
+        self.cursor.emit(op, &[a, b, memory, use_acc], []);
+        let slot = self.slot(issued);
+        self.cursor.emit(GpuOp::Tcgen05Commit {}, &[self.barriers, slot], []);
+        let one = self.cursor.int(Dtype::I32, 1);
+        self.cursor.scalar(ElementwiseFn::Add, &[issued, one], Dtype::I32)
+    }
+
+    /// Loads an accumulator that a dot overwrites, although a later wait of the block loads it.
+    fn load_overwritten(&mut self, result: Value, rest: &[Inst], issued: Value) {
+        let class = self.dots.class(result);
+        let function = &*self.cursor.function;
+        let overwritten = rest.iter().copied().find(|&inst| {
+            let data = &function.insts[inst];
+            let is_wait = matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. }));
+            is_wait && self.dots.class(data.operands[0]) == class && !self.follows(data.operands[0], result)
+        });
+        if let Some(inst) = overwritten.filter(|inst| self.loaded.insert(*inst)) {
+            self.wait(issued, 1);
+            self.load(inst);
+        }
+    }
+
+    /// Returns whether the accumulator `value` contains the dot with the result `dot`, which is in
+    /// the same block.
+    fn follows(&self, mut value: Value, dot: Value) -> bool {
+        let function = &*self.cursor.function;
+        while value != dot {
+            let Some(inst) = function.defining_inst(value) else { return false };
+            let data = &function.insts[inst];
+            value = match data.op {
+                Op::Gpu(GpuOp::Wgmma { .. }) => data.operands[2],
+                Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }) => data.operands[0],
+                // A loop between the dot and the wait continues the dot.
+                _ => match function.carried_by(inst, value).and_then(|carried| carried.initial) {
+                    Some(initial) => initial,
+                    None => return false,
+                },
+            };
+        }
+        true
+    }
+
+    /// Turns a wait into a load of its accumulator.
+    fn load(&mut self, inst: Inst) {
+        let memory = self.memory(self.cursor.function.insts[inst].operands[0]);
+        let data = &mut self.cursor.function.insts[inst];
+        (data.op, data.operands) = (GpuOp::TmemLoad {}.into(), smallvec![memory]);
+        self.cursor.insert(inst);
+    }
+
+    /// Waits for the dot that is `before` dots before the next one.
+    fn wait(&mut self, issued: Value, before: u32) {
+        let before = self.cursor.int(Dtype::I32, -i128::from(before));
+        let dot = self.cursor.scalar(ElementwiseFn::Add, &[issued, before], Dtype::I32);
+        let slot = self.slot(dot);
+        let [bits, one] = [self.slots.ilog2(), 1].map(|number| self.cursor.int(Dtype::I32, number));
+        let phase = self.cursor.scalar(ElementwiseFn::Shr, &[dot, bits], Dtype::I32);
+        let parity = self.cursor.scalar(ElementwiseFn::And, &[phase, one], Dtype::I32);
+        self.cursor.emit(GpuOp::MbarrierWait {}, &[self.barriers, slot, parity], []);
+    }
+
+    fn slot(&mut self, dot: Value) -> Value {
+        let mask = self.cursor.int(Dtype::I32, self.slots - 1);
+        self.cursor.scalar(ElementwiseFn::And, &[dot, mask], Dtype::I32)
+    }
+}
