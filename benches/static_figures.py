@@ -69,7 +69,10 @@ class Kernel:
 
     @property
     def version(self) -> str:
-        """A number that changes with the kernel and the functions of its file that it calls."""
+        """A number that changes with the code of the kernel and of the functions of its file that it calls.
+
+        Comments and docstrings do not change it.
+        """
         text = self.path.read_text(encoding="utf-8")
         functions = {item.name: item for item in ast.parse(text).body if isinstance(item, ast.FunctionDef)}
         found: dict[str, str] = {}
@@ -77,9 +80,11 @@ class Kernel:
         while wanted:
             name = wanted.pop()
             if name in functions and name not in found:
-                found[name] = ast.get_source_segment(text, functions[name]) or ""
-                nodes = ast.walk(functions[name])
-                wanted += [node.id for node in nodes if isinstance(node, ast.Name)]
+                function = functions[name]
+                if ast.get_docstring(function) is not None:
+                    del function.body[0]
+                found[name] = ast.unparse(function)
+                wanted += [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
         return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
 
 
