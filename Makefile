@@ -106,15 +106,17 @@ test-quick:
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
 	$(PYTEST) $(ARGS)
 
-# Each test that launches a kernel runs on the simulated GPU with the most features. On the other one, only the tests run
-# whose kernels become other instructions there: dots, bf16, fp8, atomics, reductions by one instruction.
+# Each test that launches a kernel runs on the simulated GPU of Hopper. On the others, only the tests run whose kernels
+# become other instructions there: dots, bf16, fp8, atomics, reductions by one instruction; dots of tensor memory.
 SM_80_TESTS := $(addprefix tests/python/language/,$(addprefix test_,casts.py dot.py memory.py operators.py reductions.py) \
     random_programs/test_random_dots.py)
+SM_100_TESTS := $(addprefix tests/python/language/,test_dot.py random_programs/test_random_dots.py)
 
 .PHONY: test-sim
 test-sim: $(VENV)/.test-tools $(VENV)/.extension ## The tests of kernels across the Python boundary, on simulated GPUs
 	TILEWRIGHT_DEVICE=sim:sm_90 $(PYTEST) tests/python
 	TILEWRIGHT_DEVICE=sim:sm_80 $(PYTEST) $(SM_80_TESTS)
+	TILEWRIGHT_DEVICE=sim:sm_100 $(PYTEST) $(SM_100_TESTS)
 
 .PHONY: bench
 bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch and triton; ARGS are passed on

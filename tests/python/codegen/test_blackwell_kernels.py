@@ -47,7 +47,13 @@ def run_cases(folder):
 def compiled(tmp_path_factory):
     """The folder with the PTX of all cases, whose results were right."""
     folder = tmp_path_factory.mktemp("blackwell")
-    environment = {**os.environ, "TILEWRIGHT_DEVICE": "sim:sm_100", "TILEWRIGHT_AS_TRITON": "1"}
+    folders = os.pathsep.join([str(ROOT / "tests/python"), os.environ.get("PYTHONPATH", "")])
+    environment = {
+        **os.environ,
+        "TILEWRIGHT_DEVICE": "sim:sm_100",
+        "TILEWRIGHT_AS_TRITON": "1",
+        "PYTHONPATH": folders,
+    }
     command = [sys.executable, __file__, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -68,7 +74,9 @@ def test_the_assembler_spills_only_where_threads_apply_scales(compiled, tmp_path
     assembler = find_assembler()
     if assembler is None:
         pytest.skip("there is no ptxas")
-    spilled = {path.stem: spilled_bytes(assembler, path.read_text(), tmp_path) for path in compiled.glob("*.ptx")}
+    spilled = {
+        path.stem: spilled_bytes(assembler, path.read_text(), tmp_path) for path in compiled.glob("*.ptx")
+    }
     assert {name for name, count in spilled.items() if count} == SPILLING
 
 
