@@ -53,7 +53,7 @@ pub fn use_tensor_memory(module: &mut Module) {
     cursor.emit(GpuOp::FenceProxy {}, &[], []);
     let issued = cursor.int(Dtype::I32, 0);
     let mut lowering = TensorDots { cursor, dots, memories, barriers, slots, loaded: FxHashSet::default() };
-    lowering.lower_block(insts, issued, false);
+    lowering.lower_block(&insts, issued, false);
     let loops: Vec<Inst> = lowering.dots.around.iter().copied().collect();
     for inst in loops {
         let kept: FxHashSet<Value> = function
@@ -184,7 +184,7 @@ impl TensorDots<'_> {
     /// Rewrites instructions that were removed from the block of the cursor. `issued` is the number
     /// of dots before them; `yields` is true if the block yields that number. Returns the number
     /// after them.
-    fn lower_block(&mut self, insts: Vec<Inst>, mut issued: Value, yields: bool) -> Value {
+    fn lower_block(&mut self, insts: &[Inst], mut issued: Value, yields: bool) -> Value {
         for (index, &inst) in insts.iter().enumerate() {
             if self.loaded.contains(&inst) {
                 continue;
@@ -231,7 +231,7 @@ impl TensorDots<'_> {
             let first = if is_loop { self.cursor.function.add_parameter(region, ty(), None) } else { issued };
             let outer = self.cursor.enter(region);
             let insts = self.cursor.take_rest();
-            self.lower_block(insts, first, number >= conditions);
+            self.lower_block(&insts, first, number >= conditions);
             self.cursor.go_to(outer);
         }
         self.cursor.insert(inst);
