@@ -1,5 +1,5 @@
-//! Prints the speed of the kernels on this machine. The unit is ns per element for tiles that stay
-//! in the first-level cache, and GFLOP/s for dots.
+//! Prints the speed of each kernel on this machine: GFLOP/s for dots, ns per element for the other
+//! kernels.
 //!
 //! Run it with `cargo run --release -p tilewright-cpu --example kernel_speed [filter]`.
 
@@ -18,7 +18,6 @@ use tilewright_cpu::kernels::{cast::cast, elementwise};
 use tilewright_cpu::memory::{Axis as CopyAxis, Region, gather, load_block, rearrange};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Rounding};
 
-/// The number of elements of a tile.
 const TILE: usize = 1024;
 
 /// Returns the best time of a call in ns, over several samples of about 2 ms.
@@ -44,7 +43,6 @@ fn report(name: &str, elements: usize, ns: f64) {
     println!("{name:<44} {:>9.4} ns/element {ns:>10.1} ns/call", ns / elements as f64);
 }
 
-/// Returns a tile of floats between 0.5 and 8, or of integers from 1 to 16.
 fn tile(dtype: Dtype, elements: usize) -> Buffer {
     let numbers: Vec<f32> = (0..elements).map(|i| 0.5 + (i * 7919 % 1000) as f32 * 0.0075).collect();
     let mut out = Buffer::new(elements * dtype.bytes());

@@ -1,5 +1,6 @@
-//! Times the executor on the kernels of `tests/kernels`: `cargo run --release -p tilewright-cpu
-//! --example measure`.
+//! Times the executor on the kernels of `tests/kernels`.
+//!
+//! Run it with `cargo run --release -p tilewright-cpu --example measure`.
 //!
 //! `measure [threads] [name]` prints the median time of many launches of each kernel.
 
@@ -9,25 +10,22 @@ use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
 use tilewright_ir::parse;
 
-/// A tensor: its element type and its number of elements.
 #[derive(Clone, Copy)]
 enum Tensor {
     Floats(usize),
     Halves(usize),
     Brains(usize),
-    /// Binary32 zeros in newly allocated memory for each launch, like the memory of many outputs.
+    /// Zeros in memory that is allocated anew for each launch, as the memory of outputs often is.
     Fresh(usize),
 }
 
-/// A kernel with its grid and arguments.
 struct Case {
     name: &'static str,
     text: &'static str,
     grid: [u32; 3],
     tensors: Vec<Tensor>,
     scalars: Vec<u64>,
-    /// The number of floating-point operations or of bytes. The printed rate is this number per
-    /// time.
+    /// The number of floating-point operations or bytes of one launch.
     work: f64,
 }
 
@@ -53,8 +51,7 @@ impl Tensor {
     }
 }
 
-/// Returns memory for a tensor, and the offset of the tensor's first byte in this memory. The first
-/// byte is aligned to 64 bytes, as in torch.
+/// Returns memory for a tensor, and the offset of its first byte, which is aligned to 64 bytes.
 fn aligned(tensor: Tensor) -> (Vec<u8>, usize) {
     let mut bytes = vec![0; 64];
     bytes.extend(tensor.bytes());
@@ -158,7 +155,6 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Returns a matmul of square matrices whose tiles are masked.
 fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
     let text = match tensor(0) {
         Tensor::Brains(_) => include_str!("../tests/kernels/matmul_masked_bf16.ir"),
@@ -169,8 +165,7 @@ fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
     case(name, text, [size / 64, size / 64, 1], tensors, &[u64::from(size); 6], 2.0 * f64::from(size).powi(3))
 }
 
-/// Returns the processor time of this thread in nanoseconds, if the system reports it. Unlike
-/// elapsed time, processor time excludes other work on the machine.
+/// Returns the processor time of this thread in nanoseconds, if the system reports it.
 fn cpu_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

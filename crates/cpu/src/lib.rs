@@ -3,27 +3,25 @@
 //! ```text
 //! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
-//! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`).
-//!   A program consists of lists of steps over slots: a *step* is one operation, and a *slot* holds
-//!   one value. `compile/` lowers the module and fuses steps. A program is compiled once and
-//!   launched often, from any thread.
+//!
+//! - [`Program::new`] compiles a module to lists of *steps* over *slots* (`compile/`, `program`). A
+//!   step is one operation, and a slot has one value. A program is compiled once and launched
+//!   often, from any thread.
 //! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
-//!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
-//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`). Any other tile
-//!   is a dense buffer, which is recycled (`run/tile.rs`).
+//!   has a machine (`run/machine.rs`). A tile is symbolic, a formula of the indices, as long as
+//!   possible (`run/symbolic.rs`). Otherwise, it is a dense buffer (`run/tile.rs`).
 //! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]).
-//!   Interpret mode evaluates programs of one op (`run/evaluate.rs`).
-//! - `run/ops/` has one file for each family of ops. An op decides between symbolic and dense
-//!   execution. The loops over elements are in [`kernels`]. Only [`memory`] accesses user memory.
-//! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
+//!   Interpret mode evaluates programs of one op.
+//! - `run/ops/` has one file for each family of ops. The loops over elements are in [`kernels`].
+//!   Only [`memory`] accesses user memory.
+//! - A fault of a running kernel (`run/fault.rs`) becomes a diagnostic.
 //!
 //! Invariants:
-//! - No file has `unsafe` outside of [`memory`], `kernels/instructions` and tests.
-//! - After the first programs that a thread runs in a launch, it allocates no memory per program.
+//! - `unsafe` is only in [`memory`], `kernels/instructions` and tests.
+//! - After its first programs in a launch, a thread allocates no memory per program.
 //! - A store that faults has written nothing.
-//! - The number of threads does not change the result of a launch. There are two exceptions:
-//!   kernels with a race, and atomics whose order changes the result, such as the addition of
-//!   floats.
+//! - The number of threads does not change the result of a launch, except for kernels with a race
+//!   and atomics whose order matters, such as additions of floats.
 
 mod assembly;
 mod compile;

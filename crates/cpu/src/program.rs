@@ -1,9 +1,8 @@
-//! The executable form of a kernel: blocks of steps over slots.
+//! Defines the executable form of a kernel: blocks of steps over slots.
 //!
-//! Each SSA value of the kernel has a slot. Each use of a slot records whether it is the last use.
-//! At the last use, the step moves the value out of the slot, so that the op may overwrite it in
-//! place. Some slots are dead after a step although no operand moves their values out. These slots
-//! are the `kills` of the step; the machine clears them after the step.
+//! Each SSA value has a slot. At the last use of a slot, the step moves the value out, so that the
+//! op may overwrite it in place. The machine clears the `kills` of a step after the step: these
+//! slots are dead, but no operand has moved them out.
 
 #![allow(clippy::inline_always, reason = "each execution of a step reads its result slot")]
 
@@ -28,13 +27,11 @@ pub(crate) use fused::FusedGroup;
 pub(crate) use nest::{Nest, NestCode, TreeCode};
 pub(crate) use product_loop::ProductLoop;
 
-/// The index of a slot, in [`Program::slots`].
+/// The index of a slot in [`Program::slots`].
 pub(crate) type Slot = u32;
 
-/// The index of a block, in [`Program::blocks`].
 pub(crate) type BlockId = u32;
 
-/// The index of a type, in [`Program::types`].
 pub(crate) type TypeId = u32;
 
 /// A compiled kernel. It is compiled once and launched often, from any thread.
@@ -51,25 +48,22 @@ pub struct Program {
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
-    /// For each slot: true if the slot is the result of a load that may leave its elements in
-    /// memory. Only a dot reads the elements of such a load, and no step between the load and the
-    /// dot changes memory. The list is empty if the program is compiled without this analysis.
+    /// For each slot: true for a load that may leave its elements in memory, because only a dot
+    /// reads them. Empty without this analysis.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change. It is `None` if they are
-    /// unknown, or if the kernel has atomic or volatile accesses.
+    /// The parameters whose memory the kernel may change. `None` if they are unknown, or if there
+    /// are atomic or volatile accesses.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,
     /// The block of the steps that run once for each program of the grid.
     pub(crate) body: BlockId,
-    /// The source positions of steps; [`Step::site`] is an index into this list. An entry has the
-    /// innermost span, then the call sites, innermost first.
+    /// The source positions of steps: the innermost span, then the call sites, innermost first.
     pub(crate) sites: Vec<SmallVec<[Span; 2]>>,
     pub(crate) sources: Arc<SourceMap>,
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
-    /// The mean time of one program of the grid, in nanoseconds, in the last launch that measured
-    /// it. Before the first measurement, it is 0.
+    /// The mean time of one program in nanoseconds in the last measured launch, or 0.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic. Some tests set this to false.
     pub(crate) symbolic: bool,
@@ -79,7 +73,6 @@ pub struct Program {
     pub(crate) waiting_loops: Vec<BlockId>,
 }
 
-/// A parameter of the kernel.
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub name: Arc<str>,
@@ -93,31 +86,28 @@ pub(crate) struct Block {
     pub parameters: SmallVec<[Slot; 4]>,
     pub steps: Vec<Step>,
     pub yields: SmallVec<[Use; 4]>,
-    /// The slots of the parameters that nothing reads. The machine clears them when the block
-    /// begins.
+    /// The unused parameters, which the machine clears when the block begins.
     pub kills: SmallVec<[Slot; 2]>,
-    /// Present if the block is the body of a loop over k whose iterations together are one dot.
+    /// Present if the iterations of the loop with this body are together one dot.
     pub product: Option<Box<ProductLoop>>,
 }
 
-/// A use of a slot as an operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub slot: Slot,
     /// The type of the operand. A use may read the slot of a scalar as a uniform tile.
     pub ty: TypeId,
-    /// True if the slot is dead after the step, so the step may move the value out of it.
+    /// True if the slot is dead after the step.
     pub last: bool,
 }
 
-/// One operation on slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub action: Action,
     pub operands: SmallVec<[Use; 4]>,
     pub results: SmallVec<[Slot; 1]>,
-    /// The blocks to which lowering has translated the regions of the op. A combine region may have
-    /// several blocks: see [`Strategy::Tree`].
+    /// The blocks of the regions of the op. A combine region may have several: see
+    /// [`Strategy::Tree`].
     pub blocks: SmallVec<[BlockId; 2]>,
     /// The slots that the machine clears after the step.
     pub kills: SmallVec<[Slot; 2]>,
@@ -125,17 +115,15 @@ pub(crate) struct Step {
     pub site: u32,
 }
 
-/// The operation of a step: an op of the IR, or a specialization that lowering or fusion has
-/// chosen.
+/// An op of the IR, or a specialization by lowering or fusion.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// A `dot`. If `transposed[0]` is true, the step first swaps the last two axes of operand A.
-    /// `transposed[1]` is the same flag of operand B.
+    /// A `dot`. If `transposed[0]` is true, it swaps the last two axes of A first; `transposed[1]`
+    /// is for B.
     Dot {
         transposed: [bool; 2],
-        /// For each operand: the wider float type to which the kernel casts the elements. The dot
-        /// performs this cast.
+        /// The wider float type to which the dot casts each operand.
         casts: [Option<Dtype>; 2],
     },
     Reduce {
@@ -144,8 +132,8 @@ pub(crate) enum Action {
         /// The machine code of a [`Strategy::Tree`].
         code: Option<Arc<TreeCode>>,
     },
-    /// A `map`, which applies its block to tiles. One execution of the block takes `pack` elements
-    /// of each tile; with [`Strategy::Tree`], it takes whole tiles.
+    /// A `map`. One execution of the block takes `pack` elements of each tile, or whole tiles with
+    /// [`Strategy::Tree`].
     Map {
         pack: usize,
         strategy: Strategy,
@@ -159,16 +147,16 @@ pub(crate) enum Action {
     },
     /// The sort that replaces consecutive bitonic merges.
     Sort(Sort),
-    /// One loop that executes its *members*: the steps that follow this step. If the operands do
-    /// not allow that, the machine executes the members one by one.
+    /// One loop for the *members*: the steps that follow. If it does not support the operands, the
+    /// machine executes the members one by one.
     Fused(Box<FusedGroup>),
-    /// Machine code that executes its *members*: the steps that follow this step. If the operands
-    /// do not allow that, the machine executes the members one by one.
+    /// Machine code for the *members*: the steps that follow. If it does not support the operands,
+    /// the machine executes the members one by one.
     Nest(Box<Nest>),
 }
 
-/// Sorts blocks of `1 << stages` elements along an axis, in alternating directions. A sort replaces
-/// the merges of a bitonic sort up to this block size.
+/// Sorts blocks of `1 << stages` elements along an axis, in alternating directions. It replaces the
+/// merges of a bitonic sort up to this block size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sort {
     pub axis: usize,
@@ -190,13 +178,13 @@ pub(crate) struct InlineAssembly {
 /// The algorithm of a reduction, a scan or a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
-    /// A loop over the elements in `run/kernels`, for a combine function that is in [`Combine`].
+    /// A loop in `run/kernels`, for a function of [`Combine`].
     Kernel(Combine),
-    /// Blocks that compute on whole tiles. A reduction has one block for each level, and each level
-    /// halves the axis. A scan also has one block for each level. A map has a single block.
+    /// Blocks that compute on whole tiles. A reduction has a block per level, and each level halves
+    /// the axis. A scan has a block per level. A map has one block.
     Tree,
-    /// A single block that computes one element at a time (in a map, `pack` elements). A region
-    /// with control flow needs this strategy, for example.
+    /// A block that computes one element at a time, or `pack` elements in a map. A region with
+    /// control flow needs it, for example.
     Sequential,
 }
 
@@ -264,7 +252,6 @@ impl Program {
         &self.sources
     }
 
-    /// Returns the type of a slot.
     #[inline]
     pub(crate) fn ty(&self, slot: Slot) -> &TileType {
         &self.types[self.slots[slot as usize] as usize]
@@ -325,8 +312,8 @@ impl Step {
         }
     }
 
-    /// Returns the operand that points to the same memory as the result of a step on pointers.
-    /// Returns `None` if the step does more than move pointers.
+    /// Returns the operand that points to the same memory as the result, if the step only moves
+    /// pointers.
     pub(crate) fn moved_pointer(&self) -> Option<Slot> {
         let moves = matches!(
             self.op(),
@@ -347,8 +334,8 @@ impl Step {
     }
 
     /// Returns whether the step may change memory or have another observable effect, such as a
-    /// failed assertion. Returns true for each fused group, nest, branch and loop. No load moves
-    /// across a step with side effects.
+    /// failed assertion. This includes groups, nests, branches and loops. No load moves across such
+    /// a step.
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
@@ -362,9 +349,8 @@ impl Step {
         }
     }
 
-    /// Returns whether the step may move to the preamble if its operands are grid-invariant. The
-    /// result of such a step is the same in each program of the grid, and worth keeping for a
-    /// launch.
+    /// Returns whether the step may move to the preamble: its result is the same in each program,
+    /// and worth keeping.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
@@ -377,8 +363,8 @@ impl Step {
         })
     }
 
-    /// Returns whether one execution of the step runs several blocks, or a block more than once.
-    /// The step has blocks.
+    /// Returns whether one execution of a step with blocks may run several of them, or one more
+    /// than once.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

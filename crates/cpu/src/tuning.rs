@@ -1,8 +1,6 @@
 //! The tuning table of the target `cpu`: all thresholds and weights of the CPU executor.
-//!
-//! The last paragraph of an entry is its evidence, as in `gpu-ir/src/tuning.rs`. A measurement
-//! names the program, the processor and the date. `Derived:` names the fact from which the entry
-//! follows. `Not measured` says that there is no evidence. `docs/performance/cpu.md` has the
+//! The last paragraph of an entry is its evidence: a measurement with its program, processor and
+//! date; `Derived:` with the fact; or `Not measured`. `docs/performance/cpu.md` has the
 //! measurements.
 
 /// The fewest blocks (of 64 elements each) of a tile whose steps are fused. Smaller tiles do not

@@ -1,4 +1,4 @@
-//! The types of slots, with derived properties that the executor computes once.
+//! Defines the types of slots, with derived properties.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Dtype, Element, Shape, Type};
@@ -6,7 +6,6 @@ use tilewright_ir::{Dtype, Element, Shape, Type};
 /// The maximum rank of symbolic tiles (affine tiles and box masks, `run/symbolic.rs`).
 pub(crate) const SYMBOLIC_RANK: usize = 4;
 
-/// The type of a value, with derived properties.
 #[derive(Clone, Debug)]
 pub(crate) struct TileType {
     /// The element type.
@@ -28,7 +27,6 @@ pub(crate) struct Number {
     signed: bool,
 }
 
-/// The extents of a tile, with derived properties for symbolic arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct Extents {
     /// The extents. For a scalar, the list is empty.
@@ -43,7 +41,6 @@ pub(crate) struct Extents {
     pub last: [i64; SYMBOLIC_RANK],
 }
 
-/// The properties of a type that symbolic arithmetic reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub number: Number,
@@ -76,13 +73,11 @@ impl Number {
         self.unused == 63
     }
 
-    /// Clears the bits above the width of the type.
     #[inline]
     pub(crate) fn truncate(self, bits: u64) -> u64 {
         bits << self.unused >> self.unused
     }
 
-    /// Sign-extends the bits of a number.
     #[inline]
     pub(crate) fn sign_extend(self, bits: u64) -> i64 {
         (bits << self.unused) as i64 >> self.unused
@@ -98,8 +93,8 @@ impl Number {
     #[inline]
     pub(crate) fn contains(self, low: i64, high: i64) -> bool {
         let is_itself = |value: i64| self.extend(value as u64) == value;
-        // In an `i64`, large `uint64` numbers are negative, so negative bounds of unsigned types
-        // are rejected.
+        // Large `uint64` numbers are negative as an `i64`, so negative bounds of unsigned types are
+        // rejected.
         is_itself(low) && is_itself(high) && (self.signed || low >= 0)
     }
 }
@@ -157,13 +152,11 @@ impl TileType {
         self.number.dtype
     }
 
-    /// Returns the extents. For a scalar, the list is empty.
     #[inline]
     pub(crate) fn shape(&self) -> &[u32] {
         &self.extents.shape
     }
 
-    /// Returns the number of elements.
     #[inline]
     pub(crate) fn elements(&self) -> usize {
         self.extents.elements
@@ -174,13 +167,11 @@ impl TileType {
         self.extents.shape.is_empty()
     }
 
-    /// Returns the size of a dense tile in bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.extents.elements * self.size
     }
 
-    /// Returns whether the elements are pointers.
     pub(crate) fn is_pointer(&self) -> bool {
         matches!(self.element, Element::Pointer(_))
     }

@@ -1,4 +1,4 @@
-//! Compares dots of tiles that a load may leave in memory with sums of exact products.
+//! Compares dots, also of operands in memory, with sums of exact products.
 
 mod common;
 
@@ -13,19 +13,18 @@ struct Shape {
     k: usize,
 }
 
-/// The text of a kernel that loads two tiles and multiplies them.
+/// A kernel that loads two tiles and multiplies them.
 struct Kernel {
     shape: Shape,
     /// The element type of the operands, then the element type of the accumulator.
     types: [&'static str; 2],
     /// The row stride and the column stride of `a`, then those of `b`, in elements.
     strides: [[usize; 2]; 2],
-    /// If present, both loads have a mask. It is true for the first `limit` columns of `a` and the
-    /// first `limit` rows of `b`.
+    /// The number of columns of `a` and rows of `b` that are not masked off, if the loads have
+    /// masks.
     limit: Option<usize>,
     /// The lines between the two loads, and the lines between the loads and the dot.
     between: [String; 2],
-    /// The lines after the dot.
     after: String,
 }
 
@@ -109,7 +108,6 @@ impl Kernel {
         program(&self.text()).to_string().matches("// in place").count()
     }
 
-    /// Returns the expected dot of the tensors. Masked-off elements count as 0.
     fn expected(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
         let Self { shape: Shape { m, n, k }, strides: [left, right], limit, .. } = self;
         let depth = limit.unwrap_or(*k);
@@ -132,7 +130,6 @@ fn narrow(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&value| value as f32).collect()
 }
 
-/// Returns the number of elements that a tile with these strides spans.
 fn span([rows, columns]: [usize; 2], [row, column]: [usize; 2]) -> usize {
     (rows - 1) * row + (columns - 1) * column + 1
 }
@@ -142,7 +139,6 @@ fn spans(kernel: &Kernel) -> [usize; 2] {
     [span([m, k], kernel.strides[0]), span([k, n], kernel.strides[1])]
 }
 
-/// Runs a kernel of binary32, and compares the result with sums of exact products.
 fn check(kernel: &Kernel) {
     let Shape { m, n, .. } = kernel.shape;
     let [a, b] = spans(kernel);
@@ -166,7 +162,6 @@ fn operands_are_read_where_they_are() {
         for strides in [
             [[k, 1], [n, 1]],
             [[k + 5, 1], [n + 3, 1]],
-            // Transposed tensors.
             [[1, m], [1, k]],
             [[1, m + 1], [1, k + 7]],
             // No elements are contiguous.
@@ -290,8 +285,7 @@ fn every_element_type() {
     }
 }
 
-/// Tests that the reported fault is that of the first faulting load in program order, and names the
-/// element that faults.
+/// Input: loads out of bounds. Expected: the fault of the first such load, at its element.
 #[test]
 fn faults_are_those_of_the_loads() {
     let shape = Shape { m: 16, n: 16, k: 16 };
@@ -309,8 +303,7 @@ fn faults_are_those_of_the_loads() {
     }
 }
 
-/// Returns the text of a kernel in which each program multiplies different rows of `a` by the same
-/// `b`.
+/// Returns a kernel whose programs multiply different rows of `a` by the same `b`.
 fn of_programs(kernel: &Kernel) -> String {
     let Shape { m, n, k } = kernel.shape;
     let [dtype, acc] = kernel.types;
@@ -401,19 +394,17 @@ fn programs_do_not_share_operands_that_a_store_changes() {
     assert_eq!(args[1].as_f32(), narrow(&last));
 }
 
-/// A loop over k that multiplies a tile of `a` by a tile of `b` in each iteration.
+/// A loop over k that multiplies tiles of `a` and `b`.
 #[derive(Clone, Copy)]
 struct Loop<'a> {
     /// The extents of the tiles.
     tile: Shape,
-    /// The extent of the tensors along k. The loop masks off the elements of its last tiles after
-    /// this extent.
+    /// The extent along k. The loop masks off elements beyond it.
     depth: usize,
     types: [&'static str; 2],
-    /// For `a` and for `b`: true if the tensor is transposed.
+    /// True for each transposed tensor.
     transposed: [bool; 2],
-    /// The lines that compute `%left` from the counter `%i`. `%left` is the number of remaining
-    /// indices along k.
+    /// The lines that compute `%left`, the remaining indices along k, from the counter `%i`.
     left: &'a str,
 }
 
@@ -468,14 +459,14 @@ impl Loop<'_> {
         )
     }
 
-    /// Returns whether the machine may execute the iterations of the loop as one dot.
+    /// Returns whether the loop is compiled to one dot.
     fn is_one_product(&self) -> bool {
         program(&self.text()).to_string().contains("// one product")
     }
 }
 
-/// Tests loops whose last tiles are partly masked off, or not at all. The deepest loops need more
-/// than one call of the dot's kernel.
+/// Input: loops whose last tiles are masked off in part, or not. Expected: one dot, or several
+/// calls of its kernel.
 #[test]
 fn iterations_are_one_product() {
     for [dtype, acc] in [
@@ -534,8 +525,8 @@ fn iterations_are_one_product() {
     }
 }
 
-/// Tests a mask whose bound wraps. The mask is true in the first and the last iterations, and false
-/// between them.
+/// Input: a mask that is false only between the first and last iterations, because it wraps.
+/// Expected: one dot per iteration.
 #[test]
 fn masks_that_wrap_are_computed_in_each_iteration() {
     let tile = Shape { m: 16, n: 16, k: 16 };
@@ -568,14 +559,13 @@ fn other_loops_are_not_one_product() {
     let left = "  %t = mul %i, %i : int32\n  %left = sub %depth, %t : int32\n";
     assert!(!Loop { left, ..kernel }.is_one_product());
     for (from, to) in [
-        // The mask of an element may be false in one iteration, and true before and after it.
+        // An element may be masked off in only one iteration.
         ("%am0 = lt ", "%am0 = ne "),
         // The accumulator has another use.
         ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),
         // The distance depends on the counter.
         ("ptr_add %p, %ads", "ptr_add %p, %al0"),
-        // The dot adds to a constant, so the result of the loop is only the dot of the last
-        // iteration.
+        // The dot adds to a constant, so the result is only that of the last iteration.
         ("dot %x, %y, %s", "dot %x, %y, %acc"),
     ] {
         let text = kernel.text().replace(from, to);
@@ -585,8 +575,7 @@ fn other_loops_are_not_one_product() {
     }
 }
 
-/// Tests an access outside of a tensor. It faults at the loop's load, in the same iteration as
-/// without the single dot.
+/// Input: an access outside of a tensor. Expected: the fault of the load, in its iteration.
 #[test]
 fn faults_in_loops_are_those_of_the_loads() {
     let tile = Shape { m: 16, n: 16, k: 16 };

@@ -1,5 +1,4 @@
-//! Compares the results for whole tiles with the results for single numbers. The test covers every
-//! function of the elementwise table and every type that the function takes.
+//! Compares whole tiles with single numbers, for each elementwise function and type.
 #![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
@@ -12,8 +11,7 @@ const COUNT: usize = 64;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// Returns a kernel that loads each operand, applies the function and stores the result. The
-/// operands are tiles of 64 elements, or scalars if `is_tile` is false.
+/// Returns a kernel that applies the function to tiles of 64 elements, or to scalars.
 fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     let info = function.info();
     let shape = if is_tile { "[64]" } else { "" };
@@ -47,7 +45,7 @@ fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     text + &format!("  store %o, %r {STORE}\n  return_values\n}}\n")
 }
 
-/// Returns numbers. Many of them are special.
+/// Returns numbers, many of them special.
 fn numbers(dtype: Dtype, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let width = dtype.bits();
@@ -83,7 +81,6 @@ fn bytes(arg: &Arg) -> &[u8] {
     }
 }
 
-/// Returns whether an element is NaN. The test considers all NaN equal.
 fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     match dtype {
         Dtype::F16 => half::f16::from_le_bytes([bits[0], bits[1]]).is_nan(),

@@ -1,6 +1,4 @@
-//! Tests the faults of running kernels: their diagnostics, and that a faulting store writes no
-//! element. Also tests loads from padding, interrupts, grids without programs, large grids, and
-//! launches from several threads.
+//! Tests faults of running kernels, loads from padding, interrupts and unusual grids.
 
 mod common;
 
@@ -12,8 +10,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, PaddedReads};
 
-/// A kernel in which program i loads 8 elements, beginning at element `8 * i`, and stores them
-/// doubled.
+/// Program i doubles the 8 elements from element `8 * i` on.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32) {
   %pid = program_id {axis = 0} : int32
@@ -294,8 +291,7 @@ fn empty_and_large_grids() {
     for grid in [[0, 1, 1], [5, 0, 1], [u32::MAX, u32::MAX, 0]] {
         launch(&program(DOUBLE), grid, &mut [f32s(&[]), f32s(&[])]).expect("nothing runs");
     }
-    // The launch ends at the first program that accesses memory out of bounds, long before the last
-    // program.
+    // The launch ends at the first fault, long before the last program.
     let mut args = [f32s(&[1.0; 80]), f32s(&[0.0; 80])];
     let error = launch_with(&program(DOUBLE), [u32::MAX, u32::MAX, u32::MAX], &mut args, 2, Interrupt::Never);
     assert_eq!(error.expect_err("it ends").code, Code::OutOfBounds);
@@ -313,8 +309,7 @@ fn a_hundred_thousand_tiny_programs_on_many_threads() {
         launch_with(&program, [count as u32, 1, 1], &mut args, threads, Interrupt::Never).expect("it runs");
         assert!(args[1].as_f32() == expected, "{threads} threads");
     }
-    // If several programs fault, the launch reports the fault of the program with the lowest index.
-    // Every run therefore reports the same fault.
+    // Every launch reports the fault of the program with the lowest index.
     for _ in 0..50 {
         let mut args = [f32s(&input[..400]), f32s(&vec![0.0; count * 8])];
         let error = launch_with(&program, [count as u32, 1, 1], &mut args, 7, Interrupt::Never);

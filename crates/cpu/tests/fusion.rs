@@ -1,5 +1,4 @@
-//! Runs random kernels on binary32 tiles with fused loops and step by step, and compares the
-//! results to the bit.
+//! Compares random kernels with fused loops and step by step, to the bit.
 
 mod common;
 
@@ -8,20 +7,17 @@ use std::fmt::Write;
 use common::{Arg, f32s, fused_program as program, int, run};
 use tilewright_fuzz::random::Random;
 
-/// The number of elements of a tile. `MEMORY` is the number of elements of the memory that the
-/// kernels access.
+/// The number of elements of a tile, and of the accessed memory.
 const TILE: usize = 512;
 const MEMORY: usize = 2048;
 
-/// A kernel with tiles of one axis, under construction.
 struct Kernel {
     random: Random,
     text: String,
     count: usize,
     tiles: Vec<String>,
     scalars: Vec<String>,
-    /// True if all loads and stores access the same elements, as in a kernel that overwrites its
-    /// operand.
+    /// True if all loads and stores access the same elements.
     in_place: bool,
 }
 
@@ -54,8 +50,7 @@ impl Kernel {
         name
     }
 
-    /// Returns pointers to a tile of an argument, in ascending (`%i`) or descending (`%back`)
-    /// order. Some offsets are no multiple of 64 elements.
+    /// Returns pointers to a tile of an argument, ascending (`%i`) or descending (`%back`).
     fn pointers(&mut self, argument: &str, indices: &str) -> String {
         self.count += 1;
         let number = self.count;
@@ -77,7 +72,7 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        // A fused loop cannot read through descending pointers, because they are no run of memory.
+        // A fused loop cannot read through descending pointers.
         let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
         let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
@@ -100,8 +95,8 @@ impl Kernel {
             .expect("a string takes it");
     }
 
-    /// Returns a tile. Most of the time, this is the newest tile, so that groups are large. If
-    /// `in_place` is true, it may be any tile, so that a loaded tile is used after later stores.
+    /// Returns a tile: mostly the newest one, for large groups. With `in_place`, any tile, to read
+    /// loaded tiles after later stores.
     fn tile(&mut self) -> String {
         let count = self.tiles.len();
         let is_newest = !self.in_place && self.random.below(3) != 0;
@@ -179,7 +174,7 @@ impl Kernel {
     }
 }
 
-/// Returns numbers. Some of them are zeros of either sign, infinite, or NaN.
+/// Returns numbers, including zeros of either sign, infinities and NaN.
 fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
     let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, f32::MAX];
     (0..MEMORY)
@@ -192,8 +187,7 @@ fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
         .collect()
 }
 
-/// Replaces every NaN by the same NaN. If a function has two NaN operands, the payload of its
-/// result is unspecified.
+/// Replaces every NaN by the same NaN. The payload of a function of two NaN is unspecified.
 fn without_payloads(args: &mut [Arg]) {
     for arg in args {
         if let Arg::Bytes(_) = arg {
@@ -238,8 +232,7 @@ fn a_load_does_not_move_past_a_later_store() {
              %{name}x = load %{name}p {{cache = \"\", eviction = \"\", volatile = false}} : fp32[512]\n"
         )
     };
-    // `%q` depends on `%f` and on `%dx`. `%f` belongs to the chain that is stored to `%dp`, and
-    // `%dx` is loaded from `%dp`.
+    // `%q` depends on `%f`, which is stored to `%dp`, and on `%dx`, which is loaded from `%dp`.
     let text = format!(
         "kernel func0 @k(%d: *fp32, %e: *fp32) {{\n  \
          %i = arange {{start = 0, end = 512}} : int32[512]\n{}{}  \
@@ -316,8 +309,7 @@ fn fused_exponentials_are_those_of_single_steps() {
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
         assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
-        // The arguments ascend. Some blocks therefore have only results that are normal numbers,
-        // and other blocks do not.
+        // Some blocks have only normal results, and others do not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
         common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");
@@ -355,8 +347,7 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
     };
     let special = [0.0, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0, -3.0];
     for round in 0..300 {
-        // The first rounds have numbers of medium magnitude. The last rounds have numbers of any
-        // magnitude.
+        // The first rounds have numbers of medium magnitude, and the last rounds any.
         let exponents = if round < 200 { 68..186 } else { 0..255 };
         let divisor = special.get(round).copied().unwrap_or_else(|| bits(exponents.clone()));
         let mut x: Vec<f32> = (0..4096).map(|_| bits(exponents.clone())).collect();
@@ -397,8 +388,7 @@ fn a_tile_used_before_and_after_a_reduction_is_loaded_twice() {
     };
     let loads = |text: &str| program(text).to_string().matches("= load").count();
     assert_eq!((loads(&text("false")), loads(&text("true"))), (2, 1), "{}", program(&text("false")));
-    // The maximum is a number that the loop can determine, or a zero of either sign. One tile
-    // contains a NaN, and one case loads no element.
+    // Some cases have a zero as the maximum, a NaN, or no loaded element.
     for (first, end) in [(3.0, 512), (0.0, 512), (-0.0, 300), (f32::NAN, 511), (7.0, 1), (1.0, 0)] {
         let mut x: Vec<f32> = (0..512).map(|i| -0.0 - (i as f32 % 7.0)).collect();
         x[0] = first;

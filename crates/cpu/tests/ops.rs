@@ -1,5 +1,4 @@
-//! Tests that each op does what its row of the op table says, and that every op of the table has a
-//! test.
+//! Tests each op of the op table, and that none is missing.
 #![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
@@ -10,8 +9,8 @@ use tilewright_ir::{Dtype, OPS};
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// Returns a kernel with these parameters and this body. `load NAME from PTR: TYPE[N]` and `store
-/// NAME to PTR: TYPE[N]` expand to accesses to the first N elements.
+/// Returns a kernel. `load NAME from PTR: TYPE[N]` and `store NAME to PTR: TYPE[N]` expand to
+/// accesses to the first N elements.
 fn kernel(parameters: &str, body: &str) -> String {
     let mut text = format!("kernel func0 @k({parameters}) {{\n");
     for (number, line) in body.lines().map(str::trim).enumerate() {
@@ -53,10 +52,10 @@ fn every_op_is_tested() {
         let is_used = sources.iter().any(|source| {
             source.contains(&format!("= {} ", op.name)) || source.contains(&format!("  {}", op.name))
         });
-        // `elementwise.rs` runs every function of the elementwise table. A crate that depends on
-        // the executor passes the assembler, and tests inline assembly.
+        // `elementwise.rs` tests the elementwise table, and the crate of the assembler tests inline
+        // assembly.
         let is_elsewhere = ["elementwise", "inline_asm", "volatile_asm"].contains(&op.name);
-        // Only GPUs run programs that state layouts.
+        // Only GPUs run programs with layouts.
         let is_elsewhere =
             is_elsewhere || ["set_layout", "device", "start_workers", "join_workers"].contains(&op.name);
         assert!(is_used || is_elsewhere, "{} is in no test", op.name);
@@ -90,8 +89,7 @@ fn program_id_counts_x_fastest_and_num_programs_is_the_grid() {
 
 #[test]
 fn shapes() {
-    // The kernel combines `reshape`, `transpose`, `expand_dims` and `broadcast`. The result is a
-    // transposed tile whose rows are multiplied by 10 to 13.
+    // Expected: a transposed tile whose rows are multiplied by 10 to 13.
     let text = kernel(
         "%in: *int32, %out: *int32",
         "load %v from %in: int32[12]
@@ -163,7 +161,7 @@ fn casts() {
 
 #[test]
 fn pointers_as_integers() {
-    // A pointer that was converted to an integer and back may point into any argument.
+    // A pointer from an integer may point into any argument.
     let text = kernel(
         "%a: *int32, %out: *int32, %address: *int64",
         "%n = cast %a {element = int64, rounding = \"rtne\"} : int64
@@ -228,8 +226,7 @@ fn atomic_operations() {
     );
     let mut args = [i32s(&[0, 100]), i32s(&[-1; 19])];
     run(&text, [1, 1, 1], &mut args);
-    // The elements with even indices update the first address, in order. The elements with odd
-    // indices update the second address.
+    // Even indices update the first address, in order, and odd indices the second.
     assert_eq!(args[0].as_i32(), [5, 116]);
     let out = args[1].as_i32();
     assert_eq!(out[..8], [0, 216, 0, 217, 2, 220, 6, 225]);
@@ -238,7 +235,7 @@ fn atomic_operations() {
 
 #[test]
 fn loads_under_masks() {
-    // Loads from an affine block, from single addresses, and from one address for all elements.
+    // Inputs: a strided block, single addresses, and one address for all elements.
     let text = kernel(
         "%in: *int32, %out: *int32, %n: int32",
         "%i = arange {start = 0, end = 8} : int32[8]
@@ -376,8 +373,8 @@ fn reductions_along_each_axis() {
         let mut args = [i32s(&input), i32s(&vec![0; extent]), i32s(&vec![0; extent])];
         run(&reduce(axis, extent as u32), [1, 1, 1], &mut args);
         assert_eq!(args[1].as_i32(), expected(axis as usize, false), "sum along {axis}");
-        // The function that returns its right operand is associative but not commutative, so the
-        // result shows the order of the elements.
+        // The function that returns its right operand is not commutative, so the result shows the
+        // order.
         assert_eq!(args[2].as_i32(), expected(axis as usize, true), "last along {axis}");
     }
 }
@@ -510,7 +507,7 @@ fn exchanges_and_counts() {
     );
     let mut args = [i32s(&[3, 1, 4, 9, 7, 5, -1, 3]), i32s(&[0; 8]), i32s(&[0; 8]), i32s(&[0; 4])];
     run(&text, [1, 1, 1], &mut args);
-    // The blocks have four elements; the second block is in descending order.
+    // Blocks of four elements. The second is in descending order.
     assert_eq!(args[1].as_i32(), [1, 3, 4, 9, 7, 5, 3, -1]);
     assert_eq!(args[2].as_i32(), [5, 7, 3, -1, 1, 3, 9, 4]);
     assert_eq!(args[3].as_i32(), [0, 1, 0, 2]);
@@ -518,7 +515,7 @@ fn exchanges_and_counts() {
 
 #[test]
 fn loops() {
-    // The loop sums its counter, and swaps two carried values in each iteration.
+    // The loop sums its counter, and swaps two values in each iteration.
     let text = kernel(
         "%out: *int64, %from: int64, %to: int64, %step: int64",
         "%zero = constant {value = 0:int64} : int64
@@ -546,7 +543,7 @@ fn loops() {
 
 #[test]
 fn while_loops_and_nested_branches() {
-    // The loop counts the steps of a Collatz sequence, and carries a tile.
+    // The loop counts the steps of a Collatz sequence.
     let text = kernel(
         "%out: *int32, %n: int32, %tile: *int32",
         "%zero = constant {value = 0:int32} : int32
@@ -683,8 +680,8 @@ fn a_kernel_queries_the_machine() {
 
 #[test]
 fn functions_of_elements() {
-    // The first map has no control flow, the second map has an `if_else`. The third map is on
-    // pairs; its last pair is incomplete.
+    // The first map has no control flow, and the second has an `if_else`. The third is on pairs,
+    // the last one incomplete.
     let text = kernel(
         "%in: *int32, %whole: *int32, %ways: *int32, %most: *int32, %least: *int32",
         "load %v from %in: int32[7]

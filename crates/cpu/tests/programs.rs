@@ -1,5 +1,4 @@
-//! Tests whole kernels, such as vector add, softmax, layer norm, matmul and attention, against
-//! references on the host.
+//! Compares whole kernels, such as softmax, matmul and attention, with references on the host.
 #![allow(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 mod common;
@@ -84,7 +83,7 @@ fn assert_close(found: &[f32], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// Multiplies the rows of `a` by the rows of `b`, each of length k.
+/// Multiplies the rows of `a` by the rows of `b`, of length k.
 fn products(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     a.chunks(k).flat_map(|x| b.chunks(k).map(move |y| dot(x, y))).collect()
@@ -151,7 +150,7 @@ fn layer_norm_of_rows_longer_than_a_block() {
 
 #[test]
 fn matmul_with_ragged_edges() {
-    // The rows and columns wrap around at the edges, so the pointers there are not affine.
+    // Rows and columns wrap around, so the pointers are not affine.
     let (m, n, k) = (100, 70, 128);
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
     let expected = |a: &[f32], b: &[f32]| products(&wide(a), &transposed(&wide(b), n), k);
@@ -212,8 +211,7 @@ fn an_output_larger_than_the_caches_is_filled() {
     }
 }
 
-/// Loads int8 operands and converts them to fp16 for a dot. The second operand is transposed in
-/// memory.
+/// An int8 matmul in fp16. The second operand is transposed in memory.
 const QUANTIZED: &str = "\
 kernel func0 @quantized(%a: *int8, %b: *int8, %c: *fp32) {
   %zero = constant {value = 0.0:fp32} : fp32

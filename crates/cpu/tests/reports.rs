@@ -1,5 +1,4 @@
-//! Tests the reports about machine code: its listing, the reasons why steps have none, and its
-//! profile.
+//! Tests the listing of machine code, the reasons for steps without it, and its profile.
 
 mod common;
 
@@ -10,8 +9,7 @@ use tilewright_cpu::{Argument, Interrupt, Launch, Program, StepProfile};
 use tilewright_ir::parse;
 use tilewright_native::{Isa, Target};
 
-/// Doubles the elements under a mask. The source positions of the load, the sum and the store are
-/// in lines 1, 2 and 3.
+/// Doubles the elements under a mask. Lines 1, 2 and 3 are the load, the sum and the store.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32, %n: int32) {
   %pid = program_id {axis = 0} : int32 @file0:0..1
@@ -68,8 +66,7 @@ fn a_listing_has_the_source_of_each_instruction() {
         };
         let is_sum = |index: &usize| listing.lines[*index].text.contains(sum);
         let sums: Vec<usize> = (0..listing.lines.len()).filter(is_sum).collect();
-        // `sum` is empty for AArch64: builds for other architectures list AArch64 instructions as
-        // words, without names.
+        // Builds for other architectures list AArch64 instructions without names.
         if !sum.is_empty() {
             assert!(!sums.is_empty(), "{text}");
             assert!(sums.iter().all(|&index| line(index) == Some(2)), "{text}");
@@ -83,8 +80,8 @@ fn a_listing_has_the_source_of_each_instruction() {
     assert!(program.machine_listing().to_string().starts_with("double has no machine code"));
 }
 
-/// Returns the remarks of a kernel with `body`, whose parameters are `%in: *fp32`, `%out: *fp32`,
-/// `%small: *fp16` and `%n: int32`.
+/// Returns the remarks of a kernel with the parameters `%in: *fp32`, `%out: *fp32`, `%small: *fp16`
+/// and `%n: int32`.
 fn remarks_of(body: &str) -> Vec<Remark> {
     let text = format!(
         "kernel func0 @k(%in: *fp32, %out: *fp32, %small: *fp16, %n: int32) {{\n{body}  return_values\n}}\nfile0 = \"k.py\" line 1\n"
@@ -164,7 +161,7 @@ fn each_step_on_tiles_is_in_one_remark() {
     assert!(remark.reason.contains("AVX2"), "{remark:#?}");
 }
 
-/// Launches four programs for 200 elements, and returns the profile.
+/// Launches four programs for 200 elements.
 fn profile_of(text: &str, target: Option<Target>, machine_code: bool) -> Vec<StepProfile> {
     let (program, _) = compile(text, target);
     let mut args = [f32s(&[1.5; 256]), f32s(&[0.0; 256]), int(200)];

@@ -1,5 +1,4 @@
-//! Runs random kernels of index arithmetic, masks and accesses with symbolic and with dense tiles,
-//! and compares the results.
+//! Compares symbolic and dense tiles on random kernels of index arithmetic.
 
 mod common;
 
@@ -11,13 +10,12 @@ use tilewright_fuzz::random::Random;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// A kernel under construction, whose tiles all have the shape `shape`.
+/// A kernel whose tiles all have the shape `shape`.
 struct Kernel {
     random: Random,
     text: String,
     shape: Vec<u32>,
     count: usize,
-    /// The names and element types of integer tiles. `masks` has the names of the masks.
     ints: Vec<(String, &'static str)>,
     masks: Vec<String>,
 }
@@ -151,8 +149,7 @@ impl Kernel {
         self.masks.push(name);
     }
 
-    /// Adds a masked load from `%data` at the indices of an integer tile, and sometimes a store to
-    /// the same elements. Adds nothing if the indices are uint8.
+    /// Adds a masked load from `%data`, and sometimes a store to the same elements.
     fn access(&mut self) {
         let i = self.random.below(self.ints.len());
         let (offset, dtype) = self.ints[i].clone();
@@ -190,8 +187,7 @@ impl Kernel {
         self.ints.push((name, "int32"));
     }
 
-    /// Adds a store of every tile, one after another in memory. Returns the text and the number of
-    /// stored elements.
+    /// Adds a store of every tile. Returns the text and the number of stored elements.
     fn finish(mut self) -> (String, usize) {
         let elements: u32 = self.shape.iter().product();
         let shape = format!("{:?}", self.shape);

@@ -1,5 +1,4 @@
-//! Tests reductions whose combine region is more than one function. Each reduction runs as machine
-//! code and level by level. The tests compare the results with those of a tree of scalars.
+//! Compares tree reductions, in machine code and level by level, with trees of scalars.
 #![allow(clippy::cast_possible_truncation, reason = "integers of narrow types wrap")]
 
 mod common;
@@ -11,8 +10,8 @@ use tilewright_native::Target;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The extents before, along and after the axis. No machine code reduces the last four shapes. They
-/// do not consist of whole vectors, or the extent along the axis is no power of two.
+/// The extents before, along and after the axis. The last four shapes have no machine code: they do
+/// not consist of whole vectors, or the extent is no power of two.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 1024, 1],
     [1, 32, 1],
@@ -26,7 +25,7 @@ const SHAPES: [[usize; 3]; 10] = [
     [1, 100, 1],
 ];
 
-/// Combines neighbors, level by level. An element without a neighbor is kept for the next level.
+/// Combines neighbors, level by level.
 fn tree<T: Copy>(mut elements: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     while elements.len() > 1 {
         let level = elements.chunks(2).map(|pair| match *pair {
@@ -39,7 +38,7 @@ fn tree<T: Copy>(mut elements: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     elements[0]
 }
 
-/// Returns the result of [`tree`] for each vector along the middle axis.
+/// Reduces each vector along the middle axis.
 fn trees<T: Copy>([outer, n, inner]: [usize; 3], x: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
     let line = |line: usize| {
         let element = |k: usize| x[(line / inner * n + k) * inner + line % inner];
@@ -48,8 +47,8 @@ fn trees<T: Copy>([outer, n, inner]: [usize; 3], x: &[T], combine: impl Fn(T, T)
     (0..outer * inner).map(line).collect()
 }
 
-/// Returns a kernel that reduces tensors of this shape with a region, and stores the results.
-/// `dtypes` are the types of the tensors. The kernel also has a parameter `%k` of the first type.
+/// Returns a kernel that reduces tensors of the types `dtypes`. It has a parameter `%k` of the
+/// first type.
 fn kernel(dtypes: &[&str], [outer, n, inner]: [usize; 3], region: &str) -> String {
     let (all, rest) = (outer * n * inner, outer * inner);
     let names: Vec<String> = (0..dtypes.len()).map(|index| format!("t{index}")).collect();
@@ -102,7 +101,6 @@ fn kernel(dtypes: &[&str], [outer, n, inner]: [usize; 3], region: &str) -> Strin
     lines.join("\n")
 }
 
-/// Returns whether machine code reduces a shape.
 fn has_machine_code(shape: [usize; 3]) -> bool {
     Target::host().is_some_and(|target| {
         let [outer, n, inner] = shape;
@@ -112,8 +110,7 @@ fn has_machine_code(shape: [usize; 3]) -> bool {
     })
 }
 
-/// Runs a kernel with and without machine code, and compares the results. Leaves the results in the
-/// arguments.
+/// Compares a kernel with and without machine code. Leaves the results in the arguments.
 fn check(text: &str, shape: [usize; 3], args: &mut [Arg]) {
     let is_compiled = program(text).to_string().contains("machine code");
     assert_eq!(is_compiled, has_machine_code(shape), "{shape:?}\n{}", program(text));

@@ -1,15 +1,20 @@
-//! Fusion: combines producer-consumer chains of steps on binary32 tiles into one loop, in which
-//! elements stay in registers.
+//! Fuses producer-consumer chains of binary32 steps into loops.
 //!
-//! A fused group begins with a load or with the first operand of a function. It continues with
-//! functions that consume the element, and may end in a reduction and a store. The members remain
-//! in the program, after the group. The loop does not support some operands, such as affine tiles.
-//! If such an operand occurs at run time, the executor runs the members one by one. If only a
-//! strided load or store prevents the loop, the executor runs this load before the loop, or this
-//! store after it.
+//! For example, a fused loop executes these four steps, and keeps each element in a register:
 //!
-//! Fusion reorders steps, but moves no load across a store, and no step across a step with other
-//! side effects.
+//! ```text
+//! s1 = load s0
+//! s2 = mul s1, s9
+//! s3 = exp s2
+//! store s4, s3
+//! ```
+//!
+//! A group begins with a load or a function, and may end with a reduction and a store. The members
+//! remain in the program, after the step of the group. The machine runs the members one by one if
+//! the loop does not support an operand, such as an index tile. If only a strided load or store
+//! prevents the loop, the machine runs this access outside of the loop.
+//!
+//! Fusion moves no load across a store, and no step across a step with other side effects.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -20,14 +25,13 @@ use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduct
 use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_KEPT_BYTES, MIN_FUSED_BLOCKS};
 
-/// A group with at least this number of members takes no further functions.
 const MAX_MEMBERS: usize = 32;
 
-/// The maximum number of steps that a search for dependences visits.
+/// The maximum number of steps that [`Window::depends`] visits.
 const MAX_VISITED: usize = 64;
 
-/// The maximum number of steps in which fusion searches for groups at a time. This limit makes the
-/// time of fusion linear in the number of steps.
+/// The maximum number of steps of a window. It makes the time of fusion linear in the number of
+/// steps.
 const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members in blocks without nests, and recomputes last uses.
@@ -53,8 +57,8 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the outputs of groups that are small tiles. A group leaves these tiles in their slots,
-/// so that the next program of the grid reuses the memory.
+/// Returns the outputs of groups that are small tiles. They stay in their slots, so that the next
+/// program of the grid reuses their memory.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),
@@ -71,8 +75,7 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees. Without the group, its members would free these slots
-/// one by one. Skips slots for which `is_freed` returns false.
+/// Records the slots that each group frees in place of its members.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -87,7 +90,7 @@ fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
 }
 
 /// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects
-/// ends its window. It belongs to the window, because a store may end a group.
+/// ends its window.
 fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
@@ -107,8 +110,8 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        // The store of an earlier group may be before `index`. The window begins after this store,
-        // because no load may move across it.
+        // No load may move across the store of an earlier group, so the window begins after that
+        // store.
         let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
         let side_effect = steps[..index].iter().rposition(is_barrier);
         let window = Window::new(program, uses, steps, side_effect.map_or(0, |store| store + 1));
@@ -124,13 +127,11 @@ struct Window<'a> {
     /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
-    /// The def-use chains of the slots that are defined in the window: the defining step, and the
-    /// steps that read the slot.
+    /// The step that defines each slot of the window, and the steps that read it.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
 
-/// A group under construction. `members` has the indices of its members in [`Window::steps`].
 struct GroupDraft {
     group: FusedGroup,
     members: SmallVec<[usize; 16]>,
@@ -138,7 +139,7 @@ struct GroupDraft {
     current: Slot,
 }
 
-/// How a fused loop reads an operand of a function that is not the result of the last op.
+/// An operand of a function, other than the result of the last op.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -148,7 +149,6 @@ enum FusedOperand {
 }
 
 impl FusedOperand {
-    /// Returns the op that applies a binary function to the element and the operand.
     fn apply(self, function: Binary) -> FusedOp {
         match self {
             FusedOperand::Slot(operand) => FusedOp::Slot(function, operand),
@@ -160,7 +160,6 @@ impl FusedOperand {
 }
 
 impl GroupDraft {
-    /// Appends an op that writes the result of the last op to the next output.
     fn write(&mut self) {
         self.group.ops.push(FusedOp::Write(self.group.outputs.len()));
     }
@@ -182,8 +181,7 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// Returns the group that begins with a step. Returns `None` if the group has fewer than two
-    /// members.
+    /// Returns the group that begins with a step, if the group has at least two members.
     fn group_from(&self, head: usize) -> Option<CompleteGroup> {
         let mut draft = self.begin(head)?;
         while draft.members.len() < MAX_MEMBERS && self.extend(&mut draft) {}
@@ -229,13 +227,12 @@ impl<'a> Window<'a> {
         self.apply(&mut draft, head).then_some(draft)
     }
 
-    /// Returns whether a step is a function that a fused loop computes.
     fn is_function(&self, step: usize) -> bool {
         elementwise(&self.steps[step]).is_some_and(is_fusible)
     }
 
-    /// Adds the consumers of the result of the last op: a reduction, and a function or a store.
-    /// Returns whether it added a function, which is when the group may continue.
+    /// Adds the consumers of the last result: a reduction, and a function or a store. Returns true
+    /// if it added a function.
     fn extend(&self, draft: &mut GroupDraft) -> bool {
         let current = draft.current;
         let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
@@ -249,9 +246,8 @@ impl<'a> Window<'a> {
         };
         let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
         let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
-        // The loop may fail to determine a maximum: see [`Reduction::Max`]. The executor then
-        // recomputes the maximum from an output. If the maximum ends the group, the executor runs
-        // all members one by one instead.
+        // The loop may fail to find the maximum: see [`Reduction::Max`]. The machine then
+        // recomputes the maximum from an output, or runs all members if the maximum ends the group.
         let is_end = next.is_none() && store.is_none();
         if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
             draft.write();
@@ -270,8 +266,6 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Returns the reduction if a step reduces the result of the last op to its sum or maximum. The
-    /// result must be a tile of one axis. Returns `None` for any other step.
     fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };
@@ -290,10 +284,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a step stores the result of the last op and may end the group. The pointers
-    /// and the mask of the store must not depend on members. A load between the first member and
-    /// the store must be a member or independent of all members. Otherwise, `rearrange` would move
-    /// the load after the store.
+    /// Returns whether the group may end with this store. The pointers and the mask must not depend
+    /// on members. `rearrange` would move a load after the store if the load depended on a member.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
@@ -314,8 +306,6 @@ impl<'a> Window<'a> {
         self.function(draft, reader).is_some()
     }
 
-    /// Adds the function of a step to the group. Returns false if [`Self::function`] returns
-    /// `None`.
     fn apply(&self, draft: &mut GroupDraft, reader: usize) -> bool {
         let Some((op, member)) = self.function(draft, reader) else { return false };
         draft.members.extend(member);
@@ -325,9 +315,8 @@ impl<'a> Window<'a> {
         true
     }
 
-    /// Returns the op for a step that applies a function to the result of the last op. If the step
-    /// that computes the other operand becomes a member, also returns that step. Returns `None` if
-    /// the group cannot contain the step.
+    /// Returns the op that applies the function of a step to the last result. Also returns the step
+    /// of the other operand, if it becomes a member.
     fn function(&self, draft: &GroupDraft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
         let function = elementwise(step)?;
@@ -359,9 +348,8 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Returns how a fused loop reads an operand that is not the result of the last op. If the step
-    /// that computes the operand becomes a member, also returns that step. Returns `None` if the
-    /// operand is not an output and [`Self::depends`] returns true for it.
+    /// Returns how the loop reads an operand. Also returns the step of the operand, if it becomes a
+    /// member.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));
@@ -396,8 +384,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a slot depends on a member. Also returns true if the search exceeds its
-    /// limit.
+    /// Returns whether a slot depends on a member, or the search visits more than `MAX_VISITED`
+    /// steps.
     fn depends(&self, draft: &GroupDraft, slot: Slot) -> bool {
         let mut open: SmallVec<[Slot; 16]> = SmallVec::from_slice(&[slot]);
         let mut visited = 0;
@@ -413,7 +401,6 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Returns the function that a step applies to each element.
 pub(crate) fn elementwise(step: &Step) -> Option<ElementwiseFn> {
     match step.op() {
         Some(Op::Elementwise { function }) => Some(*function),
@@ -422,27 +409,25 @@ pub(crate) fn elementwise(step: &Step) -> Option<ElementwiseFn> {
     }
 }
 
-/// Returns whether a fused loop computes a function.
 pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
     function == ElementwiseFn::Select || Function::of(function).is_some()
 }
 
-/// Returns whether a fused loop supports tiles of this size and repays its set-up. The blocks of a
-/// loop have [`BLOCK`] elements.
+/// Returns whether tiles of this size consist of whole blocks and repay the set-up of the loop.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_FUSED_BLOCKS * BLOCK && elements.is_multiple_of(BLOCK)
 }
 
 struct CompleteGroup {
     draft: GroupDraft,
-    /// The source position of the step with which the group begins.
+    /// The source position of the first step of the group.
     site: u32,
 }
 
 impl CompleteGroup {
     /// Moves the members to the position of the last member, and inserts the step of the group
-    /// before them. Other steps between the first and the last member that depend on a member
-    /// follow the members. Returns the index of the first step after the members.
+    /// before them. Steps between members that depend on a member follow the members. Returns the
+    /// index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
         let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");

@@ -1,11 +1,10 @@
-//! Marks the loads that may leave their elements in memory, because only a dot reads the elements.
+//! Marks the loads whose elements may stay in memory, because only a dot reads them.
 //!
-//! The dot then reads the elements in user memory, without a copy. No step between the load and the
-//! dot may change memory. The load still checks its addresses, so a fault still names the load.
+//! The dot reads the elements in user memory, without a copy. No step between the load and the dot
+//! may change memory. The load still checks its addresses, so a fault still names the load.
 
 use crate::program::{Action, Block, Program, Slot, Step};
 
-/// Marks the loads of all blocks.
 pub(crate) fn mark(program: &mut Program) {
     let uses = program.use_counts();
     let mut in_place = vec![false; program.slots.len()];
@@ -17,7 +16,6 @@ pub(crate) fn mark(program: &mut Program) {
     program.in_place = in_place;
 }
 
-/// Returns the results of the loads of a block that may leave their elements in memory.
 fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
     // The results of loads since the last step that may change memory.
     let mut candidates: Vec<Slot> = Vec::new();
@@ -27,7 +25,7 @@ fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
         let is_member = members > 0;
         members = members.saturating_sub(1);
         match &step.action {
-            // The steps after a group are its members, whose effects count instead of the group's.
+            // The steps after a group are its members, which are examined one by one.
             Action::Fused(_) | Action::Nest(_) => {
                 members = Program::members(step);
                 continue;
@@ -50,7 +48,6 @@ fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
     found
 }
 
-/// Returns whether a step, or a block that the step runs, may change memory.
 fn may_change_memory(step: &Step) -> bool {
     step.has_side_effects() || !step.blocks.is_empty()
 }

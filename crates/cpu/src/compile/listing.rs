@@ -1,7 +1,6 @@
-//! Lists the machine code of a program for `tilewright compile --emit asm`: each nest and each
-//! tree, with the source line of each instruction.
+//! Lists the machine code of a program for `tilewright compile --emit asm`.
 //!
-//! A program does not store the text, so the listing compiles the functions again.
+//! A program does not keep the text, so the listing compiles its functions again.
 
 use std::fmt::{self, Write};
 
@@ -83,7 +82,6 @@ impl Program {
 }
 
 impl MachineListing {
-    /// Adds the listing of a function of machine code that executes `steps`.
     fn add(&mut self, program: &Program, name: &str, steps: &[Step], code: &NestCode) {
         let own = |text: String| MachineLine { text, span: None };
         let lines = line_ranges(&program.lines_of(steps));
@@ -97,8 +95,8 @@ impl MachineListing {
                 return;
             }
         };
-        // The source is printed next to an instruction only if the instruction follows a label, or
-        // if the previous instruction has another source.
+        // The source is printed after a label, and where it differs from that of the previous
+        // instruction.
         let mut last = None;
         for ListedInstruction { offset, label, text, origin } in instructions {
             if let Some(label) = label {

@@ -1,6 +1,6 @@
-//! Liveness of slots: marks last uses, drops dead steps, and hoists grid-invariant steps. The
-//! results of a grid-invariant step are the same in every program of the grid. The kills of a step
-//! are the slots that the machine clears after the step.
+//! Marks last uses, drops dead steps, and hoists grid-invariant steps.
+//!
+//! The results of a grid-invariant step are the same in every program of the grid.
 
 use crate::program::{Block, BlockId, Program, Slot, Step, Use};
 
@@ -10,7 +10,6 @@ pub(crate) fn analyze(program: &mut Program) {
     mark(program);
 }
 
-/// Drops dead steps, and recomputes last uses and kills.
 pub(crate) fn mark(program: &mut Program) {
     let mut analysis = Analysis {
         owner: vec![PINNED; program.slots.len()],
@@ -31,8 +30,7 @@ pub(crate) fn mark(program: &mut Program) {
     }
 }
 
-/// Moves the grid-invariant steps from the body to the preamble. Each thread of a launch runs the
-/// preamble once.
+/// Moves the grid-invariant steps from the body to the preamble.
 fn hoist(program: &mut Program) {
     let mut invariant = vec![false; program.slots.len()];
     for parameter in &program.parameters {
@@ -51,7 +49,6 @@ fn hoist(program: &mut Program) {
     program.blocks[program.body as usize].steps = each;
 }
 
-/// Clears all last uses and kills.
 fn unmark(block: &mut Block) {
     let operands = block.steps.iter_mut().flat_map(|step| &mut step.operands);
     for operand in operands.chain(&mut block.yields) {
@@ -64,20 +61,19 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// For each slot: the innermost block around its definition that may run repeatedly. The body
-    /// of the program counts as such a block. [`PINNED`] for slots that live as long as the launch.
+    /// For each slot, the innermost repeated block around its definition, or [`PINNED`]. The body
+    /// of the program counts as repeated.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,
 }
 
-/// The owner of the parameters of the program and of the results of the preamble. These slots live
-/// as long as the launch.
+/// The owner of slots that live as long as the launch: parameters, and results of the preamble.
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
-    /// Sets the owner of each slot that `block`, or a block inside of it, defines. `root` is the
-    /// innermost block that may run repeatedly, among `block` and the blocks around it.
+    /// Sets the owner of each slot that `block` or an inner block defines. `root` is the innermost
+    /// repeated block around the steps of `block`.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];
         let mut inner = Vec::new();
@@ -96,10 +92,11 @@ impl Analysis {
         }
     }
 
-    /// Visits a block backwards. Before the call, `live` has the slots that are live after the
-    /// block. After the call, `live` has the slots that are live before the block. The block may
-    /// free a slot only if `root` owns the slot: the next iteration of `root` may read any other
-    /// slot.
+    /// Visits a block backwards. `live` has the live slots after the block before the call, and
+    /// those before the block after the call.
+    ///
+    /// The block frees only slots that `root` owns: the next iteration of `root` may read the other
+    /// slots.
     fn block(&mut self, block: BlockId, root: BlockId) {
         let mut data = std::mem::take(&mut self.blocks[block as usize]);
         self.uses(&mut data.yields, root);
@@ -139,8 +136,8 @@ impl Analysis {
         }
     }
 
-    /// Visits the blocks of a step. A slot that the blocks read becomes a kill of the step under
-    /// two conditions: `root` owns the slot, and the slot is dead after the step.
+    /// Visits the blocks of a step. A slot that dies in them becomes a kill of the step, if `root`
+    /// owns the slot.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;
@@ -163,8 +160,8 @@ impl Analysis {
         self.live = captured;
     }
 
-    /// Visits the preamble. Its results live as long as the launch, so this function marks no last
-    /// uses and only drops dead steps.
+    /// Drops the dead steps of the preamble. Its results live as long as the launch, so it has no
+    /// last uses.
     fn preamble(&mut self, preamble: BlockId) {
         let steps = std::mem::take(&mut self.blocks[preamble as usize].steps);
         let mut kept = Vec::with_capacity(steps.len());
@@ -181,9 +178,8 @@ impl Analysis {
     }
 }
 
-/// If several operands read a slot that dies at the step, replaces the mark of the last use by a
-/// kill. A step reads its operands in any order. It might therefore move the value out before it
-/// has read the other operands.
+/// Replaces the mark of a last use by a kill if several operands read the slot. Otherwise, the step
+/// could move the value out before it has read the other operands.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

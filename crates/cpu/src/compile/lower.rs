@@ -1,4 +1,4 @@
-//! Lowering: translates a module to the blocks of a program, and inlines calls.
+//! Translates a module to the blocks of a program, and inlines calls.
 //!
 //! An op becomes one step with the same op, unless [`Lowering::inst`] has another case for it.
 
@@ -20,27 +20,24 @@ use crate::program::{
 use crate::tuning::ASSUMED_TRIP_COUNT;
 use crate::types::TileType;
 
-/// The maximum depth of nested calls. A deeper nesting, such as a recursion, is an error.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// The maximum number of steps. In practice, only nested calls exceed this number, because each
-/// level of calls multiplies the inlined copies.
+/// The maximum number of steps. Only nested calls exceed it in practice: each level multiplies the
+/// inlined copies.
 const MAX_STEPS: usize = 4_000_000;
 
-/// The maximum nesting of regions, so that the executor does not run out of stack.
+/// The maximum nesting of regions. It bounds the stack of the executor.
 const MAX_NESTING: usize = 256;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 
-/// Lowers the kernel. The liveness analysis marks last uses later.
-///
-/// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
+/// Lowers the kernel. With `symbolic`, a uniform tile shares the slot of its scalar.
 pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, symbolic, assembler, false)
 }
 
-/// Lowers the kernel with a step for each barrier and each hint, except hints in a region that
-/// computes on whole tiles. These steps compute no values; a sanitized launch checks them.
+/// Lowers the kernel for sanitized launches, with a step for each barrier and each hint. Omits the
+/// hints in regions that compute on whole tiles.
 pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, true, assembler, true)
 }
@@ -87,8 +84,7 @@ fn lower_with(
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        // The parameters of a kernel are scalars. The parameters of a program for
-        // [`Program::evaluate`] may also be tiles.
+        // A kernel has scalar parameters. A program for [`Program::evaluate`] may also have tiles.
         let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
         lowering.program.parameters.push(Parameter { name, slot });
@@ -98,48 +94,43 @@ fn lower_with(
     Ok(lowering.program)
 }
 
-/// The slot of an SSA value.
 #[derive(Clone, Copy)]
 struct Location {
     slot: Slot,
-    /// True if all elements are known to be equal. The value may then share the slot of the scalar.
+    /// True if all elements are equal. The value may then share the slot of the scalar.
     uniform: bool,
 }
 
-/// The value that a dot reads for an operand.
+/// An operand of a dot.
 struct DotOperand {
     value: Value,
     /// True if the dot swaps its last two axes.
     is_transposed: bool,
-    /// The wider float type to which the kernel casts the elements. The dot performs this cast.
+    /// The wider float type to which the dot casts the elements.
     cast: Option<Dtype>,
 }
 
 struct Lowering<'a> {
     module: &'a Module,
-    /// The assembler for inline assembly.
     assembler: Option<&'a dyn Assembler>,
     /// True if barriers and hints become steps.
     is_whole: bool,
     program: Program,
     function: &'a Function,
-    /// The slots of the values of `function`.
     slots: FxHashMap<Value, Location>,
     /// The index in [`Program::types`] of each type so far.
     types: FxHashMap<Type, TypeId>,
-    /// The calls through which `function` is being inlined, innermost first.
+    /// The call sites through which `function` is inlined, innermost first.
     callers: SmallVec<[Span; 2]>,
     /// The block to which steps are appended.
     block: BlockId,
-    /// The number of calls around the current instruction. `nesting` is the number of regions
-    /// around it.
+    /// The number of calls around the current instruction, and the number of regions.
     depth: usize,
     nesting: usize,
     steps: usize,
-    /// The assumed number of times that one program of the grid runs the current block.
+    /// The estimated number of executions of the current block in one program of the grid.
     weight: u64,
-    /// In a region that computes on whole tiles (see [`Strategy::Tree`]), the shape that replaces
-    /// the shape of each scalar.
+    /// The shape of each value, in a region that computes on whole tiles (see [`Strategy::Tree`]).
     tile: Option<Shape>,
 }
 
@@ -147,8 +138,8 @@ impl Lowering<'_> {
     /// Returns the type that a value has at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // In a region that computes on whole tiles, a scalar from outside of the region also gets
-        // the shape of the tiles. The scalar is uniform, so no step reads its shape.
+        // A scalar from outside of the region also gets the shape of the tiles. It is uniform, so
+        // no step reads its shape.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -159,7 +150,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Allocates the slot of a defined value.
+    /// Allocates the slot of a value.
     fn define(&mut self, value: Value, uniform: bool) -> Slot {
         let ty = self.ty(value);
         let slot = self.program.slots.len() as Slot;
@@ -180,7 +171,6 @@ impl Lowering<'_> {
         self.tile.is_none() && values.iter().all(|value| self.slots[value].uniform)
     }
 
-    /// Lowers an instruction.
     fn inst(&mut self, inst: Inst) -> Result {
         let function = self.function;
         let data = &function.insts[inst];
@@ -267,7 +257,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Appends the step of an instruction, and defines its results.
     fn step(
         &mut self,
         inst: Inst,
@@ -303,7 +292,6 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the span of an instruction, then the spans of its call sites, innermost first.
     fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
         self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }
@@ -336,7 +324,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lowers the instructions of a block. Returns the operands of its terminator.
     fn insts(&mut self, block: IrBlock) -> Result<SmallVec<[Use; 4]>> {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
@@ -345,7 +332,6 @@ impl Lowering<'_> {
         Ok(self.uses(function.yielded(block)))
     }
 
-    /// Lowers a region to a block.
     fn region(&mut self, region: IrBlock) -> Result<BlockId> {
         let id = self.program.blocks.len() as BlockId;
         self.program.blocks.push(Block::default());
@@ -367,7 +353,7 @@ impl Lowering<'_> {
         Ok(id)
     }
 
-    /// Lowers a region that is likely to run several times.
+    /// Lowers a region that may run several times.
     fn loop_region(&mut self, region: IrBlock) -> Result<BlockId> {
         let outer = self.weight;
         self.weight = outer.saturating_mul(ASSUMED_TRIP_COUNT);
@@ -407,8 +393,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the combine function of a region that only applies one elementwise function to its
-    /// two parameters. Returns `None` for other regions, and for functions that [`Combine`] lacks.
+    /// Returns the combine function of a region, if the region only applies one elementwise
+    /// function to its two parameters.
     fn combine(&self, region: IrBlock) -> Option<Combine> {
         let data = &self.function.blocks[region];
         let [inst, _] = data.insts[..] else { return None };
@@ -422,9 +408,8 @@ impl Lowering<'_> {
         combine_of(function)
     }
 
-    /// Returns whether a block cannot compute on whole tiles. This is so if the block, or a callee,
-    /// has an op with regions or an impure op other than its terminator. Also returns true if calls
-    /// are nested too deeply.
+    /// Returns whether a block, or a callee, has an op with regions or an impure op. Also returns
+    /// true if calls are nested too deeply.
     fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
             || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
@@ -447,8 +432,8 @@ impl Lowering<'_> {
                 return Ok((Strategy::Kernel(combine), SmallVec::new()));
             }
         }
-        // In a region that computes on whole tiles, tiles already replace scalars. The region of a
-        // nested reduction therefore cannot compute on whole tiles.
+        // In a region that computes on whole tiles, the region of a nested reduction computes
+        // element by element.
         if self.has_control(self.function, region, 0) || self.tile.is_some() {
             return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
         }
@@ -490,8 +475,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
-    /// `pack` is 1 and [`Self::has_control`] returns false. In addition, no region around the `map`
-    /// may compute on whole tiles. Otherwise, the block takes `pack` elements of each tile.
+    /// `pack` is 1, no region around the `map` does so, and [`Self::has_control`] is false.
+    /// Otherwise, it takes `pack` elements of each tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -504,13 +489,11 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If an
-    /// op only swaps axes or widens elements to compute the operand, the dot reads the operand of
-    /// this op.
+    /// Returns how a dot reads an operand. The dot itself swaps axes and widens elements, so it
+    /// reads through the ops that do only this.
     ///
-    /// There is an exception: an op that widens elements outside of the dot's block. Such an op may
-    /// run less often than the dot, for example before a loop. The dot then reads the result of the
-    /// op.
+    /// A widening outside of the block of the dot is an exception: it may run less often than the
+    /// dot, for example before a loop.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut cast) = (false, None);
         while let Some(inst) = self.function.defining_inst(value) {
@@ -530,8 +513,7 @@ impl Lowering<'_> {
         DotOperand { value, is_transposed, cast }
     }
 
-    /// Returns whether a cast converts numbers of 8 or 16 bits to a wider float type. The wider
-    /// type represents these numbers exactly.
+    /// Returns whether a cast converts numbers of 8 or 16 bits exactly to a wider float type.
     fn widens(&self, from: Value, to: Value) -> bool {
         let dtype = |value| self.function.ty(value).dtype();
         match (dtype(from), dtype(to)) {
@@ -542,7 +524,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns whether a step of the current block computes a value.
     fn is_of_block(&self, value: Value) -> bool {
         let slot = self.slots[&value].slot;
         self.program.blocks[self.block as usize].steps.iter().any(|step| step.results.contains(&slot))

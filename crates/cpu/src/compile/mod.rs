@@ -1,10 +1,9 @@
 //! Compiles a module of the IR to a program.
+//! The passes are, in order: lowering, liveness, sorts, trees, nests, rematerialization and fusion.
+//! Analyses then find loads whose elements stay in memory, loops that are one dot, and written
+//! parameters.
 //!
-//! The passes are, in order: lowering, liveness, sorts, trees, nests of loops, rematerialization,
-//! and fusion in the blocks without nests. Then analyses find the loads whose elements stay in
-//! memory and the loops that are one dot. They also find the parameters through which the kernel
-//! writes. If the project compiles no machine code for the processor, the program has no trees in
-//! machine code and no nests.
+//! Without machine code for the processor, a program has no nests, and its trees run step by step.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};
@@ -27,8 +26,8 @@ mod sorts;
 pub(crate) mod trace_points;
 mod written;
 
-/// Compiles the kernel for sanitized launches, without removing, moving or fusing steps. Only one
-/// step sets each slot.
+/// Compiles the kernel for sanitized launches, without moving or fusing steps. Only one step sets
+/// each slot.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
     lower::lower_whole(module, assembler)
 }

@@ -1,5 +1,4 @@
-//! Prints a program for `tilewright compile --emit cpu`. The text has the syntax of the IR, with
-//! slots in place of values.
+//! Prints a program for `tilewright compile --emit cpu`, in the syntax of the IR.
 //!
 //! A slot is printed as `s3`, and as `s3!` at its last use.
 
@@ -74,7 +73,7 @@ fn name(action: &Action) -> &'static str {
 fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
     let mut attributes = Vec::new();
     match action {
-        // An elementwise op prints the name of its function, so it needs no attribute.
+        // An elementwise op prints the name of its function as its own name.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
         Action::Dot { transposed: [a, b], .. } => {
@@ -129,7 +128,6 @@ impl Program {
     }
 }
 
-/// Prints the shape of a tile. Prints nothing for a scalar.
 struct Shape<'a>(&'a Program, Slot);
 
 impl fmt::Display for Shape<'_> {

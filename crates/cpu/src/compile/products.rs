@@ -1,12 +1,16 @@
-//! Finds the loops over k whose iterations the machine can execute as one dot of larger matrices.
+//! Finds the loops over k that the machine can execute as one dot.
 //!
-//! The body of such a loop has a dot and the loads of its two operands. It also has the additions
-//! that move their pointers, and steps that compute the masks of the loads. The dot reads the
-//! operands in place, and the loop carries the accumulator and the pointers.
+//! The body of such a loop is, apart from the masks of the loads:
 //!
-//! A mask is a conjunction of comparisons of linear functions of the counter. A mask that is true
-//! in two iterations is true in all iterations between them, unless a linear function wraps. The
-//! machine checks at run time that no linear function wraps.
+//! ```text
+//! a = load pa; b = load pb
+//! acc = dot a, b, acc
+//! pa = pa + constant; pb = pb + constant
+//! ```
+//!
+//! Masks are conjunctions of comparisons of linear functions of the counter. A mask that is true in
+//! two iterations is true in all iterations between them, unless a function wraps. The machine
+//! checks at run time that none wraps.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{ElementwiseFn, Op};
@@ -65,8 +69,8 @@ fn product_loop(program: &Program, body: usize, uses: &[u32]) -> Option<ProductL
     Some(ProductLoop { dot, accumulator, tiles: [a, b], masks })
 }
 
-/// Returns all steps of a body except `except`. Returns `None` if they compute anything but masks
-/// that are true in consecutive iterations.
+/// Returns the steps of a body except `except`, if they compute only masks that are true in
+/// consecutive iterations.
 fn masks(
     body: &Block,
     except: &[usize],

@@ -1,14 +1,12 @@
-//! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
+//! Recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
-//! A [fused group](crate::compile::fusion) cannot read the result of its own reduction: the steps
-//! that need the result are in a later group. If these steps also read the reduced tile, the first
-//! group would have to store the tile. The later group would have to load it. The source of the
-//! tile in memory is as close in the caches as the tile itself. An addition or a multiplication
-//! takes no longer than a store.
+//! A [fused group](crate::compile::fusion) cannot read the result of its own reduction. Assume that
+//! a later group reads this result and the reduced tile `x = load(p) * s`. The first group would
+//! store `x` and the later group would load it. Loading from `p` and multiplying again takes no
+//! longer.
 //!
-//! The pass therefore copies loads of contiguous memory, and cheap functions of the loaded
-//! elements, to each reader after the first. It does so only if no step with side effects is
-//! between the original steps and the readers. All copies thus compute the same elements.
+//! The pass copies contiguous loads, and cheap functions of the loaded elements, to each reader
+//! after the first. No step with side effects may be between the original and the readers.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -18,15 +16,13 @@ use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
-/// The maximum number of steps through which the pass follows a pointer to its origin. These steps
-/// are additions and the `arange`.
+/// The maximum number of steps from a pointer to its `arange`.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
 type Steps = SmallVec<[usize; MAX_REMATERIALIZED_STEPS]>;
 
-/// Copies cheap steps to the readers of their results, in blocks without nests. The caller has to
-/// recompute last uses.
+/// Copies cheap steps to the readers of their results. The caller recomputes last uses.
 pub(crate) fn rematerialize(program: &mut Program) {
     let uses = program.use_counts();
     let mut blocks = std::mem::take(&mut program.blocks);
@@ -49,14 +45,13 @@ fn is_pointer_arithmetic(step: &Step) -> bool {
     matches!(step.op(), Some(Op::Arange { .. } | Op::PtrAdd {})) || elementwise(step) == Some(add)
 }
 
-/// The steps to copy before the step `reader`. The reader reads the result of the last of these
-/// steps.
+/// The steps to copy before `reader`, which reads the result of the last of them.
 struct Copies {
     reader: usize,
     steps: Steps,
 }
 
-/// Inserts copies of steps before their readers.
+/// Inserts the copies before their readers.
 fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
     copies.sort_by_key(|copies| copies.reader);
     let mut copies = copies.into_iter().peekable();
@@ -81,25 +76,24 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
                 names.push((slot, fresh));
                 block.steps.push(copy);
             }
-            // The reader now reads the result of the last copy.
+            // The reader reads the result of the last copy.
             rename(&mut step, &names[names.len() - 1..]);
         }
         block.steps.push(step);
     }
 }
 
-/// The facts about a block from which the pass selects the steps to copy.
+/// Facts about a block.
 struct Candidates<'a> {
     program: &'a Program,
-    /// The steps of the whole program that may compute pointers or offsets (`arange` and
-    /// additions), by result.
+    /// The steps that may compute pointers or offsets, by result: `arange` and additions.
     pointers: &'a FxHashMap<Slot, Step>,
     /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
     /// The number of steps with side effects before each step.
     side_effects: Vec<usize>,
-    /// Def-use chains: the defining step of a slot, and the steps that read it.
+    /// The step that defines each slot, and the steps that read it.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 4]>>,
 }
@@ -131,8 +125,7 @@ impl<'a> Candidates<'a> {
             let Some(steps) = self.cheap(index, MAX_REMATERIALIZED_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
-            // Checks that all reads of the slot are in this block, before the next step with side
-            // effects.
+            // All reads of the slot must be in this block, before the next step with side effects.
             let is_known = readers.len() == self.uses[slot as usize] as usize
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
@@ -148,12 +141,11 @@ impl<'a> Candidates<'a> {
     }
 
     /// Returns the steps that compute the result of a step from memory: a contiguous load, then
-    /// cheap functions. The step itself is last.
+    /// cheap functions.
     ///
-    /// Returns `None` if more than `most` steps compute the result, or if a fused loop would not
-    /// execute these steps. Also returns `None` if a side effect is between the steps. Also returns
-    /// `None` if a function is not cheap, or has another tile as an operand. The condition of a
-    /// `select` may be another tile.
+    /// Returns `None` if there are more than `most` steps, or if a side effect is between them. A
+    /// fused loop must be able to run the steps. The other operands must not be tiles, except the
+    /// condition of a `select`.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {
@@ -184,9 +176,9 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step is a load that a fused loop can probably perform. The load is not
-    /// volatile, and its result is a 1-D binary32 tile that is large enough for a fused loop. Its
-    /// addresses are an `arange` plus scalars, and its `other`, if any, is a scalar.
+    /// Returns whether a fused loop can probably perform a load. The load is not volatile, its
+    /// result is a large 1-D binary32 tile, and its addresses are an `arange` plus scalars. Its
+    /// `other` is a scalar.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;
@@ -200,8 +192,8 @@ impl<'a> Candidates<'a> {
             && self.is_contiguous(step.operands[0].slot, MAX_DEPTH)
     }
 
-    /// Returns whether pointers or offsets are an `arange` plus scalars, computed by at most
-    /// `depth` steps.
+    /// Returns whether at most `depth` steps compute these pointers or offsets from an `arange` and
+    /// scalars.
     fn is_contiguous(&self, slot: Slot, depth: usize) -> bool {
         let Some(step) = self.pointers.get(&slot).filter(|_| depth > 0) else { return false };
         match step.operands[..] {
@@ -211,7 +203,6 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Returns whether a step is a reduction or a function that may be a member of a fused group.
     fn is_fusible(&self, index: usize) -> bool {
         let step = &self.steps[index];
         matches!(step.action, Action::Reduce { strategy: Strategy::Kernel(_), .. })

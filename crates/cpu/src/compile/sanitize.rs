@@ -1,11 +1,15 @@
-//! Plans a sanitized launch. The plan has the check of each step of a program. For each write, it
-//! also has the loads that always precede the write in the same program.
+//! Plans the checks of a sanitized launch.
 //!
-//! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
-//! threads. However, some ops combine elements of different lanes: reductions, scans and dots. Such
-//! an op ends only after all threads have completed the loads on which it depends. The users of its
-//! result therefore run after these loads. [`Plan::orders`] returns whether a load precedes a write
-//! for this reason.
+//! On a GPU, many threads load and store a tile, and in general only a barrier orders them. A
+//! reduction, scan or dot also orders them: it ends only after all threads have completed the loads
+//! on which it depends.
+//!
+//! ```text
+//! x = load p; s = sum x; store p, s     the load precedes the store
+//! x = load p; y = neg x; store p, y     only within each lane
+//! ```
+//!
+//! [`Plan::orders`] returns whether a load precedes a write for this reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};
@@ -19,27 +23,24 @@ pub(crate) struct Plan {
     pub points: Vec<Vec<CheckPoint>>,
     /// For each check point, the index in [`Program::sites`] of its source position.
     pub sites: Vec<u32>,
-    /// For the check point of each write: the check points of the loads that always precede the
-    /// write.
+    /// For each write, the loads that always precede it.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// For each slot, the slots whose values control flow copies to it. These are the initial
-    /// values of loops, and yields.
+    /// For each slot, the slots that control flow copies to it: initial values of loops, and
+    /// yields.
     pub sources: Vec<Vec<Slot>>,
     /// The size of the smallest accessed element in bytes, at most 8.
     pub unit: usize,
 }
 
-/// The check of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CheckPoint {
     /// The index of the check point in the plan.
     pub number: u32,
     pub what: CheckKind,
-    /// True for a load whose masked-off lanes have no defined value.
+    /// True for a load whose masked-off lanes are undefined.
     pub leaves_lanes: bool,
 }
 
-/// The kinds of checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum CheckKind {
     /// No check.
@@ -51,14 +52,14 @@ pub(crate) enum CheckKind {
     Hint,
     /// An integer that becomes part of an address.
     Offset,
-    /// Floating-point numbers, each computed from the elements of the operands at the same index.
+    /// Floating-point numbers, computed element by element.
     Numbers,
-    /// Floating-point numbers, each computed from any elements of the operands.
+    /// Floating-point numbers, computed from elements at other indices.
     Combined,
 }
 
 impl Plan {
-    /// Plans the checks of a program. Only one step sets each slot.
+    /// Plans the checks of a program in which only one step sets each slot.
     pub fn new(program: &Program) -> Self {
         let mut analysis = Analysis {
             program,
@@ -69,14 +70,13 @@ impl Plan {
         };
         analysis.number(program.body);
         analysis.mark_offsets();
-        // Each pass over the program may carry loads one loop iteration further, so the passes
-        // repeat until no set of loads grows.
+        // Each pass carries loads around a loop once, so the passes repeat until no set grows.
         while analysis.follow(program.body, &FxHashSet::default()) {}
         Plan { sources: analysis.sources, ..analysis.plan }
     }
 
-    /// Returns whether the load `first` always precedes the write `second` of the same program, in
-    /// any order of the threads.
+    /// Returns whether a load always precedes a write of the same program, in any order of the
+    /// threads.
     pub fn orders(&self, first: u32, second: u32) -> bool {
         self.orders.get(&second).is_some_and(|loads| loads.contains(&first))
     }
@@ -85,10 +85,9 @@ impl Plan {
 /// The loads on which a value depends.
 #[derive(Clone, Default)]
 struct Loads {
-    /// The loads on which the value depends lane by lane: each element depends on the loaded
-    /// element at the same index.
+    /// Each element of the value depends only on the loaded element at the same index.
     same: FxHashSet<u32>,
-    /// The loads that all threads have completed before any thread computes the value.
+    /// All threads have completed these loads before any thread computes the value.
     all: FxHashSet<u32>,
 }
 
@@ -104,15 +103,14 @@ impl Loads {
 struct Analysis<'a> {
     program: &'a Program,
     plan: Plan,
-    /// For each slot, the slots whose values control flow copies to it.
+    /// For each slot, the slots that control flow copies to it.
     sources: Vec<Vec<Slot>>,
-    /// The step that sets each slot: its block and its index in the block.
+    /// The step that sets each slot: its block and its index.
     makers: Vec<Option<(BlockId, usize)>>,
     loads: Vec<Loads>,
 }
 
 impl Analysis<'_> {
-    /// Numbers the steps of a block and selects their checks.
     fn number(&mut self, block: BlockId) {
         let steps = &self.program.blocks[block as usize].steps;
         let mut points = Vec::with_capacity(steps.len());
@@ -129,7 +127,7 @@ impl Analysis<'_> {
             }
             points.push(CheckPoint { number, what, leaves_lanes: self.leaves_lanes(step) });
             self.propagate(step);
-            // The blocks of these ops have no checks, because the op has one check as a whole.
+            // These ops have one check as a whole, so their blocks have none.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
@@ -166,10 +164,10 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns whether a step is a load that leaves masked-off lanes without a defined value. Such
-    /// a load has a mask but no `other`, and its mask is not computed at the source position of the
-    /// load. (A mask at that position comes from the bounds of a descriptor or a block pointer. The
-    /// masked-off lanes then have the padding value of the descriptor or block pointer.)
+    /// Returns whether a load leaves masked-off lanes undefined: it has a mask but no `other`.
+    ///
+    /// A mask with the source position of the load comes from the bounds of a descriptor or block
+    /// pointer. The masked-off lanes then have its padding value.
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -185,8 +183,7 @@ impl Analysis<'_> {
         true
     }
 
-    /// Records in `sources` which slots a step copies to its results and to the parameters of its
-    /// blocks.
+    /// Records the slots that a step copies to its results and to the parameters of its blocks.
     fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
             for (&to, from) in to.iter().zip(from) {
@@ -224,10 +221,9 @@ impl Analysis<'_> {
         }
     }
 
-    /// Selects the check of offsets for integers of at least 16 bits that become part of addresses.
-    /// The checked functions are sums, differences, products, negations and left shifts. Does not
-    /// follow the operands of other functions. Under a remainder or a bitwise function, for example
-    /// in a hash, integers may wrap on purpose.
+    /// Selects the check of offsets for the integers that become part of addresses. Follows sums,
+    /// differences, products, negations and left shifts. Remainders and bitwise functions end the
+    /// search, because hashes wrap on purpose.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);
@@ -270,8 +266,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Propagates loads through a block, which runs after the loads in `control` are complete.
-    /// Returns whether any set of loads has grown.
+    /// Propagates loads through a block. `control` has the loads that are complete before the
+    /// block. Returns whether a set has grown.
     fn follow(&mut self, block: BlockId, control: &FxHashSet<u32>) -> bool {
         let mut is_new = false;
         for (place, step) in self.program.blocks[block as usize].steps.iter().enumerate() {
@@ -287,8 +283,8 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // Each element of the result depends lane by lane only on this access, and no longer on
-            // the loads of the operands.
+            // The result depends lane by lane on this access, and no longer on the loads of the
+            // operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
                 let before = known.len();
@@ -319,9 +315,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns whether a step computes or selects an element of the results from elements of the
-/// operands at other indices. Ops of the family `Shape` do not count, because they only move each
-/// element to a fixed index.
+/// Returns whether elements of the results depend on operands at other indices. Ops of the family
+/// `Shape` do not count, because they only move elements.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Sort(_) => true,

@@ -1,14 +1,13 @@
-//! Forms sorts: if consecutive bitonic merges together sort a tile, replaces them by one step.
+//! Replaces consecutive bitonic merges that sort a tile by one step.
 //!
-//! Merges sort blocks of 2, 4, 8 … elements under two conditions. The first merge orders neighbors.
-//! Each later merge combines two blocks of the previous merge.
+//! The first merge orders neighbors. Each later merge combines two blocks of the previous merge, so
+//! that the sorted blocks have 2, 4, 8, … elements.
 
 use tilewright_ir::Op;
 
 use crate::program::{Action, Program, Sort, Step};
 
-/// Forms the sorts of all blocks. Replaces a merge only if the next merge is the only reader of its
-/// result.
+/// Forms the sorts of all blocks. The next merge must be the only reader of a replaced merge.
 pub(crate) fn form(program: &mut Program) {
     let uses = program.use_counts();
     for block in &mut program.blocks {
@@ -27,8 +26,7 @@ pub(crate) fn form(program: &mut Program) {
     }
 }
 
-/// Returns the sort whose sorted blocks a merge combines in pairs. If the merge orders neighbors,
-/// this sort has 0 stages.
+/// Returns the sort whose blocks a merge combines in pairs. For the first merge, it has 0 stages.
 fn stage(step: &Step) -> Option<Sort> {
     match step.op()? {
         &Op::Bitonic { axis, high, low: 0, block, descending } if block == high + 1 => {
@@ -39,7 +37,6 @@ fn stage(step: &Step) -> Option<Sort> {
     }
 }
 
-/// Returns the sort that a step executes, or `None` if the step does not sort.
 fn sorts_before(step: &Step) -> Option<Sort> {
     match step.action {
         Action::Sort(sort) => Some(sort),

@@ -1,5 +1,4 @@
-//! Finds trace points: the steps that a traced launch records, and the values that it records of
-//! each step.
+//! Finds the steps that a traced launch records, and the recorded values.
 
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Op, OpFamily};
@@ -30,9 +29,8 @@ pub struct TracePoints {
 /// The values that a launch records of a step.
 #[derive(Debug, Default)]
 pub(crate) struct TracePoint {
-    /// True for a memory access. Its pointers and its mask are recorded in every program of the
-    /// grid. All other values are recorded only in the programs with values that the recording
-    /// selects.
+    /// True for a memory access. Every program records its pointers and mask. Only selected
+    /// programs record other values.
     pub is_access: bool,
     pub operands: Operands,
     pub results: Vec<Slot>,
@@ -62,7 +60,7 @@ impl Program {
 fn files(sources: &SourceMap) -> Vec<trace::File> {
     let file = |file: &tilewright_base::SourceFile| trace::File {
         name: file.name.clone(),
-        // Users do not need the text of the library.
+        // Traces omit the text of the library.
         text: if file.is_library() { String::new() } else { file.text.clone() },
         first_line: file.first_line,
     };
@@ -72,8 +70,8 @@ fn files(sources: &SourceMap) -> Vec<trace::File> {
 fn place(sources: &SourceMap, span: Span) -> trace::SourceRange {
     let file = sources.file(span.file);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));
-    // `line_column` counts the indentation that was removed from the file. The text in the trace
-    // does not have this indentation.
+    // `line_column` counts the indentation that was removed from the file, but the text in the
+    // trace lacks it.
     let (column, end_column) = (column - file.removed_columns, end_column - file.removed_columns);
     let number = sources.files().position(|(id, _)| id == span.file).unwrap_or(0) as u32;
     trace::SourceRange { file: number, line, column, end_line, end_column }
@@ -105,8 +103,7 @@ impl TracePoints {
                 }
                 number
             }));
-            // The steps in the blocks of a reduction, scan or map are a part of that op and have no
-            // events.
+            // The steps inside of a reduction, scan or map have no events.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &nested in &step.blocks {
                     self.block(program, nested, inner);
@@ -145,11 +142,9 @@ impl TracePoints {
     }
 }
 
-/// The recorded operands of a step, with their roles.
 type Operands = Vec<(Role, Use)>;
 
-/// Returns the kind and the name of a recorded step, and its recorded operands. Returns `None` for
-/// a step that is not recorded.
+/// Returns the kind, the name and the operands of a recorded step, or `None`.
 fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     let roles = |roles: &[Role]| roles.iter().copied().zip(step.operands.iter().copied()).collect();
     let operands = || step.operands.iter().map(|&operand| (Role::Operand, operand)).collect();
@@ -176,7 +171,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
         }
         Op::For { .. } | Op::While {} => (Kind::Loop, Vec::new()),
         Op::ProgramId { .. } => (Kind::Value, Vec::new()),
-        // The accesses that use the pointers show them.
+        // The accesses that use the pointers record them.
         Op::PtrAdd {} => return None,
         // tidy: wildcard because the family of any other op says whether it computes elements
         op => match op.family() {
@@ -190,8 +185,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, op_name(op), roles))
 }
 
-/// Moves the pointer and the mask to the front. Every program records these two operands, but only
-/// some programs record the other operands.
+/// Moves the pointer and the mask, which every program records, to the front.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands

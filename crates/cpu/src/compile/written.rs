@@ -7,9 +7,9 @@ use crate::program::{Action, Program, Slot, Step};
 
 /// Returns the indices of the parameters through which stores write.
 ///
-/// Returns `None` if the parameter of a store is not found, or if the kernel may change memory in
-/// another way. Also returns `None` if the kernel has atomic or volatile accesses. Such a kernel
-/// can wait for a flag, and then read memory that another launch writes at the same time.
+/// Returns `None` if the parameter of a store is unknown, or if another op may change memory. Also
+/// returns `None` for atomic or volatile accesses: the kernel may wait for a flag and then read
+/// what another launch writes.
 pub(crate) fn parameters(program: &Program) -> Option<Vec<usize>> {
     let steps = || program.blocks.iter().flat_map(|block| &block.steps);
     let definitions: FxHashMap<Slot, &Step> =
@@ -36,7 +36,6 @@ pub(crate) fn parameters(program: &Program) -> Option<Vec<usize>> {
     Some(written)
 }
 
-/// Returns whether an op, other than a store, may change memory.
 fn changes_memory(op: &Op) -> bool {
     let is_other =
         matches!(op.family(), OpFamily::Check | OpFamily::Promise | OpFamily::Barrier | OpFamily::Scalar);

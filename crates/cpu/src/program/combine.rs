@@ -1,5 +1,4 @@
-//! The combine functions for which reductions and scans have a loop, and the size of the levels of
-//! a tree scan.
+//! Defines the combine functions for which reductions and scans have loops.
 
 use tilewright_ir::Dtype;
 
@@ -27,9 +26,8 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Returns whether the loop in `run/kernels/scan.rs` scans elements of this type with this
-    /// function. For other types, a scan runs the combine region: narrow floats need the rounding
-    /// after each step.
+    /// Returns whether the loop in `run/kernels/scan.rs` scans this type. Narrow floats need a
+    /// rounding after each step, so they run the combine region.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {
@@ -40,9 +38,8 @@ impl Combine {
     }
 }
 
-/// Returns the number of elements that a level of a tree scan updates along an axis of `n`
-/// elements. The level divides the axis into pairs of blocks of `1 << level` elements. It updates
-/// the second block of each pair.
+/// Returns the number of elements that a level of a tree scan updates: the second block of each
+/// pair of blocks of `1 << level` elements.
 pub(crate) fn later_elements(n: usize, level: usize) -> usize {
     (0..n).filter(|index| index >> level & 1 == 1).count()
 }

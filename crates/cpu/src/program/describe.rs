@@ -1,4 +1,4 @@
-//! Describes steps for users: the names of their ops, and the lines of the source.
+//! Names the ops and the source lines of steps for users.
 
 use tilewright_base::{SourceFile, Span};
 use tilewright_ir::Op;
@@ -39,8 +39,7 @@ pub(crate) fn step_names<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Strin
 }
 
 impl Program {
-    /// Returns the span of a source position. If the step was inlined, this is the span of the
-    /// outermost call.
+    /// Returns the span of a site: that of the outermost call if the step was inlined.
     pub(crate) fn span_of_site(&self, site: u32) -> Option<Span> {
         self.sites[site as usize].last().copied()
     }

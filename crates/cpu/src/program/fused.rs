@@ -1,4 +1,4 @@
-//! Fused loops. A fused loop executes several steps on binary32 tiles, element by element.
+//! Defines fused loops, which execute several steps on binary32 tiles.
 
 use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
@@ -7,43 +7,39 @@ use super::{Slot, Use};
 /// The number of elements of a fused loop is a multiple of this number.
 pub(crate) const BLOCK: usize = 64;
 
-/// A group of steps on binary32 tiles that one loop executes: see
-/// [`fusion`](crate::compile::fusion). The members of the group are the steps that follow it in the
-/// block. The group refers to a member by its index among the members.
+/// Steps on binary32 tiles that one loop executes: see [`fusion`](crate::compile::fusion). The
+/// members follow the group in its block.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
     /// The number of members.
     pub members: usize,
     /// The number of elements of each tile.
     pub elements: usize,
-    /// The body of the loop: a pipeline in which each op takes the element that the previous op
-    /// computed.
+    /// The body of the loop. Each op takes the element that the previous op computed.
     pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by index. The index `outputs.len()` means the
-    /// memory to which the member `store` stores.
+    /// The slots that [`FusedOp::Write`] writes. The index `outputs.len()` means the memory of the
+    /// member `store`.
     pub outputs: Vec<Slot>,
     /// The reduction of the elements, and the index of the member that it replaces.
     pub reduction: Option<(Reduction, usize)>,
     /// The index of the member that stores the elements, which is the last member.
     pub store: Option<usize>,
-    /// The slots that the group clears after the loop, because their tiles are dead after the last
-    /// member.
+    /// The slots that the group clears, because their tiles are dead after the last member.
     pub frees: Vec<Slot>,
 }
 
-/// An op of a fused loop. The variant determines the op and the kind of its operand, so that the
-/// executor branches once for each op.
+/// An op of a fused loop. The variant has the kind of the operand, so that the executor branches
+/// once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FusedOp {
     /// Combines the element with the element of a slot.
     Slot(Binary, Use),
     /// Combines the element with the element that the member with this index loads.
     Load(Binary, usize),
-    /// Combines the element with an element of a slot that has one element for each row. The last
-    /// field is `shift`: a row has `BLOCK << shift` elements.
+    /// Combines the element with an element per row of a slot. A row has `BLOCK << shift` elements;
+    /// `shift` is the last field.
     Rows(Binary, Use, usize),
-    /// Combines the element with the element of an output, which an earlier [`FusedOp::Write`] has
-    /// written.
+    /// Combines the element with the element of an earlier [`FusedOp::Write`].
     Output(Binary, usize),
     /// Combines the element with itself.
     Itself(Binary),
@@ -62,8 +58,7 @@ pub(crate) enum FusedOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// The first field is the op if the element is the left operand of the function. The second
-    /// field is the op if the element is the right operand.
+    /// The op if the element is the left operand, and the op if it is the right operand.
     Binary(Binary, Binary),
 }
 
@@ -71,8 +66,8 @@ pub(crate) enum Function {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduction {
     Sum,
-    /// The maximum, found by comparisons. Comparisons order neither NaN nor zeros of different
-    /// signs, so the loop also reports whether the result is certain.
+    /// The maximum by comparisons. They order neither NaN nor zeros of different signs, so the loop
+    /// reports whether the result is certain.
     Max,
 }
 
@@ -93,7 +88,6 @@ pub(crate) enum Binary {
     Max,
 }
 
-/// Functions of the element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unary {
     Neg,
@@ -106,8 +100,7 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// Returns the [`Unary`] or [`Binary`] ops that compute a function, or `None` if no such ops
-    /// do. (A selection is a [`FusedOp::Select`].)
+    /// Returns the ops that compute a function, if there are any.
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),
@@ -123,7 +116,7 @@ impl Function {
             Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
             // tidy: wildcard because a function that is not listed ends the group.
             Family::Float(_) | Family::Math(_)
-            // Functions of integers and booleans, or with boolean operands or results.
+            // Functions of integers and booleans.
             | Family::Division(_)
             | Family::Bitwise(_)
             | Family::WideProduct(_)

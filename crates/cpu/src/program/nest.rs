@@ -1,4 +1,4 @@
-//! Nests. A nest consists of consecutive steps that one function of machine code executes.
+//! Defines nests: consecutive steps that one function of machine code executes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 
 use super::{Action, BlockId, Program, Slot, Step};
 
-/// A nest of loops. It executes its *members*, the consecutive steps that follow it: see
+/// A nest of loops. Its *members* are the steps that follow it: see
 /// [`nests`](crate::compile::nests).
 ///
 /// The function may decline an execution. It then returns without an effect, and the machine
@@ -30,8 +30,7 @@ pub(crate) struct Nest {
     pub scratch: usize,
     /// The slots that the nest clears, because their tiles are dead after the last member.
     pub frees: Vec<Slot>,
-    /// The results of the *imports*, in order. An import is a step before the nest that the nest
-    /// executes again.
+    /// The results of the *imports*: earlier steps that the nest executes again.
     pub imports: Vec<Slot>,
     pub code: Arc<NestCode>,
 }
@@ -45,8 +44,8 @@ pub(crate) enum Repeated {
     Programs,
     /// Consecutive iterations of a loop: the members are all steps of its body.
     Iterations {
-        /// The slots of each tile that the loop carries: the parameter of the body, and the slot
-        /// that the body yields. Successive iterations write to these two tiles in turns.
+        /// The slots of each carried tile: the parameter of the body, and the slot that the body
+        /// yields. Iterations write to them in turns.
         tiles: Vec<[Slot; 2]>,
         /// The maximum number of iterations in one call.
         most: u32,
@@ -67,7 +66,7 @@ pub(crate) enum Word {
     /// The number of bytes of this region. For a read-only region, it is 0.
     WritableLength(Slot),
     /// 1 if stores to the region of a pointer should bypass the caches, otherwise 0. The second
-    /// field is the number of bytes that each program stores to the region.
+    /// field is the number of bytes that each program stores there.
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),
@@ -84,8 +83,8 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    /// Returns whether the word is the same for all programs of a launch. `is_invariant` returns
-    /// whether a slot has the same value in all programs.
+    /// Returns whether the word is the same for all programs of a launch. `is_invariant` tells this
+    /// of a slot.
     pub(crate) fn is_invariant(self, is_invariant: impl Fn(Slot) -> bool) -> bool {
         match self {
             Word::Bits(slot)
@@ -100,13 +99,13 @@ impl Word {
     }
 }
 
-/// The code of a nest, which is compiled when a launch first executes the nest.
+/// The code of a nest, compiled when a launch first executes the nest.
 #[derive(Debug)]
 pub(crate) struct NestCode {
     function: Function,
     target: Target,
     executable: OnceLock<Option<Executable>>,
-    /// True if the machine code has declined an execution, or if there was none at an execution.
+    /// True if an execution was declined, or if there was no machine code.
     has_declined: AtomicBool,
 }
 
@@ -115,8 +114,7 @@ impl NestCode {
         Self { function, target, executable: OnceLock::new(), has_declined: AtomicBool::new(false) }
     }
 
-    /// Returns the machine code. Returns `None` if the compiler does not support the function, or
-    /// if the system allows no executable memory.
+    /// Returns the machine code, or `None` if it cannot be compiled or be made executable.
     pub(crate) fn executable(&self) -> Option<&Executable> {
         let compiled = || {
             let code = tilewright_native::compile(&self.function, &self.target).ok()?;
@@ -136,7 +134,6 @@ impl NestCode {
         self.target
     }
 
-    /// Records that the machine code has declined an execution, or that there is no machine code.
     pub(crate) fn note_decline(&self) {
         self.has_declined.store(true, Ordering::Relaxed);
     }
@@ -148,11 +145,10 @@ pub(crate) fn origin_of(step: &Step) -> u32 {
     step.site + 1
 }
 
-/// Machine code of a reduction that runs as a tree.
+/// Machine code of a tree reduction.
 ///
-/// The words of the argument are the addresses of the tiles, then the bits of the captured scalars.
-/// The code overwrites the tiles. When it returns, each tile begins with the elements of its
-/// result.
+/// The argument has the addresses of the tiles, then the bits of the captured scalars. The code
+/// overwrites the tiles, and leaves the result at their beginning.
 #[derive(Debug)]
 pub(crate) struct TreeCode {
     pub code: NestCode,
@@ -176,8 +172,7 @@ pub struct NestCounts {
 }
 
 impl Program {
-    /// Returns the nest that executes all steps of the program, or `None` if no nest executes all
-    /// of them.
+    /// Returns the nest that executes all steps of the program, if any.
     pub(crate) fn whole_nest(&self) -> Option<&Nest> {
         match &self.blocks[self.body as usize].steps.first()?.action {
             Action::Nest(nest) if nest.repeated == Repeated::Programs => Some(nest),
@@ -187,7 +182,7 @@ impl Program {
     }
 
     /// Returns the nest that executes iterations of the loop with this body, and the maximum number
-    /// of iterations in one call. Returns `None` if the loop has no such nest.
+    /// per call.
     pub(crate) fn iterated_nest(&self, body: BlockId) -> Option<(&Nest, u32)> {
         match &self.blocks[body as usize].steps.first()?.action {
             Action::Nest(nest) => match nest.repeated {

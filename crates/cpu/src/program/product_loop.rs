@@ -1,13 +1,12 @@
-//! Loops over k whose iterations together compute one dot of larger matrices.
+//! Defines loops over k whose iterations together compute one dot.
 
 use super::Use;
 
-/// The body of a loop over k whose iterations together compute one dot: see
+/// The body of a loop over k whose iterations compute one dot: see
 /// [`products`](crate::compile::products).
 ///
-/// Each iteration adds the dot of two tiles in memory to an accumulator, and moves the addresses of
-/// the tiles by constant distances. The fields refer to steps by their indices in the body. They
-/// refer to carried values by their indices among the carried values.
+/// Each iteration adds the dot of two tiles to the accumulator, and moves their addresses by
+/// constants. The fields are indices of steps of the body and of carried values.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductLoop {
     /// The step of the dot.
@@ -16,8 +15,7 @@ pub(crate) struct ProductLoop {
     pub accumulator: usize,
     /// Operands A and B.
     pub tiles: [MovedTile; 2],
-    /// The steps that compute the masks of the loads. They are all steps of the body except the
-    /// dot, the loads, and the additions that move the pointers.
+    /// The steps that compute the masks of the loads: all steps without another role.
     pub masks: Vec<MaskStep>,
 }
 
@@ -28,16 +26,14 @@ pub(crate) struct MovedTile {
     pub load: usize,
     /// The carried value with the pointers.
     pub pointers: usize,
-    /// The number of elements by which each iteration moves the pointers. It is the same in all
-    /// iterations.
+    /// The number of elements by which each iteration moves the pointers.
     pub offset: Use,
 }
 
-/// A step that computes a part of a mask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaskStep {
     pub step: usize,
-    /// True if the result is a linear function of the counter. Otherwise, the result is a condition
-    /// that is true in consecutive iterations.
+    /// True if the result is a linear function of the counter. Otherwise, it is a condition that is
+    /// true in consecutive iterations.
     pub is_linear: bool,
 }

@@ -1,7 +1,6 @@
-//! Evaluation: runs a program once, on values that the caller holds.
+//! Runs a program once, on values that the caller holds.
 //!
-//! Interpret mode keeps the values of a kernel between its ops. It evaluates one op at a time, as a
-//! separate program.
+//! Interpret mode keeps the values of a kernel between its ops, and evaluates each op as a program.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -15,11 +15,11 @@ use crate::run::value::Provenance;
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
-    /// The index of the step's source position in [`Program::sites`]. It is `u32::MAX` until
-    /// [`Fault::in_step`] sets it.
+    /// The index of the source position in [`Program::sites`], or `u32::MAX` until
+    /// [`Fault::in_step`].
     pub site: u32,
-    /// The coordinates of the element in the tile. The list is empty for a scalar, or if the fault
-    /// concerns no element.
+    /// The coordinates of the element in the tile. Empty for a scalar, or if the fault has no
+    /// element.
     pub lane: SmallVec<[u32; 4]>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum FaultKind {
     Superseded,
 }
 
-/// The outcome of a step. The fault is boxed to keep the outcome small.
+/// The outcome of a step. The boxed fault keeps it small.
 pub(crate) type Outcome<T = ()> = Result<T, Box<Fault>>;
 
 #[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
@@ -67,7 +67,7 @@ impl Fault {
         self
     }
 
-    /// Sets the step of the fault, unless an inner step has set it already.
+    /// Sets the step of the fault, unless an inner step has set it.
     #[must_use]
     pub(crate) fn in_step(mut self: Box<Self>, step: &Step) -> Box<Self> {
         if self.site == u32::MAX {

@@ -1,4 +1,4 @@
-//! Interrupts, which stop a running launch from outside.
+//! Stops a running launch from outside.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,17 +25,15 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The lowest index of a program that faulted. Programs with higher indices stop.
+    /// The lowest index of a faulting program. Programs with higher indices stop.
     faulted: Option<&'a AtomicU64>,
-    /// The index of the running program.
     number: u64,
     flag: Option<&'a AtomicBool>,
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
-    /// Lets other programs run. Present in launches whose programs wait for each other.
+    /// Lets other programs run, in launches whose programs wait for each other.
     park: Option<&'a dyn Fn()>,
-    /// The number of calls of [`Control::wait`] so far.
     polls: u32,
     /// Records loads from padding; if absent, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
@@ -44,8 +42,8 @@ pub(crate) struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Creates the control of a thread. `stop` ends all threads of the launch. Only the calling
-    /// thread (`is_caller`) polls an interrupt function.
+    /// Creates the control of a thread. `stop` ends all threads. Only the calling thread polls an
+    /// interrupt function.
     pub(crate) fn new(stop: &'a AtomicBool, interrupt: Interrupt<'a>, is_caller: bool) -> Self {
         let flag = match interrupt {
             Interrupt::Flag(flag) => Some(flag),
@@ -70,8 +68,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Makes the machine stop programs whose index is above `faulted`. The launch stores the lowest
-    /// index of a program that faulted in `faulted`.
+    /// Makes the programs above the index in `faulted` stop.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }
@@ -82,7 +79,6 @@ impl<'a> Control<'a> {
         self.check()
     }
 
-    /// Sets a function that lets other programs run.
     pub(crate) fn with_scheduler(self, park: &'a dyn Fn()) -> Self {
         Self { park: Some(park), ..self }
     }
@@ -91,13 +87,12 @@ impl<'a> Control<'a> {
         Self { machine_code, ..self }
     }
 
-    /// Sets the recorder of loads from padding.
     pub(crate) fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
         Self { padded, ..self }
     }
 
-    /// Returns a flag that stops code which cannot call [`Control::check`]. This is the flag of the
-    /// interrupt, or, without such a flag, the flag that ends all threads of the launch.
+    /// Returns a flag that stops code which cannot call [`Control::check`]: that of the interrupt,
+    /// or the one that ends all threads.
     pub(crate) fn stop(&self) -> &'a AtomicBool {
         self.flag.unwrap_or(self.stop)
     }
@@ -115,8 +110,8 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run, at every [`POLLS_PER_TURN`]-th call. The running program may be
-    /// waiting for them. Fails if the launch has to stop.
+    /// Lets other programs run, at every [`POLLS_PER_TURN`]-th call. Fails if the launch has to
+    /// stop.
     pub(crate) fn wait(&mut self) -> Outcome {
         self.polls += 1;
         if self.polls.is_multiple_of(POLLS_PER_TURN)
@@ -136,7 +131,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // Steps that take long make checks rare, so the next check already reads the clock.
+            // Long steps make checks rare, so the next check already reads the clock.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

@@ -1,13 +1,8 @@
-//! Launching: runs a program for every point of a grid, on several threads. Each of these runs is a
-//! program of the grid, or a program for short.
+//! Runs a program for every point of a grid, on several threads.
 //!
-//! Unless a launch is estimated to be long, only the calling thread works at first. It wakes other
-//! threads only if enough work remains to repay the time of waking them. A small launch therefore
-//! runs only on the calling thread.
-//!
-//! Scheduling is guided: a thread takes a chunk of programs at a time, and chunks shrink towards
-//! the end of the grid. The overhead of many tiny programs is therefore small, and a few large
-//! programs are distributed evenly.
+//! At first, only the calling thread works, unless the launch is estimated to be long. It wakes
+//! other threads if the remaining work repays that. A thread takes chunks of programs, which shrink
+//! towards the end of the grid.
 //!
 //! Programs that are likely to wait for each other use [`scheduler`](crate::run::scheduler)
 //! instead.
@@ -58,40 +53,37 @@ pub struct Launch<'a> {
     pub machine_code: bool,
 }
 
-/// The state that the threads of a launch share.
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    /// The observers that record, measure or check the launch.
     observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
     /// The lowest index of a program that no thread has taken yet.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The lowest index of a program that faulted. It is `u64::MAX` if no program has faulted.
-    /// Programs with lower indices still run, so that every run of the launch reports the same
-    /// fault.
+    /// The lowest index of a program that faulted, or `u64::MAX`. Programs with lower indices still
+    /// run, so that every launch reports the same fault.
     faulted: AtomicU64,
-    /// The fault that the launch reports, and the index of the program that faulted. The index is
-    /// `u64::MAX` for an interrupt.
+    /// The fault to report, and the index of its program. For an interrupt, the index is
+    /// `u64::MAX`.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// The number of helper threads that still work.
     helpers: Mutex<usize>,
     helper_done: Condvar,
 }
 
-/// Measures how long programs take, while no helper threads work.
+/// Measures programs while no helper threads work.
 struct Probe {
     start: Instant,
     done: u64,
-    /// The number of programs to run before the next read of the clock.
+    /// The number of programs until the next read of the clock.
     chunk: u64,
 }
 
 impl Probe {
-    /// Counts programs that have run, and updates the mean time of a program. Returns whether the
-    /// remaining work repays waking other threads.
+    /// Counts programs that have run. Returns whether the remaining work repays waking other
+    /// threads.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
         self.chunk = self.done.min(MAX_CHUNK_PROGRAMS);
@@ -107,8 +99,7 @@ struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 impl Drop for HelperGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // This thread will not complete the programs that it has taken, so the launch has to
-            // end.
+            // The programs that this thread has taken will not complete, so the launch must end.
             self.0.stop.store(true, Ordering::Relaxed);
         }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -141,7 +132,6 @@ impl Program {
         self.start(launch, &[&tracing])
     }
 
-    /// Runs the program for every point of the grid, with observers.
     pub(crate) fn start(
         &self,
         launch: &Launch<'_>,
@@ -183,8 +173,8 @@ impl Program {
         }
     }
 
-    /// Returns the measured time of one program in nanoseconds. Returns the estimated time if no
-    /// launch has measured the program.
+    /// Returns the measured time of one program in nanoseconds, or the estimate before the first
+    /// measurement.
     fn nanoseconds(&self) -> u64 {
         let measured = self.measured.load(Ordering::Relaxed);
         if measured == 0 { self.estimate } else { measured }
@@ -222,9 +212,9 @@ impl<'a> Shared<'a> {
         if self.program.nanoseconds().saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
             let start = Instant::now();
             self.spread(threads);
-            // The time of the launch, multiplied by the number of threads, is an upper bound of the
-            // total time of its programs. The stored measurement may be much longer: in the first
-            // launch, it includes the compilation to machine code.
+            // The time of the launch times the number of threads bounds the total time of its
+            // programs. The stored measurement may be much longer: it includes the compilation to
+            // machine code.
             let each = start.elapsed().as_nanos() as u64 * threads as u64 / self.total;
             let measured = self.program.measured.load(Ordering::Relaxed);
             if measured == 0 || each < measured {
@@ -232,8 +222,7 @@ impl<'a> Shared<'a> {
             }
             return;
         }
-        // Only this thread works, until the measured time of a program shows that waking helpers
-        // pays off.
+        // Only this thread works until a measurement shows that helpers pay off.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
@@ -259,8 +248,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Runs programs that wait for each other. The calling thread only polls the interrupt, because
-    /// a program may wait for long. It runs programs only if the system refuses to start any other
-    /// thread.
+    /// a program may wait for long. It runs programs only if the system starts no other thread.
     fn run_scheduled(&'a self, threads: usize) {
         let scheduler = Scheduler::default();
         std::thread::scope(|scope| {
@@ -272,8 +260,7 @@ impl<'a> Shared<'a> {
         });
     }
 
-    /// Starts a thread for programs that wait for each other. Returns false if the system refuses
-    /// the thread.
+    /// Starts a thread. Returns false if the system refuses.
     fn begin<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) -> bool {
         *self.helpers.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let done = HelperGuard(self);
@@ -285,8 +272,8 @@ impl<'a> Shared<'a> {
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, until one fails, or until a parked thread resumes in place
-    /// of this thread.
+    /// Runs programs until none is left, one fails, or a parked thread resumes in place of this
+    /// thread.
     fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
         let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
@@ -302,8 +289,7 @@ impl<'a> Shared<'a> {
         let mut machine = match machine {
             Ok(machine) => machine,
             Err(fault) => {
-                // Parked programs may wait for the programs of this thread, so the launch has to
-                // end.
+                // Parked programs may wait for this thread, so the launch must end.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(0, fault);
             }
@@ -315,7 +301,7 @@ impl<'a> Shared<'a> {
                 machine.run_at(coordinates(grid, number))
             });
             if let Err(fault) = outcome {
-                // Other programs may wait for the program that faulted, so the launch has to end.
+                // Other programs may wait for the failed program, so the launch must end.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(number, fault);
             }
@@ -326,8 +312,8 @@ impl<'a> Shared<'a> {
         scheduler.yield_now();
     }
 
-    /// Polls the interrupt function until all helpers have finished. Without an interrupt function,
-    /// returns at once: the thread scope of the caller waits for the helpers.
+    /// Polls the interrupt function until all helpers have finished. Otherwise returns at once: the
+    /// thread scope waits for the helpers.
     fn wait(&self) {
         let Interrupt::Poll(poll) = self.launch.interrupt else { return };
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -345,8 +331,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Runs programs until none is left, until one fails, or until the probe finds work for
-    /// helpers. Returns whether the probe found work.
+    /// Runs programs until none is left, one fails, or the probe finds work for helpers. Returns
+    /// true in the last case.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
         let Launch { grid, interrupt, padded, machine_code, .. } = *self.launch;
         let control = Control::new(&self.stop, interrupt, is_caller)
@@ -393,8 +379,8 @@ impl<'a> Shared<'a> {
         false
     }
 
-    /// Takes the next chunk of at most `most` programs. Returns the index of its first program and
-    /// the index after its last program. Returns `None` if no program is left.
+    /// Takes the next chunk of at most `most` programs: its first index and the index after its
+    /// last.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);
@@ -409,8 +395,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Records a fault, and stops the programs with higher indices than the program that faulted.
-    /// An interrupt stops all programs; the launch reports it only if no program faulted.
+    /// Records a fault, and stops the programs with higher indices. An interrupt stops all
+    /// programs, and is reported only if no program faulted.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         let number = match fault.kind {
             FaultKind::Superseded => return,
@@ -430,7 +416,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Runs a closure. Returns a fault if an allocation in the closure fails and unwinds.
+/// Runs a closure, and returns a fault if an allocation fails.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // This is unwind-safe: after a failed allocation, nothing reads the values of the program.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
@@ -441,11 +427,9 @@ pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outco
     })
 }
 
-/// Returns the thread pool of this size, which is created once. Returns `None` if the system
-/// refuses more threads.
+/// Returns the thread pool of this size, or `None` if the system refuses more threads.
 ///
-/// A child process does not have the threads of its parent's pools. The key therefore includes the
-/// process, and the first launch in a child creates a new pool.
+/// A forked child lacks the threads of its parent. The key therefore includes the process.
 fn pool(threads: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOLS: Mutex<BTreeMap<(u32, usize), Arc<rayon::ThreadPool>>> = Mutex::new(BTreeMap::new());
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -470,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_launch_on_several_threads_corrects_the_time_of_a_program() {
-        /// A measured time much longer than that of the program.
+        /// A time much longer than that of the program.
         const DAY: u64 = 86_400_000_000_000;
         let module = parse("kernel func0 @k() {\n  return_values\n}\n").expect("the text is valid");
         let program = Program::new(&module).expect("it can be lowered");

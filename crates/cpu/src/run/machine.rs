@@ -1,5 +1,4 @@
-//! The machine of one thread. It executes the steps of a program for the points of the grid, one
-//! point after another.
+//! Executes the steps of a program on one thread, point by point of the grid.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use std::cell::{Cell, RefCell};
@@ -25,24 +24,21 @@ use crate::types::TileType;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
-    /// The memory that pointers of unknown provenance may access: the memory of all arguments, and
-    /// the foreign memory of the launch.
+    /// The memory that pointers of unknown provenance may access.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
     pub grid: [u32; 3],
     pub id: [u32; 3],
-    /// The number of programs of the launch.
     programs: usize,
     slots: Vec<Value>,
-    /// The values that a block has yielded. They become the parameters of the next block of a step,
-    /// or the results of the step.
+    /// The values that a block has yielded, for the parameters of the next block or the results of
+    /// the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
-    /// The arguments of the nests that this machine has executed. The index is that of the nest.
+    /// The arguments of the executed nests, by the index of the nest.
     pub arguments_of_nests: Vec<Option<NestArgument>>,
-    /// The addresses of the regions for which the machine has advised the system to use huge pages.
+    /// The addresses of the regions for which huge pages were advised.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs. `observed_by` has the objects that create them.
     observers: Vec<Box<dyn Observer + 'a>>,
     observed_by: &'a [&'a dyn Observe],
 }
@@ -61,8 +57,6 @@ thread_local! {
 }
 
 impl<'a> Machine<'a> {
-    /// Creates a machine, sets the arguments and runs the preamble. Fails if a step of the preamble
-    /// faults.
     pub(crate) fn new(
         program: &'a Program,
         arguments: &'a [Argument<'a>],
@@ -114,8 +108,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs the program once, at a point of the grid, with `inputs` as its parameters. Returns its
-    /// results.
+    /// Runs the program once, at a point of the grid, and returns its results.
     pub(crate) fn evaluate(
         &mut self,
         id: [u32; 3],
@@ -131,8 +124,8 @@ impl<'a> Machine<'a> {
         Ok(results.iter().map(|&result| self.take(result)).collect())
     }
 
-    /// Runs the program at a point of the grid, and at up to `most - 1` points after it along x.
-    /// Returns the number of programs that have run, at least 1.
+    /// Runs the program at a point of the grid and at up to `most - 1` points after it along x.
+    /// Returns the number of programs, at least 1.
     pub(crate) fn run_from(&mut self, id: [u32; 3], most: u32) -> Outcome<u32> {
         if let Some(nest) = self.program.whole_nest()
             && self.observers.is_empty()
@@ -187,7 +180,7 @@ impl<'a> Machine<'a> {
         self.observers = observers;
     }
 
-    /// Records a load from padding, with its program and step.
+    /// Records a load from padding.
     #[cold]
     pub(crate) fn note_padded_read(&self, fault: Box<Fault>, step: &Step) {
         if let Some(padded) = self.control.padded {
@@ -216,8 +209,8 @@ impl<'a> Machine<'a> {
         &self.program.types[operand.ty as usize]
     }
 
-    /// Returns the form of an operand. Does not move it out, even at its last use: a symbolic form
-    /// in a dead slot holds no memory.
+    /// Returns the form of an operand, without moving it out. A symbolic form in a dead slot holds
+    /// no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
@@ -249,8 +242,8 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Empties the slots that a step uses for the last time. Steps that do not move their operands
-    /// out call this function.
+    /// Empties the slots that a step uses for the last time, for steps that do not move their
+    /// operands out.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
@@ -264,13 +257,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes the operand at an index, if the step has one.
     pub(crate) fn take_optional(&mut self, step: &Step, index: usize) -> Option<Value> {
         step.operands.get(index).map(|&operand| self.take(operand))
     }
 
-    /// Returns the tile of a dense operand, moved out if this is its last use. Returns `None` for
-    /// other forms.
+    /// Returns the tile of a dense operand, moved out at its last use. Returns `None` for other
+    /// forms.
     #[inline(always)]
     pub(crate) fn take_tile(&mut self, operand: Use) -> Option<Tile> {
         match &mut self.slots[operand.slot as usize].form {
@@ -281,8 +273,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns a tile of `bytes` bytes to write. Reuses the tile that the previous program left in
-    /// the slot, if it has this size and no other owner. Otherwise, returns a new tile.
+    /// Returns a tile of `bytes` bytes to write. Reuses the tile of the previous program in the
+    /// slot, if it has this size and no other owner.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -291,8 +283,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot. This function is inlined, so that the value is constructed in the slot: moving
-    /// the value would take longer than computing it.
+    /// Sets a slot. It is inlined, so that the value is constructed in the slot: moving the value
+    /// would take longer than computing it.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
         if self.program.symbolic {
@@ -302,7 +294,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot to a uniform value of unknown provenance.
     #[inline(always)]
     pub(crate) fn set_uniform(&mut self, slot: Slot, bits: u64) {
         if self.program.symbolic {
@@ -314,14 +305,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot to a uniform pointer.
     #[inline(always)]
     pub(crate) fn set_pointer(&mut self, slot: Slot, address: u64, provenance: Provenance) {
         self.set_uniform(slot, address);
         self.slots[slot as usize].provenance = provenance;
     }
 
-    /// Sets a slot to affine pointers.
     #[inline(always)]
     pub(crate) fn set_pointers(&mut self, slot: Slot, pointers: Affine, provenance: Provenance) {
         if self.program.symbolic {
@@ -333,7 +322,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot to a dense tile of unknown provenance.
     #[inline(always)]
     pub(crate) fn set_dense(&mut self, slot: Slot, tile: Tile) {
         let value = &mut self.slots[slot as usize];
@@ -351,10 +339,9 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Returns whether stores to a region should be non-temporal, if each program of the launch
-    /// stores `bytes` bytes. They should be if the stored data exceed the caches: the caches would
-    /// evict the data before anything reads them. If so, also advises the system to use huge pages
-    /// for the region.
+    /// Returns whether stores to a region should be non-temporal, if each program stores `bytes`
+    /// bytes. They should be if the launch stores more than the caches hold. In that case, also
+    /// advises huge pages for the region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =
@@ -366,7 +353,6 @@ impl<'a> Machine<'a> {
         is_large
     }
 
-    /// Returns the memory in which dots pack their operands.
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }
@@ -399,7 +385,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes the steps of a block, and calls the observers around each step.
+    /// Executes the steps of a block, with the observers around each step.
     #[cold]
     fn run_observed(&mut self, id: BlockId) -> Outcome {
         let block = self.block(id);
@@ -423,8 +409,8 @@ impl<'a> Machine<'a> {
             }
             if let Action::Nest(nest) = &unit.step().action {
                 for step in self.observed_by.iter().flat_map(|by| by.before_nest(nest)) {
-                    // If a step faults, the observers have no result. The machine reports the fault
-                    // when it executes the nest or its members.
+                    // A fault leaves the observers without a result. The machine reports it when it
+                    // executes the nest or its members.
                     let _ = ops::execute(self, step);
                 }
             }
@@ -446,8 +432,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a single step, a nest or a fused group. Returns false, without an effect, if the
-    /// operands do not allow the nest or the fused loop.
+    /// Executes a step, a nest or a fused group. Returns false, without an effect, if the operands
+    /// do not allow the nest or the loop.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),
@@ -465,8 +451,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Executes a single step. This function is inlined, including the match on ops, because a call
-    /// for each step costs measurable time.
+    /// Executes a single step. It is inlined with the match on ops, because a call per step costs
+    /// measurable time.
     #[inline(always)]
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
         ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
@@ -478,7 +464,6 @@ impl<'a> Machine<'a> {
         &self.program.blocks[block as usize]
     }
 
-    /// Pushes operands onto the stack.
     pub(crate) fn push(&mut self, uses: &[Use]) {
         for &operand in uses {
             let value = self.take(operand);
@@ -486,7 +471,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Moves the last values of the stack to slots, one value to each.
+    /// Moves the last values of the stack to slots.
     pub(crate) fn pop_into(&mut self, slots: &[Slot]) {
         let first = self.stack.len() - slots.len();
         for (value, &slot) in self.stack.drain(first..).zip(slots) {
@@ -494,8 +479,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs a loop from the lower bound to the exclusive upper bound. The counter has 128 bits, so
-    /// that it does not wrap.
+    /// Runs a loop. The counter has 128 bits, so that it does not wrap.
     pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
         let body = step.blocks[0];
         let [lower, upper, stride, carried @ ..] = &step.operands[..] else {
@@ -535,9 +519,9 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Runs up to `most` iterations of a loop, one after another. The caller has set the parameters
-    /// of the body for the first iteration. Afterwards, the slots that the body yields have the
-    /// values of the last iteration. Returns the number of iterations, at least 1.
+    /// Runs up to `most` iterations. The parameters of the body are set for the first iteration.
+    /// Afterwards, the yielded slots have the values of the last iteration. Returns the number of
+    /// iterations, at least 1.
     fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
         if let Some((nest, bound)) = self.program.iterated_nest(body)
             && self.observers.is_empty()
@@ -598,19 +582,16 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets a slot to a value. Unlike [`Self::set`], keeps it symbolic in a program without
-    /// symbolic tiles.
     pub(crate) fn assign(&mut self, slot: Slot, value: Value) {
         self.slots[slot as usize] = value;
     }
 
-    /// Returns the last `count` values of the stack: the values that a loop carries.
+    /// Returns the last `count` values of the stack, which a loop carries.
     pub(crate) fn carried(&mut self, count: usize) -> &mut [Value] {
         let first = self.stack.len() - count;
         &mut self.stack[first..]
     }
 
-    /// Pops the last value of the stack.
     pub(crate) fn pop(&mut self) -> Value {
         self.stack.pop().unwrap_or(Value::EMPTY)
     }
@@ -619,7 +600,7 @@ impl<'a> Machine<'a> {
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
         fence_stores();
-        // Nothing reads the values after this point. Only dense tiles hold memory.
+        // Nothing reads the values any more. Only dense tiles hold memory.
         let slots = &mut self.slots[..self.program.slots.len()];
         for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {
             *value = Value::EMPTY;

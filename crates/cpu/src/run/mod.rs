@@ -1,11 +1,8 @@
-//! Runs a program. Each thread has a machine that executes the steps. Ops compute values with
-//! kernels, and access memory.
+//! Runs a program: each thread has a machine that executes the steps.
 //!
-//! The machine executes the steps of a block through `ops`. An op with regions executes its blocks
-//! through the machine. `machine` and `ops` therefore use each other. `machine` and `observer` also
-//! use each other, because the trait of `observer` names the machine. The other modules form
-//! layers. The observers of a launch ([`trace`], [`profile`], [`sanitize`]) implement the trait of
-//! `observer`; the machine does not depend on these three modules.
+//! `machine` executes steps through `ops`, and ops with regions execute their blocks through
+//! `machine`. The other modules form layers. The observers ([`trace`], [`profile`], [`sanitize`])
+//! implement the trait of `observer`, and the machine does not depend on them.
 
 pub(crate) mod argument;
 pub(crate) mod evaluate;

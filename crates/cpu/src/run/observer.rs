@@ -1,8 +1,7 @@
-//! Observers, which record, measure or check the steps of a launch.
+//! Defines observers, which record, measure or check the steps of a launch.
 //!
-//! A machine without observers only checks, at each block, that it has none. A machine with
-//! observers calls them in order before each step, and in reverse order after the step. Observers
-//! read the values of the machine and cannot change them.
+//! The machine calls them in order before each step, and in reverse order after it. They cannot
+//! change the values of the machine.
 
 use std::ops::Range;
 
@@ -11,19 +10,17 @@ use crate::run::machine::Machine;
 
 /// Creates an observer for each thread of a launch.
 pub(crate) trait Observe: Sync {
-    /// Creates the observer of one thread.
     fn observer(&self) -> Box<dyn Observer + '_>;
 
-    /// Returns pure steps that the machine executes before a nest, so that observers may read their
-    /// results. The nest itself does not set the slots of its members.
+    /// Returns pure steps that the machine executes before a nest for the observers. A nest does
+    /// not set the slots of its members.
     fn before_nest(&self, _nest: &Nest) -> &[Step] {
         &[]
     }
 }
 
-/// Observes the programs of one thread. A call of [`Self::after`] follows each call of
-/// [`Self::before`], unless the thread panics. The calls for the steps of a region come between the
-/// two calls for the step that has the region.
+/// Observes the programs of one thread. [`Self::after`] follows each [`Self::before`], unless the
+/// thread panics. The calls for the steps of a region are between those of its op.
 pub(crate) trait Observer {
     /// Called when a program begins. The machine has the coordinates of the program.
     fn begin(&mut self, _machine: &Machine<'_>) {}
@@ -55,13 +52,11 @@ pub(crate) trait Observer {
 
 /// A single step, a nest or a fused group.
 pub(crate) struct Unit<'p> {
-    /// The block of the step.
     pub id: BlockId,
     pub block: &'p Block,
     /// The index of the step in its block.
     pub index: usize,
-    /// The indices of the steps that the unit executes: the single step, or the members of the
-    /// group.
+    /// The indices of the executed steps: the single step, or the members.
     pub members: Range<usize>,
 }
 
@@ -79,13 +74,11 @@ impl<'p> Unit<'p> {
         &self.block.steps[self.index]
     }
 
-    /// Returns the steps that the unit executes.
     pub(crate) fn steps(&self) -> &'p [Step] {
         &self.block.steps[self.members.clone()]
     }
 
-    /// Returns whether the step runs a block to combine or map elements. The steps of that block
-    /// are a part of this step; they are not observed as separate steps.
+    /// Returns whether the step runs a block per element. The steps of the block are not observed.
     pub(crate) fn combines(&self) -> bool {
         matches!(self.step().action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. })
     }
@@ -94,8 +87,7 @@ impl<'p> Unit<'p> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The operands do not allow the nest or the fused loop. Nothing has been executed yet; the
-    /// machine next executes the members one by one.
+    /// The operands do not allow the nest or the loop. The machine executes the members next.
     LeftToMembers,
     Failed,
 }

@@ -1,9 +1,7 @@
 //! Records loads that end in the padding of an allocation.
-//!
-//! The allocator of a GPU rounds the size of an allocation up. On a GPU, a load past the end of a
-//! tensor but within this padding is therefore harmless. Existing kernels rely on the padding. Host
-//! memory has no padding. A launch may request that such loads read 0 and are recorded; otherwise,
-//! they end the launch. See [`Launch::padded`](crate::Launch::padded).
+//! The allocator of a GPU rounds sizes up. A load past the end of a tensor, but within this
+//! padding, is harmless, and kernels rely on that. Host memory has no padding. A launch may request
+//! that such loads read 0 and are recorded: see [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +17,12 @@ use crate::run::grid::coordinates;
 /// of the program with the lowest index is kept, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// For each site: the index of the program, and the fault that the load would have caused.
+    /// For each site: the index of the program, and the fault of the load.
     found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
 }
 
 impl PaddedReads {
-    /// Records a load of the program with the index `number`. Keeps the earlier record of the site
-    /// if its program has a lower index.
+    /// Records a load. For each site, keeps the program with the lowest index.
     pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);

@@ -1,10 +1,8 @@
-//! Profiling: an observer that measures each step of the programs of the grid.
+//! Measures each step of the programs of the grid.
 //!
-//! A profiled launch runs the same program as other launches, with nests in machine code and with
-//! fused loops. Each nest and each fused loop is one row of the profile. The profiler measures each
-//! program and each step separately. Unlike in other launches, a call of machine code therefore
-//! executes only one program, or one iteration of a loop. The time of a step excludes the steps of
-//! its regions. It includes about 30 ns for reading the clock.
+//! A nest in machine code and a fused loop are each one row of the profile. Programs and iterations
+//! are measured one by one, so a call of machine code executes only one of them. The time of a step
+//! excludes the steps of its regions, and includes about 30 ns for reading the clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -112,14 +110,12 @@ impl Program {
     }
 }
 
-/// The masks of the accesses of a nest. Machine code sets no slots. The machine therefore executes
-/// the steps that compute the masks before it measures the nest.
+/// The masks of a nest. Machine code sets no slots, so the machine computes the masks before it
+/// measures the nest.
 #[derive(Default, Debug)]
 struct NestMasks {
-    /// The steps that compute the masks.
     steps: Vec<Step>,
-    /// The masks that the nest computes from loads or reductions. Their elements are not known and
-    /// count as true.
+    /// The masks that depend on loads or reductions. Their elements count as true.
     unknown: FxHashSet<Slot>,
 }
 
@@ -145,7 +141,7 @@ impl NestMasks {
         masks
     }
 
-    /// Finds the masks of the steps of a nest. `steps` is in the order of execution.
+    /// Finds the masks of the steps, which are in the order of execution.
     fn new(steps: &[&Step]) -> Self {
         let masks: Vec<Slot> = steps.iter().filter_map(|step| Some(mask_of(step)?.slot)).collect();
         let mut needed: FxHashSet<Slot> = masks.iter().copied().collect();
@@ -166,8 +162,7 @@ impl NestMasks {
             if is_computable {
                 step.results.iter().for_each(|slot| _ = unknown.remove(slot));
                 let mut step = step.clone();
-                // The nest reads the operands again, so this copy of the step must not move them
-                // out.
+                // The nest reads the operands again.
                 step.operands.iter_mut().for_each(|operand| operand.last = false);
                 step.kills.clear();
                 computing.push(step);
@@ -178,7 +173,6 @@ impl NestMasks {
     }
 }
 
-/// Returns the mask of a load, a store or an atomic read-modify-write, if it has one.
 fn mask_of(step: &Step) -> Option<Use> {
     match step.op() {
         Some(Op::Load { .. } | Op::AtomicLoad { .. }) => step.operands.get(1).copied(),
@@ -208,18 +202,16 @@ struct Profiler<'a> {
     costs: Vec<StepCost>,
     /// The time of the inner steps that have ended since the innermost running step began.
     inner: u64,
-    /// True while a reduction, a scan or a map runs: the steps in its blocks are not measured.
+    /// True inside of a reduction, scan or map, whose inner steps are not measured.
     is_muted: bool,
-    /// The steps that have begun, the innermost last. An entry is `None` for a step that is not
-    /// measured.
+    /// The steps that have begun, innermost last, or `None` for unmeasured steps.
     running: Vec<Option<Running>>,
 }
 
 /// A step that has begun.
 struct Running {
     work: StepCost,
-    /// The value of [`Profiler::inner`] when the step began: the time of the earlier steps of the
-    /// same region.
+    /// The value of [`Profiler::inner`] when the step began.
     outer: u64,
     began: Instant,
 }
@@ -273,8 +265,8 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// Returns the bytes and the operations of a step that is about to run. `mask` is the mask of the
-/// step. It is `None` if the step has no mask, or if the elements of the mask are unknown.
+/// Returns the bytes and the operations of a step. `mask` is `None` if there is no mask or its
+/// elements are unknown.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
@@ -288,9 +280,8 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Each element of the result has one multiply-add for each column of A. A may be
-                // transposed, so the number of its columns is the number of its elements divided by
-                // the rows of the result.
+                // One multiply-add per column of A. A may be transposed, so its columns are its
+                // elements divided by the rows of the result.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);

@@ -1,8 +1,7 @@
-//! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
+//! Computes elementwise functions of single numbers, with the results of the loops over tiles.
 //!
-//! These functions return the same results as the loops over tiles in
-//! [`kernels::elementwise`](crate::run::kernels::elementwise), and a test compares the results. A
-//! function that is not implemented here calls its loop.
+//! These numbers are indices, loop counters and uniform tiles. A function that is not implemented
+//! here calls its loop in [`kernels::elementwise`](crate::run::kernels::elementwise).
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -13,8 +12,7 @@ use crate::run::kernels::elementwise::apply;
 use crate::run::kernels::{Operand, cast};
 use crate::types::Number;
 
-/// Applies a function to numbers of the type `number`. For `select`, `number` is the type of `x`
-/// and `y`.
+/// Applies a function to numbers. For `select`, `number` is the type of `x` and `y`.
 pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {
     let dtype = number.dtype;
     let known = match (function.family(), operands) {
@@ -33,8 +31,7 @@ pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u
     known.unwrap_or_else(|| by_kernel(function, dtype, operands))
 }
 
-/// Applies a function of two integers that takes a few instructions; returns `None` for other
-/// functions.
+/// Applies a function of two integers that takes a few instructions, otherwise returns `None`.
 fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, BitwiseFn as B, ComparisonFn as C, DivisionFn as D};
     let (signed, width) = (number.is_signed(), u64::from(number.bits()));
@@ -78,8 +75,7 @@ fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     })
 }
 
-/// Applies a function of two binary32 numbers that takes one instruction; returns `None` for other
-/// functions.
+/// Applies a function of two binary32 numbers that takes one instruction, otherwise returns `None`.
 fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, ComparisonFn as C, FloatFn as F};
     let (x, y) = (f32::from_bits(x as u32), f32::from_bits(y as u32));
@@ -103,7 +99,7 @@ fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
     }
 }
 
-/// Applies a function with its loop over tiles, on a tile of one element.
+/// Applies a function with its loop, on one element.
 pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let mut scalars = [Operand::Scalar(0); 3];
     for (scalar, &bits) in scalars.iter_mut().zip(operands) {
@@ -118,7 +114,6 @@ pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64])
     u64::from_le(out[0])
 }
 
-/// Converts one number.
 pub(crate) fn convert(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     if to.is_bool() && from.is_int() {
         return u64::from(bits != 0);

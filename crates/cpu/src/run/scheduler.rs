@@ -1,22 +1,18 @@
-//! Schedules programs of the grid that wait for each other, at locks or for stores of another
-//! program.
+//! Schedules programs of the grid that wait for each other, at locks or for stores.
+//! A waiting program parks its thread, and another thread runs instead. As many programs run at
+//! once as the launch has threads. Every program makes progress, as if all were resident on a GPU.
 //!
-//! A waiting program parks its thread, and another thread runs instead. A launch thus runs as many
-//! programs at once as it has threads. Every program of the grid makes progress, as on a GPU on
-//! which all programs are resident.
-//!
-//! A waiting thread starts a thread for a program that has not begun. If every program has begun,
-//! it resumes the thread that has been parked longest. When a program ends, other programs may have
-//! waited for it. The thread that has been parked longest therefore resumes before a new program
-//! begins. Programs that only wait for earlier programs thus need few threads.
+//! A waiting thread starts a thread for a program that has not begun. If all have begun, it resumes
+//! the thread that has been parked longest. When a program ends, the longest-parked thread resumes
+//! before a new program begins. Programs that only wait for earlier programs thus need few threads.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The maximum number of parked threads. While this number of threads is parked, a waiting thread
-/// resumes a parked thread instead of starting a new thread.
+/// The maximum number of parked threads. At this number, a waiting thread resumes a parked thread
+/// and starts no other.
 const MAX_PARKED: usize = 8192;
 
 /// The interval at which a parked thread checks whether the launch has to stop.
@@ -35,8 +31,8 @@ struct Parked {
 }
 
 impl Scheduler {
-    /// Resumes the thread that has been parked longest, in place of the calling thread. Returns
-    /// false if no thread is parked.
+    /// Resumes the longest-parked thread in place of the calling thread. Returns false if there is
+    /// none.
     pub(crate) fn yield_now(&self) -> bool {
         let next = self.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.is_some_and(|next| {
@@ -45,14 +41,11 @@ impl Scheduler {
         })
     }
 
-    /// Lets another thread run, and parks the calling thread until another thread resumes it or the
-    /// launch has to stop.
+    /// Parks the calling thread until another thread resumes it or the launch has to stop.
     ///
-    /// `begin` starts a thread for a program that has not begun, and returns false if the system
-    /// refuses the thread. This function calls `begin` if `has_others` is true and fewer than
-    /// [`MAX_PARKED`] threads are parked. Otherwise, or if `begin` returns false, it resumes the
-    /// thread that has been parked longest. If it neither calls `begin` nor finds a parked thread,
-    /// it returns without parking.
+    /// First calls `begin`, which starts a thread, if `has_others` is true and fewer than
+    /// [`MAX_PARKED`] threads are parked. If it is not called or returns false, resumes the
+    /// longest-parked thread. Returns without parking if there is none either.
     pub(crate) fn park(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = has_others && parked.len() < MAX_PARKED;

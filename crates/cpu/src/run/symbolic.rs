@@ -1,11 +1,11 @@
-//! Symbolic arithmetic on affine integers and pointers ([`Affine`]), and on box masks
-//! ([`BoxMask`]).
+//! Computes symbolically on affine tiles ([`Affine`]) and box masks ([`BoxMask`]).
 //!
-//! A function here returns the exact result or `None`. If it returns `None`, the caller
-//! materializes the operands and computes a dense result. Affine arithmetic is modular, so sums and
-//! products are exact even if they wrap. The results of comparison, widening, division, minimum and
-//! maximum change if an element wraps. Functions that compute these find the range of the elements
-//! from the corners of the tile, and return `None` if an element wraps.
+//! For example, `arange(0, 64) * 4 + 8` is the affine form with base 8 and stride 4, and `arange(0,
+//! 64) < 10` is the box `0..10`.
+//! A function returns the exact result, or `None` if the caller has to compute a dense tile. Affine
+//! arithmetic is modular, so sums and products are exact even if they wrap. Comparisons, widening,
+//! division, minima and maxima are not exact then. These functions compute the range of the
+//! elements from the corners of the tile, and return `None` if an element wraps.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{
@@ -17,8 +17,8 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 
-/// Returns the affine form with this base and these strides, or a uniform form if all elements are
-/// equal. Returns `None` if the tile has too many axes.
+/// Returns an affine form, or a uniform form if all elements are equal. Returns `None` if the tile
+/// has too many axes.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -32,8 +32,8 @@ pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK])
     ty.extents.may_be_symbolic.then(|| Form::Affine(Affine { base: ty.number.extend(base as u64), strides }))
 }
 
-/// Returns the box mask with these bounds. If the box is empty or the whole tile, returns a uniform
-/// form. Returns `None` if the tile has too many axes.
+/// Returns a box mask, or a uniform form if the box is empty or the whole tile. Returns `None` if
+/// the tile has too many axes.
 pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     if ty.extents.shape.len() > SYMBOLIC_RANK {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     Some(if everything { Form::Uniform(1) } else { Form::Box(mask) })
 }
 
-/// Returns the base and the strides of a form. The strides of a uniform value are 0.
+/// Returns the base and strides of a form. The strides of a uniform value are 0.
 #[inline(always)]
 pub(crate) fn as_affine(number: Number, form: &Form) -> Option<Affine> {
     match form {
@@ -76,8 +76,8 @@ fn as_box(ty: View<'_>, form: &Form) -> Option<BoxMask> {
     }
 }
 
-/// Returns the minimum and the maximum of `base + Σ strides[axis] * index[axis]` over the tile,
-/// without wrapping. Returns `None` if they exceed 64 bits.
+/// Returns the least and greatest `base + Σ strides[axis] * index[axis]`, or `None` if they exceed
+/// 64 bits.
 #[inline(always)]
 pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> {
     let (mut low, mut high) = (affine.base, affine.base);
@@ -92,16 +92,15 @@ pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> 
     Some((low, high))
 }
 
-/// Returns the minimum and the maximum of the elements. Returns `None` if an element of the affine
-/// form wraps, because the element then differs from its affine value.
+/// Returns the least and greatest element, or `None` if an element wraps.
 #[inline(always)]
 pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     let (low, high) = corners(ty.extents, affine)?;
     ty.number.contains(low, high).then_some((low, high))
 }
 
-/// Applies an elementwise function to forms. `ty` has the element type of the last operand, and the
-/// extents of the result.
+/// Applies a function to forms. `ty` has the element type of the last operand, and the extents of
+/// the result.
 pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function.family(), operands) {
         (Family::Bitwise(function), _) if ty.number.is_bool() => boolean(function, ty, operands),
@@ -119,7 +118,6 @@ pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Fo
     }
 }
 
-/// Applies a bitwise function to boxes.
 fn boolean(function: BitwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function, operands) {
         (BitwiseFn::And, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) => {
@@ -138,15 +136,14 @@ fn boolean(function: BitwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form
     }
 }
 
-/// Applies a function to two affine tiles.
 fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     match family {
         Family::Arithmetic(function) => arithmetic(function, ty, x, y),
         Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
         Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
             let width = i64::from(ty.number.bits());
-            // As an `i64`, `1 << 63` is negative. It is congruent to 2^63 modulo 2^64, so the
-            // product is exact.
+            // `1 << 63` is negative as an `i64`, but congruent to 2^63 modulo 2^64, so the product
+            // is exact.
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
@@ -197,8 +194,8 @@ fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     }
 }
 
-/// Returns the quotient or the remainder of a tile and a number, if the result is uniform or
-/// affine. Returns `None` if an element may be negative or wrap, or if the divisor is not positive.
+/// Returns a quotient or remainder that is uniform or affine. Returns `None` if an element may be
+/// negative or wrap, or if the divisor is not positive.
 fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
@@ -211,7 +208,7 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
             DivisionFn::IntRem => affine(ty, x.base - quotient * divisor, x.strides),
         };
     }
-    // All elements are congruent to the base modulo the divisor, so their quotients are affine.
+    // All elements have the remainder of the base, so their quotients are affine.
     if x.base >= 0 && x.strides.iter().all(|stride| stride % divisor == 0) {
         return match function {
             DivisionFn::IntDiv => affine(ty, x.base / divisor, x.strides.map(|stride| stride / divisor)),
@@ -221,9 +218,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// Compares two affine tiles. The result is uniform if the range of their difference decides the
-/// comparison. The result is a box under two conditions. The difference varies along only one axis.
-/// The comparison is true for one range of indices along this axis.
+/// Compares two affine tiles. The result is uniform if the range of the difference decides it. It
+/// is a box if the difference varies along one axis and the comparison is true for one range there.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
@@ -252,8 +248,7 @@ fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     boxed(ty, lows, highs)
 }
 
-/// Compares every number from `least` to `most` with 0. Returns the result if all these comparisons
-/// agree.
+/// Compares the numbers from `least` to `most` with 0. Returns the result if all agree.
 fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
         ComparisonFn::Lt => (most < 0, least >= 0),
@@ -272,12 +267,10 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     }
 }
 
-/// Compares `base + stride * i` with 0, for each index i in `0..extent`. If the comparison is true
-/// for one range of indices, returns its first index and the index after its last index. The stride
-/// is not 0.
+/// Compares `base + stride * i` with 0 for each i in `0..extent`. Returns the range of indices for
+/// which the comparison is true, if there is one. The stride is not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
-    // The first index at which an ascending progression is at least 0, and the first index at which
-    // it is above 0.
+    // The first indices at which an ascending progression is at least 0, and above 0.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
@@ -286,7 +279,7 @@ fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }
-    // Negating a descending progression makes it ascending, and reverses the comparison.
+    // Negating a descending progression makes it ascending and reverses the comparison.
     let (function, base, stride) = if stride > 0 {
         (function, base, stride)
     } else {
@@ -322,8 +315,8 @@ fn intersection(ty: View<'_>, x: &BoxMask, y: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Returns the complement of a box that is bounded along only one axis, and at only one end of this
-/// axis. Returns `None` for other boxes, whose complement is not a box.
+/// Returns the complement of a box that is bounded at one end of one axis. Other complements are no
+/// boxes.
 fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     let mut partial = (0..ty.extents.shape.len())
         .filter(|&axis| mask.low[axis] != 0 || mask.high[axis] != ty.extents.shape[axis]);
@@ -339,7 +332,6 @@ fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Converts integers of the type `from` to integers or booleans of the type `to`.
 pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     let Form::Affine(tile) = form else { return None };
     if to.number.is_bool() {
@@ -381,8 +373,7 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
     match form {
         Form::Uniform(_) | Form::Dense(_) => Some(form.clone()),
         Form::Affine(tile) => {
-            // The result is affine only if the elements in row-major order are an arithmetic
-            // progression.
+            // The result is affine if the elements, in row-major order, are in progression.
             let (mut step, mut run) = (None, 1_i64);
             for axis in (0..from.extents.shape.len()).rev().filter(|&axis| from.extents.shape[axis] > 1) {
                 let expected = *step.get_or_insert(tile.strides[axis]);
@@ -446,7 +437,6 @@ pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) ->
     }
 }
 
-/// Repeats a tile along axes of extent 1.
 pub(crate) fn broadcast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     match form {
         Form::Uniform(_) | Form::Affine(_) => Some(form.clone()),

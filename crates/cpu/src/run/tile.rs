@@ -1,18 +1,15 @@
-//! Dense tiles, which are reference-counted buffers. A dropped buffer returns to a free list of its
-//! thread.
+//! Defines dense tiles: reference-counted buffers from a free list of the thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 
-/// The elements of a tile in row-major order. Clones share the elements; only a sole owner may
-/// write.
+/// The elements of a tile in row-major order. Only a sole owner may write.
 #[derive(Clone, Default)]
 pub(crate) struct Tile(Option<Rc<Buffer>>);
 
-/// The maximum number of bytes in the free lists of a thread. Further buffers return to the
-/// allocator.
+/// The maximum number of bytes in the free lists of a thread.
 const MAX_POOLED_BYTES: usize = 256 << 20;
 
 /// The number of size classes. The buffers of class `c` have `ALIGNMENT << c` bytes.
@@ -54,13 +51,12 @@ impl Tile {
         Self(Some(buffer))
     }
 
-    /// Returns the bytes of the elements.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
 
-    /// Returns the length in bytes of the varying prefix. The bytes after this prefix are known to
-    /// be copies of one binary32 number.
+    /// Returns the length in bytes of the varying prefix. The rest consists of copies of one
+    /// number.
     pub(crate) fn varying(&self) -> usize {
         self.0.as_ref().map_or(0, |buffer| buffer.varying())
     }
@@ -77,13 +73,11 @@ impl Tile {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)
     }
 
-    /// Returns the bytes of the elements for writing. The tile must have one owner: see
-    /// [`Self::unique`].
+    /// Returns the bytes for writing. Panics if the tile has several owners.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.unique().expect("only the sole owner of a tile writes to it")
     }
 
-    /// Returns whether the tile has one owner.
     pub(crate) fn is_unique(&self) -> bool {
         self.0.as_ref().is_some_and(|buffer| Rc::strong_count(buffer) == 1)
     }
@@ -94,7 +88,7 @@ impl Drop for Tile {
         let Some(mut buffer) = self.0.take() else { return };
         let Some(unshared) = Rc::get_mut(&mut buffer) else { return };
         let Some(class) = class(unshared.bytes().len()) else { return };
-        // While the thread ends, the free list may no longer exist. The buffer is then freed.
+        // While the thread ends, the free list may no longer exist.
         let _ = POOL.try_with(|pool| {
             let pool = &mut *pool.borrow_mut();
             if pool.bytes + (ALIGNMENT << class) <= MAX_POOLED_BYTES {

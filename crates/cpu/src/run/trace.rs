@@ -1,8 +1,8 @@
-//! Tracing: an observer that records the steps of programs.
+//! Records the steps of programs.
 //!
-//! The recording selects some programs of the grid, the *programs with values*. They run step by
-//! step, and the tracer also records the values of their steps. Other programs also run fused
-//! loops; the tracer records only their memory accesses.
+//! The recording selects the *programs with values*, which run step by step with the values of
+//! their steps recorded. Other programs also run fused loops, and only their memory accesses are
+//! recorded.
 
 use std::time::Instant;
 
@@ -33,11 +33,10 @@ impl Observe for Tracing<'_> {
     }
 }
 
-/// Records the programs of one thread.
 struct Tracer<'a> {
     points: &'a TracePoints,
     batch: Batch<'a>,
-    /// True while a recorded reduction, scan or map runs: the steps in its blocks are not recorded.
+    /// True inside of a recorded reduction, scan or map, whose inner steps are not recorded.
     is_muted: bool,
     /// The time at which the program began.
     began: Instant,
@@ -45,7 +44,6 @@ struct Tracer<'a> {
     running: Vec<Running>,
 }
 
-/// A step, or a fused group, that has begun.
 #[derive(Default)]
 struct Running {
     /// The index of the step's trace point, if the step is recorded.
@@ -59,9 +57,8 @@ struct Running {
 }
 
 impl Tracer<'_> {
-    /// Records the pointers and the mask of an access; in a program with values, records all
-    /// operands of any step. Returns false if the step is not recorded, or if the recording has no
-    /// room.
+    /// Records a step: the pointers and mask of an access, or all operands in a program with
+    /// values. Returns false if the step is not recorded, or if the recording is full.
     fn event(&mut self, machine: &Machine<'_>, number: u32) -> bool {
         let point = &self.points.points[number as usize];
         let has_values = self.batch.has_values();
@@ -150,7 +147,6 @@ impl Observer for Tracer<'_> {
         self.batch.end(self.began.elapsed().as_nanos() as u64, has_failed);
     }
 
-    /// Records the counter of a loop.
     fn enter(&mut self, machine: &Machine<'_>, block: BlockId) {
         let Some(number) = self.points.loops[block as usize].filter(|_| !self.is_muted) else { return };
         if !self.batch.has_values() || !self.batch.event(number) {

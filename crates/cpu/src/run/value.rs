@@ -1,20 +1,17 @@
-//! The values in the slots of a running program.
+//! Defines the values in the slots of a running program.
 //!
-//! A value does not store its type: its slot has the type ([`TileType`](crate::types::TileType)). A
-//! scalar is always [`Form::Uniform`]. A tile has any form that represents its elements; no result
-//! depends on the form.
+//! The type of a value is that of its slot. A scalar is always [`Form::Uniform`]. A tile has any
+//! form that represents its elements, and no result depends on the form.
 
 use crate::run::argument::Argument;
 use crate::run::tile::Tile;
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width`, where `width` is the
-/// number of bits of the element type.
+/// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width` of the element type.
 ///
-/// `base` is the element at index 0 along every axis. It is extended to 64 bits as its type
-/// requires; numbers of 64 bits are unchanged. Strides are sign-extended from the width of the
-/// element. The stride of an axis of extent 1 is 0, and at least one stride is not 0. For pointers,
-/// base and strides are in bytes.
+/// `base` is extended to 64 bits as its type requires, and strides are sign-extended. The stride of
+/// an axis of extent 1 is 0, and at least one stride is not 0. For pointers, base and strides are
+/// in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Affine {
     pub base: i64,
@@ -48,37 +45,31 @@ pub(crate) enum Form {
     InPlace(Affine),
 }
 
-/// The provenance of a pointer: the kernel argument from which the pointer is derived.
+/// The kernel argument from which a pointer is derived.
 ///
-/// The provenance fills a whole word, like the tag of a [`Form`]. Values are copied word by word.
-/// If a store has just written only a part of a word, store forwarding to the load of the word
-/// fails.
+/// It fills a word, like the tag of a [`Form`], because values are copied word by word. Store
+/// forwarding fails for a word that was stored in parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 
 impl Provenance {
-    /// The provenance of pointers that are derived from an integer or from several arguments, and
-    /// of values that are not pointers.
+    /// The provenance of pointers from integers or several arguments, and of other values.
     pub(crate) const UNKNOWN: Provenance = Provenance(u64::MAX);
 
-    /// Returns the provenance of an argument.
     pub(crate) fn argument(index: usize) -> Self {
         Self(index as u64)
     }
 
-    /// Returns the index of the argument.
     pub(crate) fn index(self) -> Option<usize> {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// Returns the provenance of a pointer that has either of two provenances: [`Self::UNKNOWN`] if
-    /// they differ.
+    /// Returns the provenance of a pointer with either of two provenances.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
     }
 }
 
-/// The content of a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub form: Form,
@@ -107,7 +98,6 @@ impl Value {
         Form::Dense(tile).into()
     }
 
-    /// Returns the bits of a scalar.
     pub(crate) fn scalar(&self) -> u64 {
         match self.form {
             Form::Uniform(bits) => bits,

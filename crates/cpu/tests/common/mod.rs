@@ -10,7 +10,6 @@ use tilewright_ir::parse;
 pub enum Arg {
     /// The memory of a tensor.
     Bytes(Vec<u8>),
-    /// A number.
     Scalar(u64),
 }
 
@@ -35,12 +34,10 @@ tensors! {
     i32s as_i32 i32; u32s as_u32 u32; i64s as_i64 i64; u64s as_u64 u64;
 }
 
-/// Returns a scalar argument.
 pub fn int(value: i64) -> Arg {
     Arg::Scalar(value as u64)
 }
 
-/// Compiles IR text.
 pub fn program(text: &str) -> Program {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     Program::new(&module).expect("it can be lowered")
@@ -58,7 +55,6 @@ pub fn dense_program(text: &str) -> Program {
     Program::without_symbolic_forms(&module, None).expect("it can be lowered")
 }
 
-/// Launches a program.
 pub fn launch_with(
     program: &Program,
     grid: [u32; 3],
@@ -87,7 +83,6 @@ pub fn launch_with(
     })
 }
 
-/// Launches a program on one thread.
 pub fn launch(program: &Program, grid: [u32; 3], args: &mut [Arg]) -> Result<(), Box<Diagnostic>> {
     launch_with(program, grid, args, 1, Interrupt::Never)
 }

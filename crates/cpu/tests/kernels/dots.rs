@@ -1,4 +1,4 @@
-//! Compares dots with sums of exact products, and tests the order in which products are added.
+//! Compares dots with sums of exact products, and tests the order of additions.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use tilewright_ir::Dtype;
 
 use crate::oracle::{Number, Random, decode, encode, pack, unpack};
 
-/// Returns small integers and halves, whose products and sums every type represents exactly.
+/// Returns integers and halves with exact products and sums.
 fn exact_tile(random: &mut Random, dtype: Dtype, elements: usize) -> Vec<u64> {
     let number = |x: i64| if dtype.is_int() { Number::Int(x.into()) } else { Number::Float(x as f64 / 2.0) };
     (0..elements).map(|_| encode(dtype, number(random.below(7) as i64 - 3))).collect()
@@ -95,8 +95,7 @@ fn all_shapes(scratch: &mut Scratch) {
     }
 }
 
-/// Returns the levels whose instructions this processor has, for bf16 or for 8-bit integers. Prints
-/// the levels that are not tested.
+/// Returns the levels that this processor has, and prints the others.
 fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
     Level::ALL.into_iter().filter(move |level| {
         let is_available = level.is_available(is_bf16);
@@ -109,8 +108,7 @@ fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
     })
 }
 
-/// Compares dots of 8-bit integers with sums in 64 bits. Many integers are extreme, so that the
-/// sums of a word's products are as large as possible.
+/// Input: mostly extreme 8-bit integers. Expected: the sums in 64 bits.
 #[test]
 fn eight_bit_integers_are_exact() {
     let mut random = Random(43);
@@ -150,7 +148,7 @@ fn eight_bit_integers_are_exact() {
     }
 }
 
-/// Tests dots of bf16 against exact products that are summed in binary64.
+/// Input: dots of bf16. Expected: close to sums of exact products in binary64.
 #[test]
 fn bf16_is_close_to_exact_products() {
     let mut random = Random(44);
@@ -185,7 +183,7 @@ fn bf16_is_close_to_exact_products() {
     }
 }
 
-/// Tests that a dot whose operands the kernel widens is computed in binary32 on every processor.
+/// Input: bf16 widened by the kernel. Expected: the bits of fp32 in order.
 #[test]
 fn widened_bf16_is_summed_in_order() {
     let mut random = Random(45);
@@ -207,8 +205,8 @@ fn widened_bf16_is_summed_in_order() {
     assert_eq!(acc, expect);
 }
 
-/// Tests 8-bit operands that a kernel casts to bf16. The result has the same bits as with operands
-/// of bf16, in any layout of B.
+/// Input: bytes that the kernel casts to bf16. Expected: the bits of bf16 operands, in any layout
+/// of B.
 #[test]
 fn bytes_cast_to_bf16_are_operands_of_bf16() {
     let mut random = Random(46);
@@ -236,7 +234,7 @@ fn bytes_cast_to_bf16_are_operands_of_bf16() {
     }
 }
 
-/// Tests the fixed order of the operations: fused multiply-adds with k ascending.
+/// Expected: fused multiply-adds with k ascending.
 #[test]
 fn binary32_is_summed_in_order() {
     let mut random = Random(41);

@@ -1,5 +1,4 @@
-//! Tests the exact functions of the table `ir/src/elementwise.rs`. The tests cover all element
-//! types and all kinds of operands (tile, scalar, result buffer).
+//! Tests the exact functions of the elementwise table on all types and kinds of operands.
 
 use std::cmp::Ordering;
 
@@ -12,7 +11,7 @@ use tilewright_ir::{
 
 use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, specials, unpack};
 
-/// Returns the smaller number, where -0 is below +0.
+/// Returns the smaller number. -0 is below +0.
 fn smaller(x: f64, y: f64) -> f64 {
     if x < y || (x == y && x.is_sign_negative()) { x } else { y }
 }
@@ -131,8 +130,7 @@ fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
     }
 }
 
-/// Returns the functions of an element type that [`expect`] implements. These are all functions
-/// except inexact functions, selections and fma.
+/// Returns the functions that [`expect`] implements: the exact ones but selections and fma.
 fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     F::ALL.iter().copied().filter(move |function| {
         let info = function.info();
@@ -141,7 +139,7 @@ fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     })
 }
 
-/// Checks all kinds of operands (tile, scalar, result buffer) for tiles of `elements` elements.
+/// Checks tiles, scalars and the result buffer as operands.
 fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let bit = |x: u64| if dtype == Dtype::I1 { x & 1 } else { x };
     let x: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).collect();
@@ -159,7 +157,7 @@ fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let forms = if compares { "tt ts st ss" } else { "tt ts st ss ot os to so oo" };
     for form in forms.split(' ') {
         let forms: Vec<char> = form.chars().collect();
-        // The tiles are leaked, because `operand` takes slices of the lifetime `'static`.
+        // The tiles are leaked, because `operand` takes `'static` slices.
         let leak = |buffer: &tilewright_cpu::kernels::buffer::Buffer| -> &'static [u8] {
             let copy: &'static mut tilewright_cpu::kernels::buffer::Buffer =
                 Box::leak(Box::new(buffer.clone()));
@@ -216,7 +214,7 @@ fn functions_of_integers() {
     }
 }
 
-/// Tests every pair of 8-bit integers.
+/// Input: every pair of 8-bit integers.
 #[test]
 fn small_division_is_exhaustive() {
     for dtype in [Dtype::I8, Dtype::U8] {
@@ -233,8 +231,7 @@ fn small_division_is_exhaustive() {
     }
 }
 
-/// Tests divisions by zero. The dividends are all 8-bit integers, and special integers of wider
-/// types. The zeros are a tile, a scalar, or the result buffer.
+/// Input: all 8-bit integers and special wider integers, divided by 0.
 #[test]
 fn division_by_zero_has_a_value() {
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
@@ -292,8 +289,7 @@ fn selection() {
     }
 }
 
-/// Compares x * y + z of binary16 with integers. All numbers are multiples of 2^-48 that fit into
-/// 128 bits.
+/// Compares x * y + z of binary16 with integers, as multiples of 2^-48 in 128 bits.
 #[test]
 fn fma_of_binary16_is_rounded_once() {
     let mut random = Random(13);
@@ -320,8 +316,7 @@ fn fma_of_binary16_is_rounded_once() {
             assert_eq!(out & 0x7fff, 0);
             continue;
         }
-        // The oracle rounds a number of 53 bits. Rounding the exact number to odd first keeps the
-        // information that the oracle needs.
+        // The oracle rounds 53 bits. Rounding to odd first keeps what it needs.
         let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
         let kept = exact.unsigned_abs() >> excess;
         let odd = kept | u128::from(kept << excess != exact.unsigned_abs());

@@ -1,4 +1,4 @@
-//! Tests that the errors of transcendental functions are within their stated bounds.
+//! Tests that the errors of transcendental functions are within their bounds.
 
 use std::num::NonZero;
 
@@ -13,8 +13,8 @@ struct Stated {
     function: F,
     /// The function in binary64, with an error far below an ulp of binary32.
     exact: fn(f64) -> f64,
-    /// The error bounds in ulp. Most bounds of binary64 are 1 ulp above those of `math64`, because
-    /// the reference may be off by 1 ulp.
+    /// The bounds in ulp. Most binary64 bounds are 1 above those of `math64`, because the reference
+    /// may be off by 1.
     binary32: f64,
     binary64: f64,
 }
@@ -40,9 +40,8 @@ fn find(function: F) -> Option<&'static Stated> {
     STATED.iter().find(|stated| stated.function == function)
 }
 
-/// Returns the value of the function in binary64. If [`STATED`] has a reference for the function,
-/// the reference computes the value. Otherwise, the binary64 kernel computes the value. The
-/// conformance test compares this kernel with numbers of higher precision.
+/// Returns the value in binary64: from the reference in [`STATED`], or from the binary64 kernel,
+/// which the conformance test checks.
 fn exact(function: F, x: f64) -> f64 {
     if let Some(stated) = find(function) {
         return (stated.exact)(x);
@@ -52,8 +51,7 @@ fn exact(function: F, x: f64) -> f64 {
     f64::from_bits(unpack(Dtype::F64, out.bytes())[0])
 }
 
-/// Returns the error bound of binary32 in ulp. If [`STATED`] does not list the function, the bound
-/// is in the function's row of the elementwise table.
+/// Returns the bound of binary32 in ulp: from [`STATED`], or from the elementwise table.
 fn bound_32(function: F) -> f64 {
     match (find(function), ElementwiseFn::from(function).info().accuracy) {
         (Some(stated), _) => stated.binary32,
@@ -64,9 +62,8 @@ fn bound_32(function: F) -> f64 {
     }
 }
 
-/// Returns the largest error of binary32 in ulp over these arguments, and the argument with this
-/// error. A result that is NaN, infinite or 0 has to be exact. For infinity and 0, the neighboring
-/// number is also accepted.
+/// Returns the largest error of binary32 in ulp, and its argument. NaN, infinity and 0 must be
+/// exact. For infinity and 0, the neighboring number is accepted.
 fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
     let words: Vec<u64> = x.iter().map(|&x| x.into()).collect();
     let mut out = pack(Dtype::F32, &words);
@@ -102,8 +99,7 @@ fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
 fn binary32_is_within_its_bounds() {
     let mut sample: Vec<u32> = specials(Dtype::F32).into_iter().map(|x| x as u32).collect();
     sample.extend((0..u32::MAX).step_by(9973));
-    // Samples the neighborhood of 1, where logarithms are small, and the range where exponentials
-    // are finite.
+    // The neighborhood of 1, where logarithms are small, and the range of finite exponentials.
     sample.extend((0x3f80_0000 - 20_000)..(0x3f80_0000 + 20_000));
     sample.extend((0..40_000).map(|i| (i as f32 * 0.005 - 100.0).to_bits()));
     for &function in F::ALL {
@@ -147,7 +143,7 @@ fn binary64_is_within_its_bounds() {
     sample.extend((0..100_000).map(|i| (f64::from(i) * 0.0149 - 745.0).to_bits()));
     sample.extend((0..20_000).map(|i| (1.0 + f64::from(i - 10_000) * 1e-6).to_bits()));
     sample.extend((0..20_000).map(|_| ((random.bits() % 1_000_000_007) as f64 * 1.7e-3).to_bits()));
-    // Samples the neighborhood of multiples of pi/2, where sine and cosine lose digits.
+    // The neighborhood of multiples of pi/2, where sine and cosine lose digits.
     sample.extend((0..600_000).step_by(7).map(|i| (f64::from(i) * std::f64::consts::FRAC_PI_2).to_bits()));
     for Stated { function, exact, binary64: bound, .. } in STATED {
         let mut out = pack(Dtype::F64, &sample);
@@ -176,7 +172,7 @@ fn narrow_floats_are_rounded_once() {
             for (&x, out) in all.iter().zip(unpack(dtype, out.bytes())) {
                 let expect =
                     crate::oracle::encode(dtype, crate::oracle::Number::Float(exact(function, value(x))));
-                // The error of binary32 may move a result that is on a rounding boundary.
+                // The error of binary32 may move a result across a rounding boundary.
                 let close = out.abs_diff(expect) <= 1 || (value(out).is_nan() && value(expect).is_nan());
                 assert!(close, "{function:?} {dtype} of {:e}: {out:#x}, expected {expect:#x}", value(x));
             }

@@ -1,5 +1,4 @@
-//! Compares the kernels with oracles that share no code with them. An oracle computes one element
-//! at a time, in wider types.
+//! Compares the kernels with oracles that share no code with them.
 
 #![allow(clippy::unreadable_literal, reason = "bit patterns of floats and constants of generators")]
 #![allow(

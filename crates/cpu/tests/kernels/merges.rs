@@ -1,5 +1,4 @@
-//! Compares bitonic merges with the definition of the op, one element at a time, and whole sorts
-//! with the standard library.
+//! Compares bitonic merges with their definition, and sorts with the standard library.
 
 use tilewright_cpu::kernels::bitonic::{merge, sort};
 use tilewright_cpu::kernels::reduce::Axis;
@@ -33,8 +32,7 @@ fn integers(dtype: Dtype, bits: &[u64]) -> Vec<i128> {
     bits.iter().map(integer).collect()
 }
 
-/// Returns the integers of a tile after `apply` has changed it. `x` has the integers before the
-/// change.
+/// Returns the integers `x` after `apply` has changed their tile.
 fn result(dtype: Dtype, x: &[i128], apply: impl FnOnce(&mut [u8])) -> Vec<i128> {
     let bits: Vec<u64> = x.iter().map(|&x| encode(dtype, Number::Int(x))).collect();
     let mut tile = pack(dtype, &bits);

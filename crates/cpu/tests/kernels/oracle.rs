@@ -1,12 +1,12 @@
-//! Implements the oracle: converts elements of all types to exact numbers, and rounds numbers to
-//! elements. To round to a narrow float, searches all values of its format.
+//! Converts elements to exact numbers, and rounds numbers to elements.
+//!
+//! To round to a narrow float, it searches all values of the format.
 
 use half::{bf16, f16};
 use tilewright_cpu::kernels::buffer::Buffer;
 pub use tilewright_fuzz::random::Random;
 use tilewright_ir::Dtype;
 
-/// The value of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Int(i128),
@@ -39,7 +39,6 @@ impl RandomElements for Random {
     }
 }
 
-/// Returns the special bits of a type.
 pub fn specials(dtype: Dtype) -> Vec<u64> {
     let bits = dtype.bits();
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -104,7 +103,6 @@ pub fn specials(dtype: Dtype) -> Vec<u64> {
     list
 }
 
-/// Decodes the bits of an element.
 pub fn decode(dtype: Dtype, bits: u64) -> Number {
     Number::Float(match dtype {
         Dtype::F8E5 => small_float(bits, 2, 15, true, false),
@@ -146,7 +144,6 @@ fn small_float(bits: u64, mantissa: u32, bias: i32, infinities: bool, unsigned_z
     }
 }
 
-/// Returns all finite non-negative values of a narrow float in ascending order, with their bits.
 fn values(dtype: Dtype) -> &'static [(f64, u64)] {
     use std::sync::OnceLock;
     static TABLES: [OnceLock<Vec<(f64, u64)>>; 18] = [const { OnceLock::new() }; 18];
@@ -164,12 +161,10 @@ fn values(dtype: Dtype) -> &'static [(f64, u64)] {
     })
 }
 
-/// Compares an exact number with a float.
 fn compare(x: Number, y: f64) -> std::cmp::Ordering {
     match x {
         Number::Float(x) => x.partial_cmp(&y).expect("no NaN"),
-        // Below 2^53, the integer is exact in binary64. Larger integers are compared with the
-        // integer part of `y`, because floats of that magnitude have no fraction.
+        // Below 2^53, the integer is exact in binary64. Larger floats have no fraction.
         Number::Int(x) if x.unsigned_abs() < 1 << 53 => (x as f64).partial_cmp(&y).expect("no NaN"),
         Number::Int(x) => x.cmp(&(y as i128)),
     }
@@ -240,7 +235,7 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let (below, below_bits) = table[index - 1];
     let bits = if index == table.len() {
         let is_infinite = magnitude == Number::Float(f64::INFINITY);
-        // The value after the largest value, if the exponent had no limit.
+        // The value after the largest one, without a limit of the exponent.
         let next = largest + (largest - table[table.len() - 2].0);
         if has_infinity
             && (is_infinite || (!towards_zero && compare(magnitude, (largest + next) / 2.0).is_ge()))
@@ -261,13 +256,11 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     if negative && !(no_negative_zero && bits == 0) { bits | sign_bit } else { bits }
 }
 
-/// Returns whether two elements have equal bits or are both NaN.
 pub fn same(dtype: Dtype, a: u64, b: u64) -> bool {
     let nan = |bits| matches!(decode(dtype, bits), Number::Float(x) if x.is_nan());
     a == b || (nan(a) && nan(b))
 }
 
-/// Packs elements to a tile.
 pub fn pack(dtype: Dtype, elements: &[u64]) -> Buffer {
     let size = dtype.bytes();
     let mut buffer = Buffer::new(elements.len() * size);
@@ -277,7 +270,6 @@ pub fn pack(dtype: Dtype, elements: &[u64]) -> Buffer {
     buffer
 }
 
-/// Unpacks the elements of a tile.
 pub fn unpack(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
     let element = |bytes: &[u8]| {
         let mut word = [0; 8];

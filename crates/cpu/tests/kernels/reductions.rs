@@ -1,5 +1,4 @@
-//! Compares reductions, to the bit, with a reference that combines single elements in the
-//! documented order.
+//! Compares reductions, to the bit, with sums in the documented order.
 
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_ir::Dtype;
@@ -58,7 +57,6 @@ pub fn combine(function: Combine, dtype: Dtype, x: Number, y: Number) -> Number 
     }
 }
 
-/// Reduces `[n, inner]` to `[inner]` in the documented order.
 fn expect(function: Combine, dtype: Dtype, n: usize, inner: usize, block: &[Number]) -> Vec<Number> {
     let f = |x: Number, y: Number| combine(function, dtype, x, y);
     if inner < 64 && inner.is_power_of_two() {
@@ -123,8 +121,7 @@ fn all_types_and_shapes() {
         (1, 8, 64),
         (2, 4, 130),
         (4, 1, 32),
-        // The reduction of 32-bit elements divides these shapes into squares of 16 rows, if a row
-        // has at least 16 elements. Some shapes have remaining rows.
+        // Shapes with and without squares of 16 rows, and with remaining rows.
         (16, 16, 1),
         (16, 64, 1),
         (20, 15, 1),
@@ -143,7 +140,7 @@ fn all_types_and_shapes() {
     }
 }
 
-/// Tests tiles with more elements than the reduction widens at a time.
+/// Input: more elements than the reduction widens at a time.
 #[test]
 fn long_rows_of_narrow_floats() {
     let mut random = Random(31);
@@ -154,8 +151,8 @@ fn long_rows_of_narrow_floats() {
             for (outer, n, inner) in shapes {
                 let axis = Axis { outer, n, inner };
                 check(function, dtype, axis, &mut random);
-                // The second half of each column cancels the first half. The sum thus consists of
-                // rounding errors, which depend on the order.
+                // The second half cancels the first, so the sum consists of rounding errors, which
+                // depend on the order.
                 let mut tile: Vec<u64> = Vec::new();
                 for _ in 0..outer {
                     let start = tile.len();
@@ -180,8 +177,7 @@ fn long_rows_of_narrow_floats() {
     }
 }
 
-/// Tests rows of numbers, rows with zeros, and rows with a NaN. If the tile has no NaN, comparisons
-/// find each minimum or maximum that is not a zero.
+/// Input: rows of numbers, with zeros, and with a NaN.
 #[test]
 fn extremes_of_rows_without_nan() {
     for dtype in [Dtype::F32, Dtype::F64] {

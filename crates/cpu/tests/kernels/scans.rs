@@ -1,5 +1,4 @@
-//! Compares scans, to the bit, with a reference that combines single elements in the documented
-//! order.
+//! Compares scans, to the bit, with a reference in the documented order.
 
 use tilewright_cpu::kernels::reduce::Axis;
 use tilewright_cpu::kernels::scan::scan;

@@ -8,9 +8,7 @@ use tilewright_ir::{Domain, Dtype, DtypeKind, Element, ElementwiseFn, Signature}
 mod accesses;
 mod reductions;
 
-/// The attributes of a load.
 pub const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
-/// The attributes of a store.
 pub const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
 /// The extents of tiles of one axis.
@@ -19,14 +17,12 @@ pub const EXTENTS: [u32; 16] = [1, 2, 3, 5, 16, 17, 31, 64, 100, 128, 200, 512, 
 /// The maximum number of elements of a tile with several axes.
 const MAX_ELEMENTS: u32 = 6000;
 
-/// The range of elements, relative to a pointer argument, that may belong to a buffer. An access
-/// outside of this range is a fault.
+/// The accessible elements, relative to a pointer argument.
 const MEMORY: (i64, i64) = (-5000, 200_000);
 
-/// The maximum of an offset whose value the generator does not know.
+/// The maximum offset whose value the generator does not know.
 const MAX_DYNAMIC: i64 = 7;
 
-/// An argument of a kernel.
 #[derive(Clone)]
 pub enum Input {
     /// The memory of a tensor.
@@ -38,7 +34,6 @@ pub enum Input {
         start: i64,
         is_read_only: bool,
     },
-    /// The bits of a number.
     Scalar(u64),
 }
 
@@ -47,14 +42,14 @@ pub struct Case {
     pub text: String,
     pub programs: u32,
     pub inputs: Vec<Input>,
-    /// True if machine code must execute each nest, because all accesses are in bounds and no store
-    /// overlaps another access.
+    /// True if machine code must execute each nest: accesses are in bounds, and no store overlaps
+    /// another access.
     pub is_regular: bool,
     /// True if a store writes an element twice, in an order that is unspecified.
     pub repeats_elements: bool,
 }
 
-/// The ways in which the accesses of a kernel may overlap.
+/// How the accesses of a kernel may overlap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Placement {
     /// No store writes to the buffers of loads, and the elements of different stores are disjoint.
@@ -66,18 +61,16 @@ enum Placement {
     Any,
 }
 
-/// A number, boolean or tile of the kernel.
 #[derive(Clone, PartialEq, Eq)]
 struct Value {
     name: String,
     dtype: Dtype,
     shape: Vec<u32>,
-    /// True if the semantics define the bits of every element, including those of a NaN.
+    /// True if the bits of every element are defined, including those of a NaN.
     is_exact: bool,
 }
 
-/// The values of a tile's elements in each execution of the step that computes the tile. There is
-/// one execution for each program and, in a loop, for each iteration.
+/// The elements of a tile in each execution: one for each program and iteration.
 type Known<T> = Vec<Vec<T>>;
 
 /// An index tile.
@@ -98,7 +91,6 @@ struct Mask {
     is_range: bool,
 }
 
-/// A parameter that points to memory.
 struct Buffer {
     name: String,
     dtype: Dtype,
@@ -108,7 +100,6 @@ struct Buffer {
     is_stored: bool,
 }
 
-/// A kernel under construction.
 struct Generator {
     random: Random,
     text: String,
@@ -134,7 +125,6 @@ struct Generator {
     dynamic: bool,
 }
 
-/// Returns the kernel of a seed.
 pub fn generate(seed: u64) -> Case {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let placement = random.pick(&[
@@ -343,7 +333,6 @@ impl Generator {
         writeln!(self.text, "  {}", line.trim_end()).expect("a string takes it");
     }
 
-    /// Adds a step with a result.
     fn define(&mut self, op: &str, ty: &str) -> String {
         self.count += 1;
         let name = format!("%v{}", self.count);
@@ -414,8 +403,8 @@ impl Generator {
         let same: Vec<&Value> =
             self.values.iter().filter(|value| value.dtype == dtype && value.shape == shape).collect();
         if !same.is_empty() && !self.random.chance(5) {
-            // If accesses may overlap, old values are as likely as recent values. Steps after a
-            // store thus also use values that were loaded before it.
+            // If accesses may overlap, old values are as likely as recent ones. Steps after a store
+            // then use values from before it.
             let mut back = self.random.below(same.len());
             if self.placement == Placement::Separate {
                 back = back.min(self.random.below(same.len()));
@@ -647,7 +636,6 @@ impl Generator {
     }
 }
 
-/// Returns the text of a type.
 fn ty(dtype: Dtype, shape: &[u32]) -> String {
     if shape.is_empty() { dtype.name().to_owned() } else { format!("{dtype}{shape:?}") }
 }
@@ -671,13 +659,11 @@ fn wrapped(dtype: Dtype, value: i64) -> i64 {
     }
 }
 
-/// Returns the text of an integer constant.
 fn int_text(dtype: Dtype, value: i64) -> String {
     let value = wrapped(dtype, value);
     if dtype == Dtype::U64 { value.cast_unsigned().to_string() } else { value.to_string() }
 }
 
-/// Returns the bits of 1 in a floating-point type, or of the integer 1.
 fn one(dtype: Dtype) -> u64 {
     match dtype {
         Dtype::F64 => 1023 << 52,

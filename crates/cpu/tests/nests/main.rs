@@ -1,8 +1,7 @@
 //! Compares random kernels in machine code with the executor's steps, to the bit.
 //!
-//! All NaN count as equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000`
-//! sets the number of kernels. `TILEWRIGHT_SEEDS=7..9` selects the kernels of these seeds. A kernel
-//! that fails is shrunk.
+//! All NaN count as equal. `TILEWRIGHT_RANDOM_NESTS=100000` sets the number of kernels, and
+//! `TILEWRIGHT_SEEDS=7..9` selects seeds. A kernel that fails is shrunk.
 
 mod generate;
 mod shrink;
@@ -20,10 +19,9 @@ use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 use tilewright_ir::{Dtype, Module, parse, verify};
 use tilewright_native::{Isa, Target};
 
-/// The size in bytes of the guard before and after each buffer. No kernel may access a guard.
+/// The bytes before and after each buffer that no kernel may access.
 const GUARD: usize = 256;
 
-/// The number of failures after which the test ends.
 const MAX_FAILURES: usize = 10;
 
 /// The memory of an argument, with guards.
@@ -53,13 +51,11 @@ impl Memory {
     }
 }
 
-/// The outcome of a launch.
 struct Outcome {
     result: Result<(), Box<Diagnostic>>,
     memories: Vec<(Dtype, Memory)>,
 }
 
-/// Launches a program on the inputs.
 fn launch(program: &Program, programs: u32, inputs: &[Input], machine_code: bool) -> Outcome {
     let mut memories: Vec<(Dtype, Memory)> = inputs
         .iter()
@@ -96,7 +92,6 @@ fn launch(program: &Program, programs: u32, inputs: &[Input], machine_code: bool
     Outcome { result, memories }
 }
 
-/// Returns whether the bits are those of a NaN.
 fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     let mut word = [0; 8];
     word[..bits.len()].copy_from_slice(bits);
@@ -114,7 +109,7 @@ fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     }
 }
 
-/// Describes the first difference of two outcomes. Returns `None` if they are equal.
+/// Describes the first difference of two outcomes, if there is one.
 fn difference(expected: &Outcome, found: &Outcome) -> Option<String> {
     if expected.result != found.result {
         return Some(format!("the result is {:#?}, not {:#?}", found.result, expected.result));
@@ -144,14 +139,13 @@ fn module(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Compares the outcomes of a kernel with and without nests. Returns the counts of nests, or fails
-/// with a description of the difference.
+/// Compares a kernel with and without nests. Returns the counts of nests, or the difference.
 fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<NestCounts, String> {
     let module = module(text).ok_or("the kernel is malformed")?;
     let compare = || {
         let nests = Program::with_target(&module, Some(target)).map_err(|error| format!("{error:?}"))?;
         // If a store writes an element several times, other compilations may store in another
-        // order. The reference then has to execute the same program, without its machine code.
+        // order. The reference is then the same program without its machine code.
         let expected = if case.repeats_elements {
             launch(&nests, programs, &case.inputs, false)
         } else {
@@ -168,9 +162,8 @@ fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<Nes
     })
 }
 
-/// Checks a kernel. Fails with the text of a shrunk kernel if the outcomes differ. Also fails if a
-/// nest declines, although all accesses are legal: its machine code refuses an execution, and the
-/// executor runs the steps of the nest.
+/// Checks a kernel. Fails with a shrunk kernel if the outcomes differ, or if machine code declines
+/// legal accesses.
 fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     if let Err(error) = parse(&case.text)
         .map_err(|error| error.to_string())
@@ -188,8 +181,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
         Ok(counts) => return Ok(counts),
         Err(error) => error,
     };
-    // If the failure is that a nest declined legal accesses, shrinking must keep the addresses. With
-    // other addresses, accesses may overlap, and a nest declines such accesses.
+    // If a nest declined legal accesses, shrinking keeps the addresses, because other accesses
+    // might overlap.
     let may_replace = !error.contains("although");
     let fails = |text: &str, programs: u32| {
         module(text).is_some()
@@ -209,9 +202,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     ))
 }
 
-/// The numbers of four kinds of kernels in a test: all kernels that passed, kernels with nests,
-/// kernels whose machine code ran, and kernels whose machine code declined an execution. A kernel
-/// counts once for each target.
+/// The number of kernels that passed, that have nests, whose machine code ran, and whose machine
+/// code declined. Each target counts.
 #[derive(Default)]
 struct Totals {
     kernels: u64,
@@ -221,13 +213,11 @@ struct Totals {
     failures: Vec<String>,
 }
 
-/// Returns the instruction sets of this processor.
 fn targets() -> Vec<Target> {
     Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
-/// Checks the kernel that `case` returns for each element type. In each kernel, machine code must
-/// execute a nest.
+/// Checks the kernel of each element type. Machine code must execute a nest.
 fn check_types(case: impl Fn(Dtype) -> Case + Sync) {
     in_parallel(0..Dtype::ALL.len() as u64, |index| {
         let case = case(Dtype::ALL[index as usize]);
@@ -259,8 +249,7 @@ fn all_reductions_give_what_steps_give() {
             for rows in [1, 3] {
                 let shape = [rows, extent];
                 check_types(|dtype| tables::reductions(dtype, combine_functions(dtype), shape, content));
-                // A loop that only computes minima and maxima has different code, which uses
-                // comparisons.
+                // A loop with only minima and maxima uses comparisons.
                 check_types(|dtype| tables::reductions(dtype, &["min", "max"], shape, content));
             }
         }
@@ -275,8 +264,8 @@ fn all_scans_give_what_steps_give() {
     }
 }
 
-/// Tests two reductions of splats of one scalar. A scalar shares its slot with its splats of any
-/// shape. The nest must not treat the axes of two such splats as the same dimension of its loops.
+/// Input: two reductions of splats of one scalar. Expected: their axes are different dimensions,
+/// although the splats share the slot of the scalar.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
@@ -316,8 +305,7 @@ fn reductions_of_one_scalar_along_two_axes() {
     check_text(text, vec![buffer(Dtype::F16, 100), buffer(Dtype::F16, 100), Input::Scalar(0x49aa)]);
 }
 
-/// Tests indices that are multiplied by a constant before a loop. A nest in the loop reads these
-/// indices and the result of comparing them.
+/// Input: a loop that reads indices computed before it. Expected: a nest in the loop.
 #[test]
 fn strides_by_a_constant_before_a_loop() {
     let text = format!(
@@ -345,9 +333,8 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
-/// Tests that one nest executes the iterations of a loop. The loop carries a scalar and a tile, and
-/// stores the current tile in each iteration. If `missing` is 1, an access of the last iteration is
-/// illegal.
+/// Input: a loop that carries a scalar and a tile, and stores the tile. Expected: one nest. If
+/// `missing` is 1, the last iteration has an illegal access.
 #[test]
 fn iterations_are_executed_in_one_nest() {
     for (dtype, iterations, missing) in
@@ -405,9 +392,8 @@ fn iterations_are_executed_in_one_nest() {
     }
 }
 
-/// Tests a loop that collects the positive elements of its input. Each iteration stores its
-/// elements after those of the previous iterations. In some launches, the memory is too short, or
-/// the input is also the output.
+/// Input: a loop that collects positive elements. Some launches have too little memory, or the same
+/// input and output. Expected: one nest.
 #[test]
 fn elements_are_collected_in_one_nest() {
     #[derive(Clone, Copy, PartialEq, Debug)]
@@ -494,8 +480,8 @@ fn elements_are_collected_in_one_nest() {
     }
 }
 
-/// Tests a sum of columns, and a store of the square of each element. Neighboring lanes of a vector
-/// are a row apart in memory. In the second launch, the memory is one element too short.
+/// Input: a sum of columns and a store of squares, whose lanes are a row apart. The second launch
+/// lacks one element. Expected: one nest.
 #[test]
 fn columns_are_accessed_in_one_nest() {
     for dtype in [Dtype::F32, Dtype::I32, Dtype::F64, Dtype::I64] {
@@ -547,8 +533,8 @@ fn columns_are_accessed_in_one_nest() {
     }
 }
 
-/// Tests a gather of rows by indices that an assertion checks. In the second and the third launch,
-/// the assertion fails.
+/// Input: a gather of rows after an assertion, which fails in the second and third launch.
+/// Expected: a nest.
 #[test]
 fn rows_after_an_assertion() {
     let constant = |name: &str, value: i64, ty: &str| {
@@ -624,12 +610,10 @@ fn bytes(dtype: Dtype, bytes: &[u8]) -> Input {
     Input::Buffer { dtype, bytes: bytes.to_vec(), start: 0, is_read_only: false }
 }
 
-/// Returns a buffer of zeros.
 fn buffer(dtype: Dtype, count: usize) -> Input {
     bytes(dtype, &vec![0; count * dtype.bytes()])
 }
 
-/// Checks a kernel that has a nest.
 fn check_text(text: String, inputs: Vec<Input>) {
     let case = Case { text, programs: 1, inputs, is_regular: true, repeats_elements: false };
     for target in targets() {

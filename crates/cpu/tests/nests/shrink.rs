@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Returns a shorter kernel, and a number of programs, for which `fails` still returns true.
-/// `fails` has to return false for malformed texts. Unless `may_replace` is true, the addresses
-/// stay the same.
+/// Returns a shorter kernel, and a number of programs, for which `fails` is still true. `fails` is
+/// false for malformed texts. Addresses change only if `may_replace` is true.
 pub fn shrink(
     text: &str,
     programs: u32,
@@ -32,8 +31,7 @@ fn try_change(best: &mut String, changed: String, fails: &dyn Fn(&str) -> bool) 
     is_adopted
 }
 
-/// Returns the ranges of lines of all statements. The range of a statement with regions ends with
-/// the line that begins with `}`.
+/// Returns the lines of each statement, including its regions.
 fn statements(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut open = Vec::new();
@@ -57,8 +55,7 @@ fn without(text: &str, lines: &std::ops::Range<usize>) -> String {
     kept.flat_map(|(_, line)| [line, "\n"]).collect()
 }
 
-/// Returns the name that a statement defines, with the text of its type. Returns an empty list if
-/// the statement has no result or several results.
+/// Returns the name and the type of the result of a statement, if it has exactly one.
 fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return Vec::new() };
     let Some((names, _)) = first.split_once(" = ").filter(|(names, _)| names.trim().starts_with('%')) else {
@@ -66,7 +63,7 @@ fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     };
     let Some((_, types)) = last.rsplit_once(" : ") else { return Vec::new() };
     let names: Vec<&str> = names.trim().split(", ").collect();
-    // The types of several results cannot be split at commas, because shapes also contain commas.
+    // Shapes contain commas, so the types of several results cannot be split.
     if names.len() == 1 { vec![(names[0], types)] } else { Vec::new() }
 }
 

@@ -7,7 +7,7 @@ use tilewright_ir::{Dtype, Element, ElementwiseFn, Signature};
 
 use crate::generate::{Case, Input, LOAD, STORE, element};
 
-/// A kernel under construction. It has a buffer for each tile that it loads or stores.
+/// A kernel with a buffer for each tile that it loads or stores.
 struct Kernel {
     random: Random,
     text: String,
@@ -22,13 +22,11 @@ struct Kernel {
 pub enum Content {
     /// Random elements, some of them extreme.
     All,
-    /// In all elements, only the highest bit is set. This is -0, or the smallest integer of a
-    /// signed type.
+    /// Only the highest bit is set: -0, or the smallest signed integer.
     Constant,
-    /// Each element is 0, that of [`Self::Constant`], or that of [`Self::Nans`].
+    /// Each element is 0 or one of the other constants.
     Zeros,
-    /// In all elements, all bits except the highest are set. This is NaN, or the greatest number of
-    /// a type for which these bits are not NaN.
+    /// All bits except the highest are set: a NaN, or the greatest number.
     Nans,
 }
 
@@ -43,7 +41,7 @@ impl Kernel {
         writeln!(self.text, "  {line}").expect("a string takes it");
     }
 
-    /// Adds a buffer whose elements `content` selects. Returns the index of its parameter.
+    /// Adds a buffer. Returns the index of its parameter.
     fn buffer(&mut self, dtype: Dtype, count: usize) -> usize {
         let mut bytes = Vec::new();
         let highest = 1 << (dtype.bits() - 1);
@@ -92,7 +90,6 @@ impl Kernel {
     }
 }
 
-/// Returns a kernel with all functions of an element type.
 pub fn functions(dtype: Dtype, extent: u32) -> Case {
     let mut kernel = Kernel::new(extent);
     kernel.load("%c", Dtype::I1);
@@ -112,7 +109,6 @@ pub fn functions(dtype: Dtype, extent: u32) -> Case {
     kernel.finish()
 }
 
-/// Returns a kernel with all conversions from an element type, and all bitcasts.
 pub fn conversions(from: Dtype, extent: u32) -> Case {
     let mut kernel = Kernel::new(extent);
     kernel.load("%x", from);
@@ -136,9 +132,8 @@ pub fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
     }
 }
 
-/// Returns a kernel with all scans of an element type, in both directions. If `rows` is 1, the
-/// kernel reads the result of one scan again after a reduction. Otherwise, the scans are along the
-/// last axis of a tile with `rows` rows.
+/// Returns a kernel with all scans of an element type, in both directions. If `rows` is 1, it reads
+/// a result again after a reduction. Otherwise, it scans the last axis of `rows` rows.
 pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.load("%x", dtype);
@@ -175,8 +170,7 @@ pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     kernel.finish()
 }
 
-/// Returns a kernel with the reductions of an element type by these functions. If `rows` is not 1,
-/// the reductions are along the last axis of a tile with `rows` rows.
+/// Returns a kernel with reductions of an element type, along the last axis of `rows` rows.
 pub fn reductions(dtype: Dtype, functions: &[&str], [rows, extent]: [u32; 2], content: Content) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.content = content;

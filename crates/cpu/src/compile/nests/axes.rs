@@ -1,14 +1,13 @@
 //! Finds the axes of tiles over which one loop of a nest can run.
 //!
-//! Two axes of tiles belong to the same *dimension* if an op relates their elements index by index.
-//! For example, a broadcast relates the axis of a vector to the last axis of a matrix.
+//! Two axes belong to one *dimension* if an op relates their elements index by index. For example,
+//! a broadcast relates the axis of a vector to the last axis of a matrix.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::Op;
 
 use crate::program::{Action, Program, Slot, Step};
 
-/// A dimension: a class of axes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Dimension(u32);
 
@@ -34,19 +33,17 @@ impl Dimensions {
         dimensions
     }
 
-    /// Returns the dimension of an axis. Returns `None` if no op has the tile as an operand or
-    /// result.
+    /// Returns the dimension of an axis, or `None` if no op reads or computes the tile.
     pub fn of(&self, slot: Slot, axis: usize) -> Option<Dimension> {
         self.numbers.get(&(slot, axis)).map(|&number| Dimension(self.parents[number as usize]))
     }
 
-    /// Returns whether the tile in a slot is uniform for all inputs of the program. Steps read such
-    /// a tile as a tile of any shape.
+    /// Returns whether a tile is uniform for all inputs. Steps read such a tile as a tile of any
+    /// shape.
     pub fn is_uniform(&self, slot: Slot) -> bool {
         self.uniform.contains(&slot)
     }
 
-    /// Finds the uniform tiles: the results of elementwise ops on scalars and uniform tiles.
     fn find_uniform(&mut self, program: &Program) {
         let is_elementwise = |step: &&Step| {
             matches!(
@@ -79,7 +76,6 @@ impl Dimensions {
 
     fn root(&mut self, mut number: u32) -> u32 {
         while self.parents[number as usize] != number {
-            // Path halving: each iteration shortens the path for later searches.
             let next = self.parents[self.parents[number as usize] as usize];
             self.parents[number as usize] = next;
             number = next;
@@ -96,7 +92,6 @@ impl Dimensions {
         self.parents[x as usize] = y;
     }
 
-    /// Merges the dimensions of the operands and results of a step.
     fn relate(&mut self, program: &Program, step: &Step) {
         let shape = |slot: Slot| program.ty(slot).shape();
         for slot in step.operands.iter().map(|operand| operand.slot).chain(step.results.iter().copied()) {

@@ -1,5 +1,4 @@
-//! Compares the results of vector code with expected results. The code runs in the interpreter and
-//! as machine code.
+//! Runs vector code in the interpreter and as machine code, and compares the results.
 #![expect(unsafe_code, reason = "the functions access memory by address")]
 
 use std::cell::RefCell;
@@ -8,10 +7,8 @@ use tilewright_fuzz::random::Random;
 use tilewright_native::ir::{Function, Lane, Value};
 use tilewright_native::{Builder, Executable, Isa, Place, Target, compile, interpret, verify};
 
-/// The size in bytes of the memory of each operand and of the result.
 const OPERAND_BYTES: usize = 16 * size_of::<u64>();
 
-/// The code of a function of at most three operands.
 pub(super) struct Compiled {
     name: String,
     lanes: usize,
@@ -22,7 +19,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles the function `result[i] = emit(operand 0 [i], operand 1 [i], …)`.
+    /// Compiles `result[i] = emit(operand 0 [i], operand 1 [i], …)`.
     pub fn new(
         name: &str,
         target: Option<Target>,
@@ -48,7 +45,7 @@ impl Compiled {
         Self { name: name.into(), lanes, from, to, function, executable }
     }
 
-    /// Compares the results of the function for `operands` with the expected results.
+    /// Runs the function on `operands` and compares the results with `expected`.
     pub fn check(&self, operands: &[[u64; 3]], expected: &[u64], is_same: impl Fn(u64, u64) -> bool) {
         let mut memory = vec![0_u64; 4 * OPERAND_BYTES / size_of::<u64>()];
         let (from, to) = (self.from.bytes(), self.to.bytes());
@@ -89,7 +86,6 @@ impl Compiled {
     }
 }
 
-/// Returns whether two elements have equal bits or are both NaN.
 pub(super) fn is_same(lane: Lane, x: u64, y: u64) -> bool {
     x == y || (is_nan(lane, x) && is_nan(lane, y))
 }
@@ -102,7 +98,6 @@ fn is_nan(lane: Lane, bits: u64) -> bool {
     }
 }
 
-/// Returns special numbers of a type, without their negatives.
 fn specials(lane: Lane) -> Vec<u64> {
     match lane {
         Lane::F32 => [
@@ -188,7 +183,7 @@ fn specials(lane: Lane) -> Vec<u64> {
     }
 }
 
-/// Returns operands of a type: all pairs of special numbers, and random numbers.
+/// Returns all pairs of special numbers, and random numbers.
 pub(super) fn operands(lane: Lane) -> Vec<[u64; 3]> {
     let mut random = Random(7);
     let width = 8 * lane.bytes();
@@ -213,7 +208,7 @@ pub(super) fn operands(lane: Lane) -> Vec<[u64; 3]> {
     all
 }
 
-/// Calls `test` for the interpreter (`None`) and for each instruction set of the processor.
+/// Calls `test` for the interpreter (`None`) and for each target of the processor.
 pub(super) fn on_targets(mut test: impl FnMut(Option<Target>)) {
     test(None);
     for isa in Isa::ALL {

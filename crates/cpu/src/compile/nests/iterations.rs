@@ -1,9 +1,7 @@
 //! Finds the nests that can execute the iterations of a loop of the kernel.
 //!
-//! If one nest executes all steps of a loop's body, its outermost loop runs over the iterations.
-//! Scalars that the loop carries stay in registers. Each tile that the loop carries has two
-//! buffers: an iteration reads one buffer and writes the other buffer. The next iteration uses the
-//! buffers in exchanged roles.
+//! The nest must execute all steps of the body. Registers carry the scalars of the loop. Each
+//! carried tile has two buffers, and each iteration reads one buffer and writes the other.
 
 use rustc_hash::FxHashSet;
 
@@ -15,20 +13,19 @@ use crate::tuning::MAX_ELEMENTS_BETWEEN_CHECKS;
 
 /// The loop whose iterations a nest executes.
 pub(super) struct Iterations {
-    /// The loop counter, which is the first parameter of the body.
+    /// The loop counter: the first parameter of the body.
     pub counter: Slot,
-    /// The difference between the counters of consecutive iterations.
+    /// The increment of the counter.
     pub step: i64,
-    /// The scalars that the loop carries and changes. Each entry has the parameter of the body, and
-    /// the slot that the body yields for the next iteration.
+    /// The carried scalars that change: the parameter of the body, and the slot that the body
+    /// yields.
     pub scalars: Vec<[Slot; 2]>,
-    /// The tiles that the loop carries and changes. Each entry has the parameter of the body, and
-    /// the slot that the body yields for the next iteration.
+    /// The carried tiles that change: the parameter of the body, and the slot that the body yields.
     pub tiles: Vec<[Slot; 2]>,
 }
 
 impl Iterations {
-    /// Returns the iterations as the unit that one call of the nest's function repeats.
+    /// Returns the unit that one call of the nest's function repeats.
     pub fn repeated(&self, program: &Program, plan: &Plan<'_>) -> Repeated {
         let results = plan.members.iter().flat_map(|step| &step.results);
         let elements = results.map(|&slot| program.ty(slot).elements()).max().unwrap_or(1);
@@ -38,10 +35,9 @@ impl Iterations {
 }
 
 impl Former<'_> {
-    /// Returns the loop whose body is the block `id`, if a nest can run its iterations. `plan`
-    /// executes all steps of the block. Returns `None` if the block is not the body of a loop with
-    /// a constant increment. Also returns `None` if the nest cannot carry the values from iteration
-    /// to iteration.
+    /// Returns the loop with the body `id`, if a nest can run its iterations. `plan` executes all
+    /// steps of the body. The increment must be constant, and the nest must be able to carry the
+    /// values.
     pub(super) fn iterations(&self, id: BlockId, plan: &Plan<'_>, outputs: &[Slot]) -> Option<Iterations> {
         let block = &self.program.blocks[id as usize];
         let [counter, parameters @ ..] = &block.parameters[..] else { return None };

@@ -1,8 +1,8 @@
 //! Evaluates the formulas of the executor's kernels in vector SSA.
 //!
-//! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes). This
-//! file implements the traits for handles of vectors. The methods of a handle append instructions.
-//! A nest therefore computes the same bits as the executor.
+//! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes).
+//! Here, the methods of these traits append instructions. Nests and kernels therefore compute the
+//! same bits.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -15,9 +15,7 @@ use tilewright_native::ir::{Binary, Compare, Conversion, Lane, MaskBinary, Unary
 use crate::run::kernels::lanes::{Lanes, Mask, Real, Real32, Real64, Word, Word32, Word64};
 use crate::run::kernels::{cast, formats, math, math32, math64, narrow};
 
-/// An element type of the formulas.
 pub(super) trait LaneType: Copy {
-    /// The type of lanes in vector SSA.
     const LANE: Lane;
 }
 
@@ -37,25 +35,22 @@ impl LaneType for u64 {
     const LANE: Lane = Lane::I64;
 }
 
-/// Returns the sign bit of an element type.
 fn sign_bit<T: LaneType>() -> u64 {
     1 << (8 * T::LANE.bytes() - 1)
 }
 
-/// A vector of `T`. Its methods append instructions to the current block of the builder.
+/// A vector of `T`. Its methods append instructions to the builder.
 #[derive(Clone, Copy)]
 pub(super) struct Vector<'b, T> {
     builder: &'b RefCell<Builder>,
-    /// The vector.
     pub value: Value,
     lane: PhantomData<T>,
 }
 
-/// A mask. Its methods append instructions to the current block of the builder.
+/// A mask. Its methods append instructions to the builder.
 #[derive(Clone, Copy)]
 pub(super) struct VectorMask<'b> {
     builder: &'b RefCell<Builder>,
-    /// The mask.
     pub value: Value,
 }
 
@@ -287,7 +282,7 @@ impl<'b> Word64 for Vector<'b, u64> {
     }
 }
 
-/// Converts the bits of narrow floats, extended with zeros to 32 bits, to binary32.
+/// Converts narrow floats to binary32. Their bits are extended with zeros to 32 bits.
 pub(super) fn widen(builder: &RefCell<Builder>, dtype: Dtype, bits: Value) -> Value {
     let bits = Vector::<u32>::new(builder, bits);
     let wide: Vector<'_, f32> = match dtype {
@@ -298,8 +293,8 @@ pub(super) fn widen(builder: &RefCell<Builder>, dtype: Dtype, bits: Value) -> Va
     wide.value
 }
 
-/// Rounds binary32 to narrow floats, to nearest even. The bits of the narrow floats are in lanes of
-/// 32 bits, and the upper bits of a lane are 0.
+/// Rounds binary32 to narrow floats, to nearest even. The result is in the low bits of lanes of 32
+/// bits.
 pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value {
     let x = Vector::<f32>::new(builder, x);
     match dtype {
@@ -309,8 +304,8 @@ pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value
     }
 }
 
-/// Converts binary64 or an integer of at least 32 bits to binary32, rounded to odd. A second
-/// rounding, to a narrow float, then has the result of a single rounding.
+/// Converts binary64 or integers to binary32, rounded to odd. A second rounding to a narrow float
+/// is then exact: it equals a single rounding.
 pub(super) fn to_single_odd(builder: &RefCell<Builder>, from: Dtype, x: Value) -> Value {
     let double = match from {
         Dtype::F64 => Vector::<f64>::new(builder, x),
@@ -323,15 +318,14 @@ pub(super) fn to_single_odd(builder: &RefCell<Builder>, from: Dtype, x: Value) -
     formats::double_to_single_odd(double).value
 }
 
-/// Returns x * y + z in binary32, rounded to odd. The operands are narrow floats, widened to
-/// binary32.
+/// Returns x * y + z in binary32, rounded to odd. The operands are widened narrow floats.
 pub(super) fn multiply_add_odd(builder: &RefCell<Builder>, operands: [Value; 3]) -> Value {
     let [x, y, z] = operands.map(|value| Vector::<f32>::new(builder, value));
     narrow::fma_odd(x, y, z).value
 }
 
-/// Returns the quotient, towards zero, of integers of at most 32 bits. The quotient is unspecified
-/// if the divisor is 0.
+/// Returns the quotient of integers of at most 32 bits, towards zero. For the divisor 0, it is
+/// unspecified.
 pub(super) fn quotient(builder: &RefCell<Builder>, dtype: Dtype, x: Value, y: Value) -> Value {
     let (signed, lane) = (dtype.is_signed(), builder.borrow().lane(x));
     let convert =
@@ -351,10 +345,9 @@ pub(super) fn quotient(builder: &RefCell<Builder>, dtype: Dtype, x: Value, y: Va
     convert(Conversion::Truncate, lane, wide)
 }
 
-/// Returns whether [`math`] has a formula of a function for a float type.
 pub(super) fn has_math(function: MathFn, lane: Lane) -> bool {
     match function {
-        // Large arguments need the slow path of `libm`.
+        // Large arguments need `libm`.
         MathFn::Sin | MathFn::Cos => false,
         MathFn::Erf => lane == Lane::F32,
         MathFn::Exp
@@ -367,7 +360,6 @@ pub(super) fn has_math(function: MathFn, lane: Lane) -> bool {
     }
 }
 
-/// Applies a transcendental function. Panics if [`has_math`] returns false.
 pub(super) fn math(builder: &RefCell<Builder>, function: MathFn, lane: Lane, x: Value) -> Value {
     assert!(has_math(function, lane), "there is no formula for {function:?} of {lane:?}");
     if lane == Lane::F32 {

@@ -1,17 +1,15 @@
-//! Forms nests. A nest is a group of consecutive steps that machine code executes as loops over
-//! vectors.
+//! Forms nests: consecutive steps that machine code executes as loops over vectors.
 //!
 //! ```text
 //! steps ── plan ──> phases ── emit ──> vector SSA ── tilewright_native ──> machine code
 //! ```
-//! - [`plan`] decides which steps form a nest and in which loop each tile is computed.
-//! - [`emit`] writes the vector code. [`vectors`] has the code of each function, conversion and
-//!   reduction. [`lanes`] evaluates the formulas of the executor's kernels in vector SSA, so that
-//!   nests and kernels compute the same bits.
 //!
-//! The machine code is generated when a launch first executes the nest. [`remarks`] reports which
-//! steps are in nests. For each other step, it reports the [`refusal`]: the reason why no nest
-//! executes the step.
+//! - [`plan`] decides which steps form a nest, and which loop computes each tile.
+//! - [`emit`] emits the vector code. [`vectors`] has the code of each function, and [`lanes`] that
+//!   of the executor's formulas.
+//! - [`remarks`] reports the steps in nests, and the [`refusal`] of each other step.
+//!
+//! A launch generates the machine code when it first executes the nest.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -44,30 +42,27 @@ use refusal::Refusal;
 pub(crate) use remarks::report_no_target;
 use segments::Segments;
 
-/// A nest, and the range of steps from which it is formed.
+/// A nest, and the steps from which it is formed.
 struct Formed {
     start: usize,
     end: usize,
     /// The indices of the steps in the range that the executor runs before the nest.
     before: Vec<usize>,
     nest: Nest,
-    /// The inputs that only imports read. An import is a step before the nest that the nest
-    /// executes again (see [`Plan::imports`]).
+    /// The inputs that only imports read: see [`Plan::imports`].
     operands: SmallVec<[Use; 4]>,
-    /// The results that the nest computes but does not write to slots.
+    /// The results that the nest does not write to slots.
     internal: Vec<Slot>,
 }
 
-/// The nests of a block, and the indices of its other steps. Each other step has the reason why no
-/// nest contains it.
+/// The nests of a block, and the refused steps with their reasons.
 struct PlannedBlock {
     id: BlockId,
     nests: Vec<Formed>,
     refused: Vec<(usize, Refusal)>,
 }
 
-/// Forms the nests of all blocks. The caller has to recompute last uses, and then to call
-/// [`set_frees`].
+/// Forms the nests of all blocks. The caller then recomputes last uses and calls [`set_frees`].
 pub(crate) fn form(program: &mut Program, target: Target) {
     let uses = program.use_counts();
     let mut definitions = Definitions::new(program);
@@ -88,8 +83,8 @@ pub(crate) fn form(program: &mut Program, target: Target) {
             target,
         };
         let formed = nests.of_blocks();
-        // An import may read a value that another nest computes but does not write. If so, the
-        // nests are formed again without such imports.
+        // An import may read a value that another nest does not write. The nests are then formed
+        // again without such imports.
         let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
@@ -109,15 +104,13 @@ pub(crate) fn form(program: &mut Program, target: Target) {
     }
 }
 
-/// Forms the nests of a program.
 struct Former<'p> {
     program: &'p Program,
     definitions: &'p Definitions<'p>,
     dimensions: &'p Dimensions,
     segments: &'p Segments,
-    /// The number of reads of each slot.
     uses: &'p [u32],
-    /// The slots whose values are the same for all programs of a launch.
+    /// The slots whose values are the same in all programs of a launch.
     invariant: &'p FxHashSet<Slot>,
     target: Target,
 }
@@ -127,15 +120,13 @@ impl<'p> Former<'p> {
         Plan::new(self.program, self.definitions, self.dimensions, space)
     }
 
-    /// Returns the nests of all blocks except the preamble. Programs of the grid do not run the
-    /// preamble.
+    /// Returns the nests of all blocks except the preamble, which runs only once per thread.
     fn of_blocks(&self) -> Vec<PlannedBlock> {
         let blocks = (0..).zip(&self.program.blocks);
         let repeated = blocks.filter(|(id, _)| *id != self.program.preamble);
         repeated.map(|(id, block)| self.of_steps(id, &block.steps)).collect()
     }
 
-    /// Returns the nests of the steps of a block.
     fn of_steps(&self, id: BlockId, steps: &'p [Step]) -> PlannedBlock {
         let (mut nests, mut refused) = (Vec::new(), Vec::new());
         let mut start = 0;
@@ -160,8 +151,7 @@ impl<'p> Former<'p> {
                         nests.push(formed);
                     }
                     Err(reason) => {
-                        // If the steps do too little for a nest, the first step gets the reason why
-                        // the previous plan refused it.
+                        // The first step gets the reason why the previous plan refused it.
                         let first = last.filter(|_| reason == Refusal::TooSmall).unwrap_or(reason);
                         refused.push((range.start, first));
                         refused.extend(range.skip(1).map(|index| (index, reason)));
@@ -173,10 +163,9 @@ impl<'p> Former<'p> {
         PlannedBlock { id, nests, refused }
     }
 
-    /// Returns the plan that executes the most of these steps, the number of these steps, and the
-    /// reason why the plan ends. There are three candidates. The first plan has no loops over rows.
-    /// The second plan has the rows of the first tile that has rows. In the third plan, the rows
-    /// are segments.
+    /// Returns the longest of three plans, the number of its steps, and the reason why it ends. The
+    /// first plan has no rows. The second has the rows of the first tile with rows. The rows of the
+    /// third are segments.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results()
@@ -192,8 +181,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // Of equally long plans, the first plan wins. If it ends because it has no loop for an
-        // axis, the reason why the next plan ends replaces this reason.
+        // The first of equally long plans wins. If it ends for lack of a loop, the reason of the
+        // next plan is the better one.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -203,12 +192,11 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest, and emits its code.
+    /// Completes a nest and emits its code.
     ///
-    /// Steps outside of the nest may read index tiles or pointers that steps of the plan define.
-    /// The executor then runs these defining steps before the nest, and the remaining steps become
-    /// the members. Fails if the executor cannot run the defining steps first, or if the remaining
-    /// steps cannot form a nest.
+    /// Later steps may read index tiles of the plan. The executor then computes these tiles before
+    /// the nest, and the other steps become the members. Fails if the executor cannot compute them
+    /// first, or if too few steps remain.
     fn complete(
         &self,
         id: BlockId,
@@ -235,7 +223,7 @@ impl<'p> Former<'p> {
                 let known = plan.known[&slot];
                 let is_symbolic = match known.form {
                     Form::Affine(_) | Form::Range => true,
-                    // Copies of scalars are uniform, and so are indices along the rows' dimensions.
+                    // Copies of scalars are uniform, and so are indices along the rows.
                     Form::Uniform => !ty.is_scalar() && known.phase == 0 && step.is_pure(),
                     Form::Dense => false,
                 };
@@ -338,7 +326,7 @@ fn insert(steps: &mut Vec<Step>, nests: Vec<Formed>) {
     steps.extend(old);
 }
 
-/// Sets the slots that each nest clears. The caller has computed the last uses.
+/// Sets the slots that each nest clears, from the last uses.
 pub(crate) fn set_frees(program: &mut Program) {
     let is_tile = |slot: &Slot| !program.types[program.slots[*slot as usize] as usize].is_scalar();
     for block in &mut program.blocks {

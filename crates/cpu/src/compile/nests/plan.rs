@@ -1,22 +1,28 @@
 //! Decides which steps a nest executes, and in which order.
 //!
-//! A nest executes consecutive steps of a block, its *members*. The lanes of its vectors are along
-//! one dimension of its tiles. A *row* is the elements along this dimension, at one index along
-//! each other dimension. The outermost loops of the nest run over the rows, and the inner loops
-//! over the elements of a row.
+//! A nest executes consecutive steps of a block, its *members*. The lanes of its vectors run along
+//! one dimension, such as the columns of a matrix. A *row* has the elements along this dimension.
+//! The outer loops run over the rows, and the inner loops over the elements of a row.
 //!
-//! The inner loops are divided into *phases*. A phase has one loop for all tiles that have the same
-//! number of elements in a row. A value that needs the result of a reduction is computed in a later
-//! phase. If a later phase reads a tile, it recomputes the tile if that is cheap. Otherwise, the
-//! nest keeps the tile in scratch memory.
+//! The inner loops have *phases*. A value that needs the result of a reduction is computed in the
+//! next phase. A softmax has three:
 //!
-//! An *index tile* has integers or pointers in arithmetic progression along a row. No loop computes
-//! its elements: a base and a stride represent each row.
+//! ```text
+//! phase 0: m = max(x)
+//! phase 1: s = sum(exp(x - m))
+//! phase 2: store exp(x - m) / s
+//! ```
 //!
-//! A nest has no effect until it has checked that all its accesses are legal. Therefore the plan
-//! ends before a step whose addresses depend on a reduction, or are elements of a tile. A nest may
-//! have one exception, the *scatter*: a store whose addresses are elements of a tile. The phase
-//! before the scatter checks these addresses, and every store runs after that check.
+//! A later phase recomputes a tile if that is cheap. Otherwise, the nest keeps the tile in scratch
+//! memory.
+//!
+//! An *index tile* has integers or pointers in arithmetic progression along a row, such as `p, p +
+//! 4, p + 8`. A base and a stride represent each row.
+//!
+//! The nest checks all accesses before its first effect. The plan therefore ends before a step
+//! whose addresses depend on a reduction, or are elements of a tile. One *scatter*, a store to
+//! addresses that are elements of a tile, is allowed. The phase before it checks its addresses, and
+//! all stores follow this check.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
@@ -34,22 +40,21 @@ use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The structure of a value's elements in each row.
+/// The structure of the elements of each row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// All elements of a row are equal.
     Uniform,
-    /// An index tile, and its stride if the compiler has determined it. For pointers, the stride is
-    /// in bytes.
+    /// An index tile. Its stride, if known, is in elements, or in bytes for pointers.
     Affine(Option<i64>),
-    /// Booleans that are true for one range of indices along the lanes, and false elsewhere.
+    /// Booleans that are true for one range of indices of the row.
     Range,
-    /// The elements are computed, or read from memory, in the loop of a phase.
+    /// Elements that the loop of a phase computes or loads.
     Dense,
 }
 
-/// The form of a value, and the first phase that can read the value. The result of a reduction in
-/// phase p can be read in phase p + 1.
+/// The form of a value, and the first phase that can read it. The result of a reduction in phase p
+/// can be read in phase p + 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub form: Form,
@@ -63,12 +68,12 @@ pub(super) struct Known {
 pub(super) struct Space {
     /// The dimension and the extent of each loop over rows, outermost first.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of the lanes. It is `None` if the nest has no loops over rows. The lanes of
-    /// each tile are then along its only axis of more than one element.
+    /// The dimension of the lanes. It is `None` without loops over rows: the lanes of a tile are
+    /// then along its only axis of more than one element.
     pub lane: Option<Dimension>,
-    /// The number of elements of a segment, if the nest splits the dimension of the lanes into
-    /// [`segments`](super::segments). Each segment is a row: the last entry of `rows` has the
-    /// dimension of the lanes, with the number of segments.
+    /// The length of a segment, if each row is one of the [`segments`](super::segments) of the
+    /// dimension of the lanes. The last entry of `rows` is then that dimension, with the number of
+    /// segments.
     pub segment: Option<usize>,
 }
 
@@ -78,8 +83,8 @@ impl Space {
         Self { rows: Vec::new(), lane: None, segment: None }
     }
 
-    /// Returns the space of a tile, with the lanes along its last axis of more than one element.
-    /// Returns `None` if there is no such axis, or if two such axes have the same dimension.
+    /// Returns the space of a tile. Its lanes are along the last axis of more than one element.
+    /// Returns `None` if there is no such axis, or if two axes have the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -95,15 +100,15 @@ impl Space {
     }
 }
 
-/// The step that defines each slot of a program, and facts about the slots.
+/// The step that defines each slot, and facts about slots.
 pub(super) struct Definitions<'p> {
     program: &'p Program,
     steps: FxHashMap<Slot, &'p Step>,
-    /// The slots that a nest computes but does not write. Another nest cannot read these slots.
+    /// The slots that a nest computes but does not write. No other nest can read them.
     pub unset: FxHashSet<Slot>,
-    /// The operands of `expand_dims`. Such a tile becomes the rows or columns of a larger tile.
+    /// The operands of `expand_dims`, which are rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,
-    /// The slots of the first value and of the increment of each loop counter.
+    /// The first value and the increment of each loop counter.
     pub counters: FxHashMap<Slot, [Slot; 2]>,
     pub alignments: Alignments,
 }
@@ -127,7 +132,6 @@ impl<'p> Definitions<'p> {
         self.steps.get(&slot).copied()
     }
 
-    /// Returns the bits of the constant in a slot.
     pub fn constant(&self, slot: Slot) -> Option<u64> {
         match self.get(slot)?.op() {
             Some(Op::Constant { value }) => Some(value.bits),
@@ -136,7 +140,7 @@ impl<'p> Definitions<'p> {
         }
     }
 
-    /// Returns the constant in a slot, if it is an integer above 0.
+    /// Returns the constant in a slot, if it is a positive integer.
     pub fn positive_constant(&self, slot: Slot) -> Option<u64> {
         let value = self.program.ty(slot).number.extend(self.constant(slot)?);
         (self.is_integer(slot) && value > 0).then_some(value as u64)
@@ -148,7 +152,6 @@ impl<'p> Definitions<'p> {
     }
 }
 
-/// A plan of a nest, to which steps are added in order.
 pub(super) struct Plan<'p> {
     program: &'p Program,
     definitions: &'p Definitions<'p>,
@@ -156,32 +159,30 @@ pub(super) struct Plan<'p> {
     pub space: Space,
     /// The steps that the nest executes.
     pub members: Vec<&'p Step>,
-    /// The form and phase of each slot that the members read or define.
     pub known: FxHashMap<Slot, Known>,
-    /// The *inputs*: the scalars and tiles that the nest reads from the executor.
+    /// The *inputs*: the slots that the nest reads from the executor.
     pub inputs: Vec<Slot>,
-    /// The *imports*, in order: steps before the nest whose results are index tiles, ranges or
-    /// uniform. The nest executes imports again instead of reading their results from memory.
+    /// The *imports*: earlier steps that the nest executes again, instead of reading their results
+    /// from memory. The results are index tiles, ranges or uniform.
     pub imports: Vec<&'p Step>,
-    /// The phase of each member that accesses memory or reduces. The key is the index of the
-    /// member.
+    /// The phase of each member that accesses memory or reduces, by index.
     pub phases: FxHashMap<usize, usize>,
     defined: FxHashSet<Slot>,
     /// True if a member stores.
     has_store: bool,
     /// The index of the member that is the scatter, if any.
     pub scatter: Option<usize>,
-    /// The slots that the current step has added to [`Self::known`].
+    /// The slots that the current step has added to `known`.
     added: Vec<Slot>,
 }
 
-/// The mapping of a tile's axes to the loops over rows and to the lanes of a nest.
+/// The loops that run over the axes of a tile.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// The number of elements along the lanes. It is 1 if the tile is uniform in each row.
+    /// The number of elements along the lanes. It is 1 for a tile that is uniform in each row.
     pub extent: usize,
-    /// The axes over which loops over rows run. An entry has the index of the axis's dimension in
-    /// [`Space::rows`], and the stride of the axis in elements.
+    /// For each axis with a loop over rows: the index in [`Space::rows`], and the stride in
+    /// elements.
     pub rows: Vec<(usize, usize)>,
     /// True if the lanes are along the last axis of more than one element.
     pub is_contiguous: bool,
@@ -211,12 +212,11 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether the nest does enough to repay its set-up. At least one of these conditions
-    /// is then true:
+    /// Returns whether the nest repays its set-up. One of these conditions is true:
     /// - A member that accesses memory or reduces has a dense operand.
-    /// - A member of a nest with loops over rows stores a row.
-    /// - Two or more members define dense tiles. Arithmetic on indices does not count: the executor
-    ///   often finds a progression in its result, and then runs no loop.
+    /// - A nest with rows stores a row.
+    /// - Two members define dense tiles without index arithmetic. (The executor often finds a
+    ///   progression in the result of such arithmetic, and then runs no loop.)
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
         let stores_row = |step: &Step| {
@@ -232,8 +232,7 @@ impl<'p> Plan<'p> {
         has_sink || self.members.iter().filter(|step| is_computation(step)).count() > 1
     }
 
-    /// Returns whether a step creates, adds, subtracts, multiplies or reshapes integers or
-    /// pointers.
+    /// Returns whether a step adds, multiplies or reshapes integers or pointers.
     fn is_index_arithmetic(&self, step: &Step) -> bool {
         let ty = self.program.ty(step.result());
         let is_arithmetic = match step.op() {
@@ -248,8 +247,8 @@ impl<'p> Plan<'p> {
         is_arithmetic && (ty.is_pointer() || ty.dtype().is_int())
     }
 
-    /// Returns the layout of a tile in the space. Returns `None` if the tile has no elements, if an
-    /// axis has no dimension of the space, or if two axes have the same dimension.
+    /// Returns the layout of a tile. Returns `None` if the tile is empty, if an axis is not in the
+    /// space, or if two axes have the same dimension.
     pub fn layout(&self, slot: Slot) -> Option<Layout> {
         let shape = self.program.ty(slot).shape();
         let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };
@@ -291,13 +290,11 @@ impl<'p> Plan<'p> {
         Some(layout)
     }
 
-    /// Returns whether one element represents the value of a slot. The slot has a scalar, or a tile
-    /// that is uniform for all inputs of the program.
+    /// Returns whether a slot has a scalar, or a tile that is uniform for all inputs.
     pub fn is_scalar(&self, slot: Slot) -> bool {
         self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
     }
 
-    /// Returns the bits of the constant in a slot.
     pub fn constant(&self, slot: Slot) -> Option<u64> {
         self.definitions.constant(slot)
     }
@@ -306,18 +303,16 @@ impl<'p> Plan<'p> {
         self.known.get(&slot).map(|known| known.form)
     }
 
-    /// Returns whether a member defines a slot.
     pub fn defines(&self, slot: Slot) -> bool {
         self.defined.contains(&slot)
     }
 
-    /// Returns the number of phases.
     pub fn phase_count(&self) -> usize {
         let last = self.known.values().map(|known| known.phase);
         last.chain(self.phases.values().copied()).max().map_or(0, |last| last + 1)
     }
 
-    /// Adds a step. Fails, without a change, if the nest cannot execute it.
+    /// Adds a step. Leaves the plan unchanged on failure.
     pub fn add(&mut self, step: &'p Step) -> Result<(), Refusal> {
         if self.members.len() >= MAX_NEST_STEPS {
             return Err(Refusal::TooLong);
@@ -359,8 +354,8 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Moves the stores of earlier phases to the phase of the scatter. The phase before the scatter
-    /// checks the addresses of the scatter, and no store may precede this check.
+    /// Moves earlier stores to the phase of the scatter, because all stores follow the check of its
+    /// addresses.
     fn delay_stores(&mut self) {
         let Some(scatter) = self.scatter else { return };
         let first = self.phases[&scatter];
@@ -372,14 +367,14 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether the nest may have a scatter with these offsets. The nest must have no loops
-    /// over rows, and the offsets must be signed integers of at least 32 bits.
+    /// Returns whether the nest may have a scatter with these offsets: signed integers of at least
+    /// 32 bits, without loops over rows.
     fn may_scatter(&self, offsets: Slot) -> bool {
         let number = self.program.ty(offsets).number;
         number.is_signed() && number.bits() >= 32 && self.space.rows.is_empty()
     }
 
-    /// Returns the pointer and the offsets of the scatter. Returns `None` for any other step.
+    /// Returns the pointer and the offsets of the scatter, or `None` for other steps.
     pub fn scattered(&self, step: &Step) -> Option<[Slot; 2]> {
         let pointers = step.operands[0].slot;
         let is_scatter =
@@ -388,8 +383,8 @@ impl<'p> Plan<'p> {
         Some([add.operands[0].slot, add.operands[1].slot])
     }
 
-    /// Returns the form and phase of a slot. If no member defines the slot, adds the slot to the
-    /// inputs, or its definition to the imports.
+    /// Returns the form and phase of a slot. A slot that no member defines becomes an input or an
+    /// import.
     fn known(&mut self, slot: Slot) -> Result<Known, Refusal> {
         if let Some(&known) = self.known.get(&slot) {
             return Ok(known);
@@ -416,7 +411,8 @@ impl<'p> Plan<'p> {
         Ok(known)
     }
 
-    /// Imports the definition of a slot, unless its result is dense or the nest cannot repeat it.
+    /// Imports the step that defines a slot, unless its result is dense or the step cannot be
+    /// repeated.
     fn import(&mut self, slot: Slot) -> Option<Known> {
         let step = self.definitions.get(slot)?;
         let is_repeatable = matches!(
@@ -436,7 +432,7 @@ impl<'p> Plan<'p> {
         if !is_repeatable || step.operands.iter().any(is_unset) {
             return None;
         }
-        // No operand may be a dense tile, because it would become an input of the nest.
+        // A dense operand would become an input of the nest.
         for operand in &step.operands {
             if !self.is_scalar(operand.slot) && !self.known.contains_key(&operand.slot) {
                 let known = self.import(operand.slot)?;
@@ -450,7 +446,7 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns the form and phase of the results of a step. For a store, returns the form of its
-    /// pointers and the phase in which the store runs. Fails if the nest cannot execute the step.
+    /// pointers and its phase.
     fn classify(&mut self, step: &'p Step) -> Result<Known, Refusal> {
         refuse_action(step)?;
         let mut by_row = false;
@@ -461,7 +457,7 @@ impl<'p> Plan<'p> {
         for operand in &step.operands {
             operands.push(self.known(operand.slot)?);
         }
-        // Reductions and scans would have to combine the elements of several segments.
+        // A reduction or a scan would have to combine several segments.
         let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
         refuse(combines && self.space.segment.is_some(), Refusal::InnerAxis)?;
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
@@ -481,7 +477,7 @@ impl<'p> Plan<'p> {
                 refuse(!can_reduce, Refusal::Combine(*combine, ty.dtype()))?;
                 return Ok(Known { form: Form::Uniform, phase, by_row });
             }
-            // A loop scans the elements of one row from the first to the last.
+            // A loop scans a row from the first element to the last.
             Action::Scan { strategy: Strategy::Kernel(_), axis, reverse: false } => {
                 refuse(operands[0].form != Form::Dense, Refusal::EqualElements)?;
                 let slot = step.operands[0].slot;
@@ -489,7 +485,7 @@ impl<'p> Plan<'p> {
                 let extent = self.layout(slot).ok_or(Refusal::Axes)?.extent;
                 let along_lanes = extent == shape[*axis] as usize && *axis + 1 == shape.len();
                 refuse(!along_lanes, Refusal::InnerAxis)?;
-                // An iteration scans whole blocks, or the whole row.
+                // An iteration scans whole blocks or the whole row.
                 let has_blocks = extent >= SCAN_BLOCK || extent.is_power_of_two();
                 refuse(!has_blocks, Refusal::ScanLength)?;
                 refuse(!by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
@@ -512,13 +508,13 @@ impl<'p> Plan<'p> {
             | Action::Fused(_)
             | Action::Nest(_) => return Err(Refusal::Op),
         };
-        // Uniform values and dense tiles may depend on a reduction; index tiles and ranges may not.
+        // Only uniform values and dense tiles may depend on a reduction.
         let may_be_late = matches!(form, Form::Uniform | Form::Dense);
-        // The loops over rows would repeat a store that is the same in each row.
+        // Loops over rows would repeat a store that is the same in each row.
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
         refuse(!may_be_late && phase > 0, Refusal::LateIndices)?;
         refuse(is_store && !by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
-        // A scatter runs one phase later, after the phase that checks its addresses.
+        // A scatter runs one phase after the check of its addresses.
         let is_scatter = is_store && operands[0].form == Form::Dense;
         Ok(Known { form, phase: phase + usize::from(is_scatter), by_row })
     }
@@ -607,7 +603,7 @@ impl<'p> Plan<'p> {
                 if operands[0].form != Form::Uniform {
                     return Ok(Form::Dense);
                 }
-                // The code before the first phase loads a single element.
+                // A single element is loaded before phase 0.
                 let is_early = all_uniform && phase == 0 && !self.has_store;
                 refuse(!is_early, Refusal::LateElement)?;
                 Form::Uniform
@@ -621,8 +617,7 @@ impl<'p> Plan<'p> {
                 refuse(one && !all_uniform, Refusal::OneAddress)?;
                 if one { Form::Uniform } else { Form::Dense }
             }
-            // If the assertion fails, the nest returns without an effect, and the executor reports
-            // the failure.
+            // If the assertion fails, the nest bails out, and the executor reports the failure.
             Op::Assert { .. } if all_uniform && phase == 0 => Form::Uniform,
             // tidy: wildcard because a nest executes no other op
             _ => return Err(Refusal::Op),
@@ -630,11 +625,12 @@ impl<'p> Plan<'p> {
     }
 
     /// Fails unless the nest can access the elements at these pointers:
-    /// - Uniform pointers access one element. An index tile of pointers accesses contiguous
-    ///   elements, or elements of 32 or 64 bits at equal distances. In both cases, the pointers,
-    ///   and a mask that is not dense, must be known in phase 0.
-    /// - Dense pointers make the access a scatter. Its elements must have 32 or 64 bits, and the
-    ///   nest must not have another scatter.
+    /// - Uniform pointers access one element.
+    /// - An index tile accesses contiguous elements, or strided elements of 32 or 64 bits.
+    /// - Dense pointers make the access the only scatter. Its elements have 32 or 64 bits.
+    ///
+    /// The uniform pointers and index tiles, and masks that are not dense, must be known in phase
+    /// 0.
     fn check_access(
         &self,
         pointer: Use,
@@ -659,7 +655,6 @@ impl<'p> Plan<'p> {
         refuse(!is_early, Refusal::LateAddresses)
     }
 
-    /// Returns whether the elements of an access are contiguous along the lanes.
     pub fn is_contiguous(&self, pointer: Slot) -> bool {
         match self.form(pointer) {
             Some(Form::Affine(stride)) => stride == Some(self.program.ty(pointer).pointee as i64),
@@ -669,7 +664,6 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns the distance in bytes between neighbors along the lanes, if the compiler knows it.
     pub fn stride(&self, pointer: Slot) -> Option<i64> {
         if let Some(Form::Affine(stride)) = self.form(pointer) { stride } else { None }
     }
@@ -704,9 +698,8 @@ impl<'p> Plan<'p> {
         if let Some(form) = self.form_in_segments(function, step, &forms).filter(|_| phase == 0) {
             return Ok(form);
         }
-        // At run time, the quotients and remainders of indices are often in arithmetic progression.
-        // If they are the rows or columns of a larger tile, the executor then accesses a box of
-        // memory with strides. A nest would have to gather the elements through dense pointers.
+        // The rows and columns of a larger tile are often in progression at run time. The executor
+        // then accesses a box with strides, while a nest would have to gather the elements.
         if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
             && self.definitions.expanded.contains(&step.result())
         {
@@ -716,8 +709,8 @@ impl<'p> Plan<'p> {
         symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense)).ok_or(no_function)
     }
 
-    /// Returns the form of a quotient, a remainder or a comparison of indices in a row that is a
-    /// segment: see [`segments`](super::segments). Returns `None` for other functions and indices.
+    /// Returns the form of a quotient, remainder or comparison of indices in a row that is a
+    /// segment.
     fn form_in_segments(&self, function: ElementwiseFn, step: &Step, forms: &[Form]) -> Option<Form> {
         let segment = self.space.segment? as u64;
         let [Form::Affine(Some(1)), Form::Uniform] = *forms else { return None };
@@ -734,7 +727,7 @@ impl<'p> Plan<'p> {
         is_aligned.then_some(form)
     }
 
-    /// Returns the form of a function's result, if it is an index tile or a range.
+    /// Returns the form of a result that is an index tile or a range.
     fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
         let stride = |form: Form| match form {
             Form::Uniform => Some(Some(0)),
@@ -778,12 +771,11 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Fails with a reason if a condition is true.
 fn refuse(condition: bool, reason: Refusal) -> Result<(), Refusal> {
     if condition { Err(reason) } else { Ok(()) }
 }
 
-/// Fails if no nest can execute the action of a step, whatever its operands are.
+/// Fails if no nest can execute the action, whatever the operands are.
 fn refuse_action(step: &Step) -> Result<(), Refusal> {
     match &step.action {
         Action::Op(Op::If { .. } | Op::For { .. } | Op::While { .. }) => Err(Refusal::ControlFlow),

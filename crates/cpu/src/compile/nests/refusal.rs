@@ -1,4 +1,4 @@
-//! The reasons why the executor runs a step, and not a nest.
+//! Lists the reasons why the executor runs a step, and not a nest.
 
 use std::fmt;
 
@@ -7,7 +7,6 @@ use tilewright_ir::{Dtype, ElementwiseFn};
 use crate::program::Combine;
 use crate::tuning::MAX_NEST_STEPS;
 
-/// The reason why a step is not a member of a nest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// The step has regions that branch or repeat.
@@ -24,29 +23,26 @@ pub(crate) enum Refusal {
     Combine(Combine, Dtype),
     /// The combine region is not a function of [`Combine`].
     CombineRegion,
-    /// The step loads or stores pointers, or applies a function to pointers that is not the
-    /// addition of an offset.
+    /// The step loads or stores pointers, or computes pointers other than by adding an offset.
     Pointers,
-    /// The nest has the maximum number of steps.
     TooLong,
-    /// The loops of the nest do not fit the axes of a tile. No loop runs over an axis, one loop
-    /// would run over two axes, or the tile has no elements.
+    /// No loop runs over an axis, one loop would run over two axes, or the tile is empty.
     Axes,
-    /// A tile that the executor has computed is not contiguous along the lanes.
+    /// A tile that the nest reads from the executor is not contiguous along the lanes.
     TransposedInput,
     /// A tile that a later step reads is not contiguous along the lanes.
     TransposedOutput,
-    /// The step reduces or scans an axis that is not along the lanes, or that the nest splits into
+    /// The step reduces or scans an axis outside of the lanes, or an axis that is split into
     /// segments.
     InnerAxis,
     /// The step scans from the last element to the first.
     Reverse,
     /// The step reduces or scans an index tile, a range, or a tile of equal elements.
     EqualElements,
-    /// The axis of a scan has fewer than [`SCAN_BLOCK`](crate::tuning::SCAN_BLOCK) elements, and
-    /// its extent is not a power of two.
+    /// The axis of a scan is shorter than [`SCAN_BLOCK`](crate::tuning::SCAN_BLOCK), and its extent
+    /// is no power of two.
     ScanLength,
-    /// The step is the same for all rows, but the loops over rows would repeat it.
+    /// The loops over rows would repeat a step that is the same for all rows.
     SameForRows,
     /// The step is a reshape that does more than add or remove axes of one element.
     Reshape,
@@ -54,7 +50,7 @@ pub(crate) enum Refusal {
     LateIndices,
     /// The step divides indices. The executor often finds a progression in the quotients.
     IndexDivision,
-    /// An operand is an index tile or a range, and nests have no code for such an operand.
+    /// Nests have no code for an operand that is an index tile or a range.
     IndexOperand,
     /// The addresses are elements of a tile.
     Gather,
@@ -64,8 +60,8 @@ pub(crate) enum Refusal {
     CarriedAddresses,
     /// The addresses of elements of 8 or 16 bits are not contiguous.
     Strided,
-    /// The addresses or the mask depend on a reduction or on loaded elements. The nest cannot check
-    /// them before its first effect.
+    /// The addresses or the mask depend on a reduction or on loaded elements, so the nest cannot
+    /// check them before its first effect.
     LateAddresses,
     /// The pointer is not the sum of an argument of the kernel and an offset.
     UnknownPointer,
@@ -73,11 +69,9 @@ pub(crate) enum Refusal {
     LateElement,
     /// The step stores all elements of a tile to one address.
     OneAddress,
-    /// A step outside of the nest reads the indices or pointers, so the executor computes them
-    /// before the nest.
+    /// A later step reads the indices or pointers, so the executor computes them before the nest.
     SharedIndices,
-    /// A step outside of the nest reads indices or pointers that the executor cannot compute before
-    /// the nest.
+    /// A later step reads indices or pointers that the executor cannot compute before the nest.
     LateSharedIndices,
     /// The steps read and write too little to repay a nest.
     TooSmall,

@@ -1,4 +1,4 @@
-//! Reports the steps that nests execute, and the reason why the executor runs each other step.
+//! Reports the steps in nests, and the reason why each other step is not.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) fn report_no_target() {
     });
 }
 
-/// Reports the nests of a program and its other steps. The nests are not in the blocks yet.
+/// Reports the nests of a program and the other steps, before the nests are inserted.
 pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
     if !tilewright_base::is_collecting() {
         return;
@@ -39,11 +39,10 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
             report_nest(program, steps, nest);
         }
         let mut refused = refused.clone();
-        // If a nest executes the iterations of a loop, the remark about the nest covers the loop.
+        // The remark about a nest that executes iterations covers the loop.
         refused.retain(|&(index, _)| !is_in_nest(planned, &steps[index]));
         refused.sort_unstable_by_key(|&(index, _)| index);
-        // Consecutive steps of one source line share a remark if they are refused for the same
-        // reason.
+        // Consecutive steps of one source line with the same reason share a remark.
         let is_same = |&(x, reason): &(usize, Refusal), &(y, other): &(usize, Refusal)| {
             x + 1 == y && reason == other && line(program, &steps[x]) == line(program, &steps[y])
         };
@@ -62,7 +61,6 @@ fn is_in_nest(planned: &[PlannedBlock], step: &Step) -> bool {
     nest.is_some_and(|formed| matches!(formed.nest.repeated, Repeated::Iterations { .. }))
 }
 
-/// Returns the body of the program, and the blocks of its loops and branches.
 fn executed_blocks(program: &Program) -> Vec<BlockId> {
     let mut blocks = vec![program.body];
     let mut next = 0;

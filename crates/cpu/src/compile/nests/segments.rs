@@ -1,11 +1,14 @@
 //! Finds segments: runs of consecutive indices that have the same quotient.
+//! A kernel with 1-D tiles often computes the row and column of an element from one index `x`. For
+//! `x // 768` and `x % 768`, a run of 256 indices from a multiple of 256 has one quotient and
+//! consecutive remainders:
 //!
-//! A kernel with tiles of one axis often computes the row and the column in a tensor from one index
-//! `x`: for example, `x // 768` and `x % 768`. Assume that 2^k divides the divisor and the first
-//! index of every program. Each run of 2^k indices then has one quotient, and the remainders in a
-//! run are consecutive. If the innermost loop over rows of a nest runs over such segments, the nest
-//! computes each quotient only once for each segment. Accesses whose addresses contain remainders
-//! are contiguous in a segment.
+//! ```text
+//! x       512 513 … 767 | 768 769 … 1023
+//! x / 768   0   0 …   0 |   1   1 …    1
+//! x % 768 512 513 … 767 |   0   1 …  255
+//! ```
+//! If each row of a nest is a segment, it has one quotient and contiguous accesses.
 
 use std::cell::RefCell;
 
@@ -39,7 +42,7 @@ impl Segments {
         Self(segments)
     }
 
-    /// Returns the space of a tile in which each row is a segment.
+    /// Returns the space of a tile whose rows are segments.
     pub fn space(&self, program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Space> {
         let mut space = Space::of_tile(program, dimensions, slot)?;
         let lane = space.lane?;
@@ -51,16 +54,14 @@ impl Segments {
     }
 }
 
-/// Returns the dimension and the extent of a tile's only axis of more than one element. Returns
-/// `None` if the tile has another number of such axes.
+/// Returns the only axis of more than one element: its dimension and extent.
 fn only_axis(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<(Dimension, usize)> {
     let mut long = program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1);
     let (Some((axis, &extent)), None) = (long.next(), long.next()) else { return None };
     Some((dimensions.of(slot, axis)?, extent as usize))
 }
 
-/// Returns the length of a run of indices with the same quotient. Returns `None` if the step does
-/// not divide indices by a constant.
+/// Returns the number of indices with the same quotient, if the step divides by a constant.
 fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     let Some(Op::Elementwise { function }) = step.op() else { return None };
     let Family::Division(_) = function.family() else { return None };
@@ -68,12 +69,12 @@ fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     Some(definitions.index_alignment(step.operands[0].slot)?.min(power_of_two_in(divisor)))
 }
 
-/// Returns the greatest power of two that divides a number. For 0, the result is 2^63.
+/// Returns the greatest power of two that divides a number, and 2^63 for 0.
 fn power_of_two_in(number: u64) -> u64 {
     if number == 0 { 1 << 63 } else { number & number.wrapping_neg() }
 }
 
-/// The alignments that [`Definitions`] has found so far, for each slot.
+/// The known alignments of slots.
 #[derive(Default)]
 pub(super) struct Alignments {
     of_indices: RefCell<FxHashMap<Slot, Option<u64>>>,
@@ -81,9 +82,8 @@ pub(super) struct Alignments {
 }
 
 impl Definitions<'_> {
-    /// Returns the greatest known alignment of a tile of indices: a power of two that divides the
-    /// first index. In runs of this length, the indices are consecutive. Returns `None` if no
-    /// alignment is known.
+    /// Returns the greatest known power of two that divides the first index of a tile. In runs of
+    /// this length, the indices are consecutive.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;

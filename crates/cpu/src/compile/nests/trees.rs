@@ -1,9 +1,13 @@
-//! Compiles reductions that run as a tree to machine code. One function computes all levels of the
-//! tree.
+//! Compiles tree reductions to machine code, with one function for all levels.
 //!
-//! Each level combines pairs of neighbors along the axis and writes the results to the beginning of
-//! the tiles. The extent of the axis is a power of two, so no pair is incomplete, and the pairs of
-//! all rows are consecutive. A level is therefore one loop over the pairs of all rows.
+//! Each level combines neighbors and writes the results to the beginning of the tiles:
+//!
+//! ```text
+//! level 0:  a b c d  →  ab cd
+//! level 1:  ab cd    →  abcd
+//! ```
+//! The extent of the axis is a power of two. The pairs of all rows are therefore consecutive, and a
+//! level is one loop.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,8 +22,7 @@ use super::vectors::{self, Elements, Vectors, elements};
 use crate::program::nest::{NestCode, origin_of};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy, TreeCode};
 
-/// Compiles each reduction that the executor runs as a tree to machine code, if the reduction has
-/// vector code.
+/// Compiles each tree reduction whose combine region has vector code.
 pub(crate) fn form(program: &mut Program, target: Target) {
     let mut blocks = std::mem::take(&mut program.blocks);
     let mut codes = Vec::new();
@@ -42,12 +45,12 @@ pub(crate) fn form(program: &mut Program, target: Target) {
 /// A reduction whose combine region has vector code.
 struct Tree<'p> {
     program: &'p Program,
-    /// The combine region, for tiles of the first level.
+    /// The combine region for the tiles of level 0.
     region: &'p Block,
     /// The scalars that the region reads from outside.
     captured: SmallVec<[Slot; 4]>,
     dtypes: SmallVec<[Dtype; 4]>,
-    /// The number of pairs of neighbors in the first level, divided by `inner`.
+    /// The number of pairs in level 0, divided by `inner`.
     pairs: usize,
     levels: u32,
     /// The distance between neighbors, in elements.
@@ -55,8 +58,8 @@ struct Tree<'p> {
 }
 
 impl<'p> Tree<'p> {
-    /// Returns the tree of a reduction. Returns `None` if it has no vector code, or if the tiles do
-    /// not consist of whole vectors.
+    /// Returns the tree of a reduction, if it has vector code and the tiles consist of whole
+    /// vectors.
     fn new(
         program: &'p Program,
         blocks: &'p [Block],
@@ -105,14 +108,13 @@ impl<'p> Tree<'p> {
         Some(tree)
     }
 
-    /// Returns the steps of the region. Omits the steps of nests and fused loops, because their
-    /// members follow them in the region.
+    /// Returns the steps of the region. Nests and fused loops are omitted, because their members
+    /// follow.
     fn steps(&self) -> impl Iterator<Item = &'p Step> + use<'p> {
         let is_group = |step: &&Step| matches!(step.action, Action::Nest(_) | Action::Fused(_));
         self.region.steps.iter().filter(move |step| !is_group(step))
     }
 
-    /// Returns whether a step of the region has vector code.
     fn can_compute(&self, step: &Step) -> bool {
         let ty = |slot: Slot| self.program.ty(slot);
         let slots = step.operands.iter().map(|operand| operand.slot).chain(step.results.iter().copied());
@@ -131,8 +133,8 @@ impl<'p> Tree<'p> {
         }
     }
 
-    /// Compiles the tree. The words of the argument are the addresses of the tiles, then the bits
-    /// of the captured scalars.
+    /// Compiles the tree. The argument has the addresses of the tiles, then the bits of the
+    /// captured scalars.
     fn compile(&self, target: Target) -> TreeCode {
         let cell = RefCell::new(Builder::new(target.lanes()));
         let emitter = Emitter { tree: self, vectors: Vectors(&cell) };
@@ -167,7 +169,7 @@ impl Emitter<'_> {
         self.build(|builder| builder.int_binary(IntBinary::Add, x, y))
     }
 
-    /// Emits the loop over the levels. Each level has a loop over its pairs.
+    /// Emits the loop over the levels, and in it the loop over the pairs.
     fn levels(&self) {
         let tree = self.tree;
         let lanes = self.build(|builder| builder.lanes()) as i64;
@@ -211,7 +213,6 @@ impl Emitter<'_> {
         });
     }
 
-    /// Converts lanes that were loaded from memory to elements of `dtype`.
     fn of_lanes(&self, dtype: Dtype, x: Value) -> Value {
         self.build(|builder| match elements(dtype) {
             Elements::Lanes(lane) if builder.lane(x) != lane => builder.convert(Conversion::Bitcast, lane, x),
@@ -223,8 +224,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the elements at `2 * index`, `2 * index + 2` and so on, then the elements at
-    /// `2 * index + 1`, `2 * index + 3` and so on.
+    /// Returns the elements at `2 * index`, `2 * index + 2`, … and those at `2 * index + 1`, `2 *
+    /// index + 3`, ….
     fn neighbors(&self, dtype: Dtype, base: Value, index: Value) -> (Value, Value) {
         let (left, right) = match dtype.bytes() {
             1 => self.halves(Lane::I16, Lane::I8, base, index),
@@ -247,8 +248,7 @@ impl Emitter<'_> {
         (self.of_lanes(dtype, left), self.of_lanes(dtype, right))
     }
 
-    /// Loads pairs as lanes of twice the width. Returns the lower and the upper halves of these
-    /// lanes.
+    /// Loads pairs as lanes of twice the width, and returns their lower and upper halves.
     fn halves(&self, wide: Lane, lane: Lane, base: Value, index: Value) -> (Value, Value) {
         let place = Place { index: Some((index, wide.bytes() as u8)), ..Place::at(base) };
         self.build(|builder| {
@@ -270,7 +270,6 @@ impl Emitter<'_> {
         self.of_lanes(dtype, lanes)
     }
 
-    /// Applies the region to vectors, and stores the results.
     fn combine(
         &self,
         bases: &[Value],
@@ -304,7 +303,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the result of a step of the region.
     fn result(&self, step: &Step, operands: &[Value]) -> Value {
         let dtype = |slot: Slot| self.tree.program.ty(slot).dtype();
         let to = dtype(step.result());

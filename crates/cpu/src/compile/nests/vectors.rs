@@ -1,8 +1,7 @@
-//! Emits vector code for elements of the executor's types. Decides which functions, conversions and
-//! reductions have vector code.
+//! Emits vector code for the functions, conversions and reductions of the executor.
 //!
-//! A vector of narrow floats has the bits of the floats in integer lanes of the same width. A
-//! vector of booleans is a mask.
+//! Vectors of narrow floats have integer lanes with the bits of the floats. Vectors of booleans are
+//! masks.
 
 use std::cell::RefCell;
 
@@ -20,19 +19,16 @@ use crate::types::{Number, TileType};
 
 use super::lanes;
 
-/// The representation of a tile's elements in a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Elements {
     Lanes(Lane),
     Mask,
 }
 
-/// Returns the representation of a type's elements, or `None` for pointers.
 pub(super) fn lane(ty: &TileType) -> Option<Elements> {
     (!ty.is_pointer()).then(|| elements(ty.dtype()))
 }
 
-/// Returns the representation of elements.
 pub(super) fn elements(dtype: Dtype) -> Elements {
     Elements::Lanes(match (dtype, dtype.bytes()) {
         (Dtype::I1, _) => return Elements::Mask,
@@ -46,12 +42,11 @@ pub(super) fn elements(dtype: Dtype) -> Elements {
     })
 }
 
-/// Returns whether a type is a 16- or 8-bit float. Vector code computes such floats in binary32.
+/// Returns whether a float has 16 or 8 bits. Vector code computes it in binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }
 
-/// Returns whether [`apply`] computes a function on elements of a type.
 pub(super) fn can_apply(function: ElementwiseFn, dtype: Dtype) -> bool {
     match function.family() {
         Family::Division(_) => dtype.bytes() <= 4 && !dtype.is_bool(),
@@ -78,7 +73,7 @@ pub(super) fn can_apply(function: ElementwiseFn, dtype: Dtype) -> bool {
     }
 }
 
-/// Returns whether a function has code on scalars: [`apply_to_integers`], or [`apply`] for floats.
+/// Returns whether a function has code on scalars.
 pub(super) fn can_apply_to_scalars(function: ElementwiseFn, dtype: Dtype) -> bool {
     if dtype.is_float() {
         return can_apply(function, dtype);
@@ -91,7 +86,6 @@ pub(super) fn can_apply_to_scalars(function: ElementwiseFn, dtype: Dtype) -> boo
     }
 }
 
-/// Returns whether [`cast`] supports a conversion.
 pub(super) fn can_cast(from: Dtype, to: Dtype, rounding: Rounding) -> bool {
     if from == to {
         return true;
@@ -110,7 +104,6 @@ pub(super) fn can_cast(from: Dtype, to: Dtype, rounding: Rounding) -> bool {
     }
 }
 
-/// Returns whether [`combine`] supports a reduction.
 pub(super) fn can_reduce(combine: Combine, dtype: Dtype) -> bool {
     let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
     !(dtype.is_float() && is_bitwise)
@@ -154,7 +147,7 @@ impl Vectors<'_> {
         self.0.borrow_mut().mask_binary(function, x, y)
     }
 
-    /// Returns a vector of equal elements, from the bits of a scalar of a type.
+    /// Returns a vector whose elements have the bits of a scalar.
     pub fn splat(self, dtype: Dtype, bits: Value) -> Value {
         let mut builder = self.0.borrow_mut();
         match elements(dtype) {
@@ -170,7 +163,6 @@ impl Vectors<'_> {
         }
     }
 
-    /// Returns the bits of the first element.
     pub fn first(self, dtype: Dtype, x: Value) -> Value {
         let mut builder = self.0.borrow_mut();
         match elements(dtype) {
@@ -183,8 +175,8 @@ impl Vectors<'_> {
         }
     }
 
-    /// Applies a function of the elementwise table. `dtype` is the type of the operands; for a
-    /// selection, it is the type of the last two operands.
+    /// Applies a function. `dtype` is the type of the operands, or of the last two operands of a
+    /// selection.
     pub fn apply(self, function: ElementwiseFn, dtype: Dtype, operands: &[Value]) -> Value {
         if let (Family::Selection(SelectionFn::Select), &[condition, x, y]) = (function.family(), operands) {
             return match elements(dtype) {
@@ -224,7 +216,6 @@ impl Vectors<'_> {
         if matches!(function.family(), Family::Comparison(_)) { result } else { self.narrow(dtype, result) }
     }
 
-    /// Converts narrow floats to binary32.
     pub fn widen(self, dtype: Dtype, x: Value) -> Value {
         match dtype {
             Dtype::F16 => self.convert(Conversion::HalfToFloat, Lane::F32, x),
@@ -242,7 +233,6 @@ impl Vectors<'_> {
         }
     }
 
-    /// Rounds binary32 to narrow floats.
     pub fn narrow(self, dtype: Dtype, x: Value) -> Value {
         match dtype {
             Dtype::F16 => self.convert(Conversion::FloatToHalf, Lane::I16, x),
@@ -439,8 +429,8 @@ impl Vectors<'_> {
             return self.cast(Dtype::F32, to, wide);
         }
         if is_narrow(to) {
-            // A number that binary32 does not represent is rounded twice. The first rounding is to
-            // odd, so both roundings together have the result of a single rounding.
+            // A number that binary32 does not represent is first rounded to odd, so that the two
+            // roundings equal a single one.
             let is_exact = from.bytes() <= 2 || from == Dtype::F32;
             let wide =
                 if is_exact { self.cast(from, Dtype::F32, x) } else { lanes::to_single_odd(self.0, from, x) };
@@ -487,8 +477,8 @@ impl Vectors<'_> {
         }
     }
 
-    /// Converts floats to integers of at most 32 bits, towards zero. NaN becomes 0. A number out of
-    /// range becomes the nearest bound.
+    /// Converts floats to integers of at most 32 bits, towards zero. NaN becomes 0. Numbers out of
+    /// range become the nearest bound.
     fn truncated(self, lane: Lane, (to, target): (Dtype, Lane), x: Value) -> Value {
         // The bounds of integers of 8 and 16 bits are exact in binary32. Those of 32 bits need
         // binary64.
@@ -502,12 +492,11 @@ impl Vectors<'_> {
         };
         let half = (1_u64 << (bits - 1)) as f64;
         let (low, high) = if to.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) };
-        // A comparison with NaN is false, so a bound replaces NaN. Afterwards, 0 replaces the
-        // result of NaN.
+        // The comparisons replace NaN by a bound. Later, 0 replaces the result of NaN.
         let clamped = self.binary(Binary::Greater, wide, constant(low));
         let clamped = self.binary(Binary::Lesser, clamped, constant(high));
         let integer = if bits == 32 && !to.is_signed() {
-            // The difference is exact. Its bits are those of the result, except for the sign bit.
+            // The difference is exact, and has the bits of the result apart from the sign bit.
             let integral = self.0.borrow_mut().unary(Unary::Floor, clamped);
             let difference = self.binary(Binary::Sub, integral, constant(half));
             let signed = self.convert(Conversion::FloatToSigned, Lane::I32, difference);
@@ -520,8 +509,8 @@ impl Vectors<'_> {
         if target == Lane::I32 { integer } else { self.convert(Conversion::Truncate, target, integer) }
     }
 
-    /// Applies a function to scalar integers in canonical form: extended to 64 bits as their type
-    /// requires. Comparisons and booleans are 0 or 1.
+    /// Applies a function to integers that are extended to 64 bits as their type requires.
+    /// Comparisons and booleans are 0 or 1.
     pub fn apply_to_integers(self, function: ElementwiseFn, number: Number, operands: &[Value]) -> Value {
         use {ArithmeticFn as A, BitwiseFn as B, ComparisonFn as C, DivisionFn as D, IntBinary as I};
         if let (Family::Selection(_), &[condition, x, y]) = (function.family(), operands) {
@@ -579,7 +568,7 @@ impl Vectors<'_> {
                 B::Xor => builder.int_binary(I::Xor, x, y),
                 B::Not => builder.int_binary(I::Xor, x, ones),
                 B::Shl | B::Shr => {
-                    // A negative count, as an unsigned number, is larger than the width.
+                    // A negative count is larger than the width as an unsigned number.
                     let fits = builder.int_compare(IntCompare::LtUnsigned, y, width);
                     let count = builder.int_select(fits, y, zero);
                     match (function, signed) {
@@ -650,7 +639,7 @@ impl Vectors<'_> {
     }
 }
 
-/// Returns the canonical form of a scalar integer: its low bits, extended to 64 bits.
+/// Extends the low bits of an integer to 64 bits, as its type requires.
 pub(super) fn extended(builder: &mut Builder, number: Number, x: Value) -> Value {
     match number.bits() {
         1 => {
@@ -662,11 +651,10 @@ pub(super) fn extended(builder: &mut Builder, number: Number, x: Value) -> Value
     }
 }
 
-/// The kind of a minimum or maximum of floats.
 #[derive(Clone, Copy)]
 struct Extreme {
     is_min: bool,
-    /// True if the result is NaN whenever an operand is NaN.
+    /// True if a NaN operand makes the result NaN.
     is_nan: bool,
 }
 

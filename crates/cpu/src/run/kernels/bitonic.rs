@@ -9,7 +9,6 @@ use super::simd::vectorize;
 use super::{Element, typed_mut};
 use crate::tuning::SORTED_COLUMNS;
 
-/// An integer that is sorted.
 trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
 
 impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
@@ -17,10 +16,9 @@ impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
 /// Merges bitonically. For each bit from `high` down to `low`, orders the pairs of elements whose
 /// coordinates differ in that bit.
 ///
-/// The parameter `merge` has `high`, `low`, `block` and `descending`. If `descending` is false, the
-/// order is ascending where bit `block` of the coordinate is 0, and descending where it is 1. If
-/// `descending` is true, the orders are exchanged. The extent of the axis is a power of two, and
-/// `block` is above `high`.
+/// `merge` has `high`, `low`, `block` and `descending`. Bit `block` of the coordinate selects the
+/// order: 0 is ascending and 1 is descending, or the reverse if `descending` is true. The extent of
+/// the axis is a power of two, and `block` is above `high`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8]) {
@@ -34,8 +32,8 @@ pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8])
     }
 }
 
-/// Sorts blocks of `1 << stages` elements of an axis. The result is that of `stages` calls of
-/// [`merge`]: call number k, from 0 on, has `high = k`, `low = 0` and `block = k + 1`.
+/// Sorts blocks of `1 << stages` elements of an axis, like [`merge`] with `high = k`, `low = 0` and
+/// `block = k + 1` for each k below `stages`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut [u8]) {
@@ -55,8 +53,8 @@ pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut 
     }
 }
 
-/// Sorts the blocks of rows of `n` elements. Equal integers are indistinguishable, so every sorting
-/// algorithm has the same result as the merges.
+/// Sorts the blocks of rows of `n` elements. Equal integers are indistinguishable, so any sort has
+/// the result of the merges.
 fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) {
     let alternates = 1 << stages < n;
     let is_reversed = |block: usize| (alternates && block % 2 == 1) != descending;
@@ -74,9 +72,9 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // A pair is `2 << bit` consecutive coordinates. The merge orders each element of the first half
-    // and its partner in the second half. `is_reversed` returns whether the order in a pair is
-    // descending. Bit `block` of a coordinate is bit `block - bit - 1` of the index of its pair.
+    // A pair is `2 << bit` consecutive elements. Each element of its first half is ordered with its
+    // partner in the second half. Bit `block` of a coordinate is bit `block - bit - 1` of the index
+    // of its pair.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
     let has_small_blocks = inner == 1 && low == 0;
@@ -101,8 +99,7 @@ fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending):
     }
 }
 
-/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements. The order in a
-/// block is descending if `is_reversed` returns true for the index of the block. Returns false,
+/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements. Returns false,
 /// without a change, if a block has more than 16 elements.
 fn merge_small_blocks<T: Key>(
     tile: &mut [T],
@@ -124,8 +121,8 @@ fn merge_small_blocks<T: Key>(
     )
 }
 
-/// Sorts blocks of `N` elements, beginning with stage `first` of the sort. [`SORTED_COLUMNS`]
-/// blocks are the columns of a matrix, so a comparison of two rows processes all columns at once.
+/// Sorts blocks of `N` elements from stage `first` on. [`SORTED_COLUMNS`] blocks are the columns of
+/// a matrix, so that vectors compare whole rows.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
     // Complementing integers reverses their order.
@@ -157,8 +154,8 @@ fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed
     }
 }
 
-/// In each group of `N` elements, orders each element of the first half and its partner in the
-/// second half. `N` is a constant, so the compiler knows the number of iterations.
+/// Orders the elements of the two halves of each group of `N` elements. `N` is constant so that the
+/// loop is unrolled.
 #[inline(always)]
 fn exchange_near<T: Element + Ord, const N: usize>(tile: &mut [T], is_reversed: impl Fn(usize) -> bool) {
     for (index, pair) in tile.as_chunks_mut::<N>().0.iter_mut().enumerate() {
@@ -166,14 +163,12 @@ fn exchange_near<T: Element + Ord, const N: usize>(tile: &mut [T], is_reversed: 
     }
 }
 
-/// Orders each element of the first half of a slice and its partner in the second half.
 #[inline(always)]
 fn exchange_runs<T: Element + Ord>(pair: &mut [T], is_reversed: bool) {
     let (first, second) = pair.split_at_mut(pair.len() / 2);
     exchange(first, second, is_reversed);
 }
 
-/// Orders the two elements at each index of two slices.
 #[inline(always)]
 fn exchange<T: Element + Ord>(first: &mut [T], second: &mut [T], is_reversed: bool) {
     let (lesser, greater) = if is_reversed { (second, first) } else { (first, second) };

@@ -1,8 +1,8 @@
-//! Storage of tiles, aligned to a cache line, so that no vector access straddles two lines.
+//! Stores tiles, aligned to a cache line, so that no vector access straddles two lines.
 //!
-//! Buffers of half a page or more begin at different offsets in their pages, to avoid 4K aliasing.
-//! A processor assumes that a load depends on a pending store if their addresses differ by a
-//! multiple of the page size. A loop over two tiles with such addresses takes twice as long.
+//! Buffers of half a page or more begin at different offsets in their pages, to avoid 4K aliasing:
+//! a load waits for a pending store if their addresses differ by a multiple of 4096. A loop over
+//! two aliasing tiles takes twice as long.
 
 use std::cell::Cell;
 
@@ -18,12 +18,11 @@ struct Line([u8; ALIGNMENT]);
 /// The number of cache lines in a page.
 const PAGE: usize = 4096 / ALIGNMENT;
 
-/// The distance, in lines, between the page offsets of successive buffers. The distance is odd, so
-/// that all offsets occur before one recurs. It is not close to a half, a third or a quarter of a
-/// page. The offsets of a few successive buffers are therefore far apart.
+/// The distance in lines between the page offsets of successive buffers. It is odd, so that all
+/// offsets occur. It is not close to a half, a third or a quarter of a page, so that a few
+/// successive offsets are far apart.
 const STAGGER: usize = 25;
 
-/// Returns the page offset, in lines, of a new buffer of this size.
 fn next_page_offset(lines: usize) -> usize {
     thread_local! {
         static OFFSET: Cell<usize> = const { Cell::new(0) };
@@ -34,11 +33,7 @@ fn next_page_offset(lines: usize) -> usize {
     OFFSET.try_with(|offset| offset.replace((offset.get() + STAGGER) % PAGE)).unwrap_or(0)
 }
 
-/// A failed allocation of a tile.
-///
-/// This type is the payload of a panic. Ops do not return this failure, because every op may
-/// allocate. The panic unwinds to the loop over the programs of the grid, which converts it to an
-/// error of the launch.
+/// The payload of the panic after a failed allocation. The launch catches it and returns an error.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
@@ -49,7 +44,7 @@ pub struct Buffer {
     /// The number of unused lines before the first byte.
     skipped: usize,
     len: usize,
-    /// The length in bytes of the varying prefix. The bytes after it are copies of one binary32
+    /// The length in bytes of the varying prefix. The rest consists of copies of one binary32
     /// number.
     varying: usize,
 }
@@ -90,8 +85,8 @@ impl Buffer {
 }
 
 impl Buffer {
-    /// Returns the length in bytes of the varying prefix. The bytes after it are known to be copies
-    /// of one binary32 number.
+    /// Returns the length in bytes of the varying prefix. The rest consists of copies of one
+    /// binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.varying
     }

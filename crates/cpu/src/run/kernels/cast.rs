@@ -61,12 +61,10 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, out: &mut [u8], x: &[u8]
     }
 }
 
-/// Returns whether a type is a 16- or 8-bit float. Such a type is converted through binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }
 
-/// Returns the parameters of a narrow float format other than bfloat16.
 pub(crate) fn format(dtype: Dtype) -> Format {
     match dtype {
         Dtype::F16 => F16,
@@ -106,8 +104,7 @@ pub fn narrow(to: Dtype, out: &mut [u8], x: &[f32], towards_zero: bool) {
         };
     }
     if towards_zero {
-        // Rounding towards zero is rare, so one loop serves all 8-bit formats, with the format in a
-        // variable.
+        // Rounding towards zero is rare, so one loop serves all 8-bit formats.
         match to {
             Dtype::BF16 => each(typed_mut(out), x, |x: f32| formats::bf16_narrow(x, true) as u16),
             Dtype::F16 => each(typed_mut(out), x, |x: f32| F16.narrow(x, true) as u16),
@@ -144,8 +141,8 @@ fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
     }
 }
 
-/// Converts integers, binary32 and binary64 to binary32 or binary64, towards zero. Such conversions
-/// are rare, so not all of their loops are vectorized.
+/// Converts to binary32 or binary64, towards zero. These conversions are rare, so not all loops are
+/// vectorized.
 fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (Dtype::F64, _) => each(typed_mut(out), typed(x), double_to_single_zero::<f64>),
@@ -169,16 +166,14 @@ fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// A loop between two native types with Rust's `as`. It wraps, extends, saturates and rounds as the
-/// table of this module requires.
+/// A loop between two native types with `as`, which has the results of the table of this module.
 macro_rules! loop_as {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| x as $to)
     };
 }
 
-/// A vectorized loop from a float to an integer of at most 32 bits. The results equal those of
-/// `as`.
+/// A vectorized loop from a float to an integer of at most 32 bits, with the results of `as`.
 macro_rules! loop_saturate {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| {
@@ -187,7 +182,6 @@ macro_rules! loop_saturate {
     };
 }
 
-/// A loop that compares elements with zero.
 macro_rules! loop_bool {
     ($out:ident, $x:ident, $from:ty) => {
         each($out, typed($x), |x: $from| u8::from(x != <$from>::default()))

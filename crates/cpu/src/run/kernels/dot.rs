@@ -1,23 +1,23 @@
-//! Dots of tiles: `acc[m, n] += a[m, k] * b[k, n]`.
+//! Computes dots of tiles: `acc[m, n] += a[m, k] * b[k, n]`.
 //!
-//! Fused multiply-adds update each element of the accumulator with k ascending; for integers, they
-//! wrap. The result therefore depends neither on the processor nor on the layout of the operands.
+//! Fused multiply-adds update each element of the accumulator with k ascending. Integers wrap.
 //! Operands narrower than the accumulator are first converted, exactly. A 16-bit accumulator is
-//! computed in binary32 and rounded once at the end.
+//! computed in binary32 and rounded once. The result depends on neither the processor nor the
+//! layout of the operands.
 //!
-//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`). Such an
-//! instruction computes exact products, but adds at least two of them at a time, and flushes
-//! subnormal sums to 0. If an operand has a subnormal element, the dot uses fused multiply-adds.
-//! The same processor always computes the same result. An operand of 8 bits that the kernel casts
-//! to bf16 is an operand of bf16. A kernel that converts operands to fp32 gets fused multiply-adds
-//! on every processor.
+//! A dot of bf16 by bf16 is an exception on a processor with instructions for it (`words`). Such an
+//! instruction adds two or more exact products at a time. The dot uses fused multiply-adds instead
+//! if an element is subnormal. An operand of 8 bits that the kernel casts to bf16 counts as bf16. A
+//! kernel that converts operands to fp32 has the same result on all processors.
 //!
-//! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
-//! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory, if they are
-//! contiguous and need no conversion. Otherwise, it reads a converted copy. Columns of `b` are
-//! packed into panels, with two exceptions. The rows of `b` may be contiguous while `a` has few
-//! rows. Or `b` may be a tile that fits into the caches. If the launch cannot change the memory of
-//! `b`, its dots share the panels (`shared`).
+//! The microkernel (`multiply`) keeps a block of the accumulator in registers, such as 6 rows of 4
+//! vectors:
+//! - It reads rows of `a` in place if they are contiguous and need no conversion. Otherwise, it
+//!   reads a copy.
+//! - It packs columns of `b` into panels, unless `a` has few rows, or `b` is a tile that fits into
+//!   the caches.
+//! - The dots of a launch share the panels if the launch cannot change the memory of `b`
+//!   (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -58,7 +58,6 @@ impl<'a> Matrix<'a> {
         Self { dtype, elements, cast: None, is_shared: false }
     }
 
-    /// Returns the type of the numbers that the dot multiplies.
     fn number(&self) -> Dtype {
         self.cast.unwrap_or(self.dtype)
     }
@@ -114,12 +113,11 @@ impl Scratch {
     }
 }
 
-/// Returns whether two consecutive dots have the same result as a single dot. The first dot adds
-/// `k` products to each element of the accumulator. `numbers` are the types of the numbers that the
-/// dots multiply.
+/// Returns whether two consecutive dots have the result of a single dot. The first dot has `k`
+/// products per element. `numbers` are the types of the multiplied numbers.
 ///
-/// Two dots round a 16-bit accumulator twice; a single dot rounds it only once. AMX adds products
-/// of bf16 in groups of 32, so the first dot must consist of whole groups.
+/// Two dots would round a 16-bit accumulator twice. AMX adds products of bf16 in groups of 32, so
+/// the first dot must consist of whole groups.
 pub(crate) fn may_be_divided(acc: Dtype, numbers: [Dtype; 2], k: usize) -> bool {
     acc.bytes() >= 4 && (numbers != [Dtype::BF16; 2] || k.is_multiple_of(32))
 }
@@ -152,7 +150,6 @@ pub fn dot(
     scratch.acc = wide;
 }
 
-/// Computes a dot with an accumulator of at least 32 bits.
 fn accumulate(
     dtype: Dtype,
     acc: &mut [u8],
@@ -188,8 +185,8 @@ fn accumulate(
     }
 }
 
-/// Returns an operand as a dense tile of the type `to`. Converts the operand into the buffer,
-/// unless it already is a dense tile of this type.
+/// Returns an operand as a dense tile of the type `to`, in the buffer unless it already is such a
+/// tile.
 fn converted<'a>(
     matrix: Matrix<'a>,
     to: Dtype,
@@ -214,8 +211,6 @@ fn converted<'a>(
     MatrixReader::of_tile(buffer.bytes(), to.bytes(), [rows, columns], [columns, 1])
 }
 
-/// A dot whose operands and accumulator have the same element type `T`. In [`words`], `T` is a
-/// word.
 struct Product<'a, T> {
     acc: &'a mut [T],
     /// Operand `a`, with contiguous rows.
@@ -247,8 +242,7 @@ impl<T: Pod> Product<'_, T> {
             self.b = OperandB::Packed(memory);
         }
         let mut column = 0;
-        // With 32 registers, a block is 4 vectors of columns wide; with fewer registers, it is 2
-        // vectors wide.
+        // A block is 4 vectors wide with 32 registers, and 2 vectors wide with fewer registers.
         if P::REGISTERS >= 32 {
             column += self.panels::<P, 4>(product, column);
         }
@@ -275,15 +269,15 @@ impl<T: Pod> Product<'_, T> {
         copy_columns((&mut acc[column..], n), (edge, lanes), rest);
     }
 
-    /// Computes all complete panels of `V` vectors of columns, beginning at a column. Returns the
-    /// number of columns in these panels.
+    /// Computes the complete panels of `V` vectors of columns from a column on. Returns their
+    /// number of columns.
     #[inline(always)]
     fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
         let Self { a, ref b, extents: Extents { m, n, k }, .. } = *self;
         let width = V * P::lanes();
         let panels = (n - column) / width;
         let panel_bytes = k * width * size_of::<T>();
-        // The number of panels that the caches keep while the loop iterates over the rows of `a`.
+        // The number of panels that the caches keep during the loop over the rows of `a`.
         let most = (MAX_PANEL_BYTES / panel_bytes.max(1)).max(1);
         for first in (0..panels).step_by(most) {
             let count = most.min(panels - first);
@@ -349,8 +343,7 @@ fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]
     }
 }
 
-/// Copies all columns of a matrix to panels by ascending column, the order in which
-/// [`Product::compute`] reads them.
+/// Copies all columns of a matrix to panels, in the order in which [`Product::compute`] reads them.
 #[inline(always)]
 fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let mut column = 0;
@@ -366,8 +359,8 @@ fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     }
 }
 
-/// Copies all complete panels of `V` vectors of columns, beginning at a column. Returns the number
-/// of columns in these panels.
+/// Copies the complete panels of `V` vectors of columns from a column on. Returns their number of
+/// columns.
 #[inline(always)]
 fn pack_from<P: Multiply, const V: usize>(
     matrix: MatrixReader<'_>,
@@ -391,8 +384,7 @@ fn copy_columns<T: Copy>((to, to_stride): (&mut [T], usize), (from, stride): (&[
     }
 }
 
-/// Some panels of `b`, and the columns of the accumulator to which the dot adds their products.
-/// `acc` begins at the first of these columns.
+/// Some panels of `b`, and the matching columns of the accumulator.
 struct Columns<'a, T> {
     acc: &'a mut [T],
     stride: usize,
@@ -402,14 +394,12 @@ struct Columns<'a, T> {
 }
 
 impl<T: Pod> Columns<'_, T> {
-    /// Computes `m` rows of panels of `V` vectors of columns, in blocks of rows. The numbers of
-    /// rows of the blocks differ by at most one. A block of few rows would have too few
-    /// accumulators for the latency of an addition.
+    /// Computes `m` rows of panels in blocks of nearly equal numbers of rows. A block of few rows
+    /// would have too few accumulators for the latency of an addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
-        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for vectors of `b` and
-        // for the broadcast element of `a`. With fewer vectors, 32 registers have room for more
-        // rows.
+        // 6 rows of 4 vectors have 24 accumulators. The other registers hold vectors of `b` and the
+        // element of `a`. With fewer vectors, 32 registers have room for 8 rows.
         let max_rows = if V == 4 || P::REGISTERS < 32 { 6 } else { 8 };
         let mut row = 0;
         for blocks in (1..=m.div_ceil(max_rows)).rev() {
@@ -441,8 +431,7 @@ impl<T: Pod> Columns<'_, T> {
     }
 }
 
-/// Computes a dot of integers by adding four rows of `b` at a time to a row of the accumulator.
-/// Wrapping addition is associative, so the order does not matter.
+/// Computes a dot of integers, four rows of `b` at a time. Wrapping addition is associative.
 fn dot_i32(acc: &mut [i32], a: &[i32], b: &[i32], extents: Extents) {
     let Extents { n, k, .. } = extents;
     if n == 0 || k == 0 {

@@ -128,8 +128,8 @@ pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
             super::simd::vectorize(
                 #[inline(always)]
                 || {
-                    // Adding to the numbers of the previous block avoids a multiplication, which
-                    // takes several cycles.
+                    // Adding to the previous block avoids a multiplication, which takes several
+                    // cycles.
                     let step = step as $ty;
                     let mut next: [$ty; BLOCK] =
                         std::array::from_fn(|i| (base as $ty).wrapping_add(step.wrapping_mul(i as $ty)));

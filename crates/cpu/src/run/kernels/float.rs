@@ -1,14 +1,12 @@
-//! The elementwise table on binary32 and binary64.
+//! Computes the elementwise table on binary32 and binary64.
 
 use tilewright_ir::{ArithmeticFn, ComparisonFn, FloatFn, MathFn};
 
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
 use super::{Operand, Source, integer, math, math32, math64, typed_mut};
 
-/// Defines the families of the table on a float type.
 macro_rules! families {
     ($arithmetic:ident, $float:ident, $fma:ident, $math_fn:ident, $compare:ident, $ty:ty, $math:ident) => {
-        /// Applies an arithmetic function.
         pub(super) fn $arithmetic(function: ArithmeticFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
             let (a, b) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
             match function {
@@ -22,7 +20,6 @@ macro_rules! families {
             }
         }
 
-        /// Applies a function of floats only.
         pub(super) fn $float(function: FloatFn, out: &mut [u8], [x, y, z]: [Operand<'_>; 3]) {
             let out = typed_mut::<$ty>(out);
             let (a, b) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
@@ -40,8 +37,7 @@ macro_rules! families {
 
         /// Computes `x * y + z`, rounded once.
         fn $fma(out: &mut [$ty], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
-            // The loop accepts `Operand::Out` only as the second and third operand, and
-            // multiplication is commutative.
+            // The loop accepts `Operand::Out` only as `y` or `z`.
             let (x, y) = if matches!(x, Operand::Out) { (y, x) } else { (x, y) };
             let (x, y, z) = (Source::<$ty>::new(x), Source::<$ty>::new(y), Source::<$ty>::new(z));
             vectorize(
@@ -50,7 +46,6 @@ macro_rules! families {
             );
         }
 
-        /// Applies a transcendental function.
         pub(super) fn $math_fn(function: MathFn, out: &mut [u8], x: Operand<'_>) {
             let out = typed_mut::<$ty>(out);
             let x = Source::<$ty>::new(x);
@@ -67,7 +62,6 @@ macro_rules! families {
             }
         }
 
-        /// Applies a comparison.
         pub(super) fn $compare(function: ComparisonFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
             let (x, y) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
             match function {

@@ -1,11 +1,8 @@
-//! Converts one element between floating-point formats with integer operations and without
-//! branches. A loop over such a conversion is vectorized on any instruction set.
-//!
-//! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
-//! [`double_to_single_odd`]. To narrow integers, first convert them to binary64 with
-//! [`signed_to_double_odd`] or [`unsigned_to_double_odd`]. Binary32 has at least two bits of
-//! precision more than every narrower format. Rounding to odd therefore keeps the information that
-//! the rounding to the narrow format needs.
+//! Converts one element between floating-point formats, without branches, so that loops vectorize.
+//! Narrowing starts from binary32. Binary64 is first rounded to binary32 by
+//! [`double_to_single_odd`], and integers to binary64 by [`signed_to_double_odd`] or
+//! [`unsigned_to_double_odd`]. Rounding to odd keeps what the second rounding needs. For example, a
+//! value just above a midpoint gets the last bit 1 and is not taken for the midpoint.
 
 use super::lanes::{Real, Real32, Real64, Word, Word64, select};
 use super::{math32, math64};
@@ -49,13 +46,11 @@ pub(crate) const E4M3B8: Format =
 pub(crate) const E5M2B16: Format =
     Format { mantissa: 2, bias: 16, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
 
-/// Returns the bits of 2^exponent in binary32.
 const fn power_of_two(exponent: i32) -> u32 {
     ((exponent + 127) as u32) << 23
 }
 
 impl Format {
-    /// Returns the sign bit of the format.
     const fn sign(self) -> u32 {
         if self.mantissa == 10 { 0x8000 } else { 0x80 }
     }
@@ -69,8 +64,7 @@ impl Format {
         let bits = value.to_bits();
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(0x7fff_ffff);
-        // Rounds to normal numbers of the format in integers; a carry correctly increments the
-        // exponent.
+        // Rounds to normal numbers in integers. A carry correctly increments the exponent.
         let shift = 23 - self.mantissa;
         let exponent = (127 - self.bias) << 23;
         let rounded = if towards_zero {
@@ -81,8 +75,8 @@ impl Format {
             magnitude.wrapping_add(is_odd).wrapping_sub(word(exponent.wrapping_sub(below_half)))
         };
         let normal = rounded >> shift;
-        // Rounds to subnormal numbers by adding a power of two whose unit in the last place is the
-        // smallest subnormal of the format. The addition then rounds to nearest even.
+        // Rounds to subnormal numbers: adds a power of two whose unit in the last place is the
+        // smallest subnormal of the format.
         let smallest_exponent = 1 - self.bias as i32 - self.mantissa as i32;
         let shifter = word(power_of_two(smallest_exponent + 23));
         let sum = R::from_bits(magnitude) + R::from_bits(shifter);
@@ -93,8 +87,7 @@ impl Format {
         }
         let is_subnormal = magnitude.lt_signed(word(power_of_two(1 - self.bias as i32)));
         let finite = select(is_subnormal, subnormal, normal);
-        // The order of the encodings is the order of the values. In binary32, infinities are above
-        // the finite numbers.
+        // The order of the encodings is the order of the values.
         let mut too_large = word(self.overflow);
         if towards_zero {
             let is_finite = magnitude.lt_signed(word(f32::INFINITY.to_bits()));
@@ -117,9 +110,9 @@ impl Format {
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(self.sign() - 1);
         let sign = (bits & word(self.sign())) << (31 - self.sign().ilog2());
-        // With the mantissa shifted to its position in binary32, the exponent is too small by the
-        // difference of the biases. A multiplication adds this difference to the exponent, and
-        // normalizes subnormal numbers.
+        // The shifted mantissa has the right position, but the exponent is too small by the
+        // difference of the biases. The multiplication corrects it and normalizes subnormal
+        // numbers.
         let scale = R::from_bits(word(power_of_two(127 - self.bias as i32)));
         let mut number = R::from_bits(magnitude << (23 - self.mantissa)) * scale;
         let nan = number.constant(f32::NAN);
@@ -138,8 +131,8 @@ impl Format {
     }
 }
 
-/// Rounds binary32 to the bits of bfloat16, to nearest even or towards zero. Overflow becomes an
-/// infinity, or the largest finite number when rounding towards zero. NaN stays NaN.
+/// Rounds binary32 to bfloat16, to nearest even or towards zero. Overflow becomes an infinity, or
+/// the largest finite number towards zero. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn bf16_narrow<R: Real32>(value: R, towards_zero: bool) -> R::Bits {
     let bits = value.to_bits();
@@ -157,8 +150,8 @@ pub(crate) fn bf16_widen<R: Real32>(bits: R::Bits) -> R {
 }
 
 /// Rounds binary64 to binary32, to odd: an inexact result is the neighbor whose last bit is 1. NaN
-/// stays NaN. A finite number that is too large becomes the largest finite number of binary32. In a
-/// later rounding to a narrower format, this number overflows like the original number.
+/// stays NaN. A number that is too large becomes the largest finite binary32 number, which
+/// overflows again in a later narrowing.
 #[inline(always)]
 pub(crate) fn double_to_single_odd<R: Real64>(value: R) -> R::Single {
     let nearest = value.to_single();
@@ -181,7 +174,7 @@ pub(crate) fn double_to_single_zero<R: Real64>(value: R) -> R::Single {
     select(above, R::Single::from_bits(bits.wrapping_sub(bits.constant(1))), nearest)
 }
 
-/// Converts a signed integer to binary64 by converting its magnitude with `convert`.
+/// Converts a signed integer by its magnitude.
 #[inline(always)]
 fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::Real {
     let zero = value.constant(0);
@@ -190,7 +183,7 @@ fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::R
     select(negative, -magnitude, magnitude)
 }
 
-/// Converts a signed integer to binary64, rounded to odd: an inexact result has the last bit set.
+/// Converts a signed integer to binary64, rounded to odd.
 #[inline(always)]
 pub(crate) fn signed_to_double_odd<W: Word64>(value: W) -> W::Real {
     signed_to_double(
@@ -210,13 +203,12 @@ pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
     )
 }
 
-/// Converts an unsigned integer to binary64. Inexact results are rounded to odd, to at least 42
-/// bits of precision.
+/// Converts an unsigned integer to binary64, rounded to odd at a precision of at least 42 bits.
 #[inline(always)]
 pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // If the integer is 2^53 or more, its 11 low bits may not fit into the mantissa. If any of
-    // these bits is 1, a 1 in the bit above replaces them.
+    // From 2^53 on, the 11 low bits may not fit into the mantissa. A 1 in the next bit replaces
+    // them if any is 1.
     let is_exact = (value & word(0x7ff)).eq(word(0));
     let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
     select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()
@@ -226,8 +218,7 @@ pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
 #[inline(always)]
 pub(crate) fn unsigned_to_double_zero<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // Both halves are exact. The error of their sum is also exact, because the high half is 0 or
-    // larger than the low half.
+    // Both halves are exact, and so is the error of their sum.
     let low = (value & word(0xffff_ffff)).unsigned_to_real();
     let high = (value & word(!0xffff_ffff)).unsigned_to_real();
     let nearest = high + low;
@@ -235,9 +226,8 @@ pub(crate) fn unsigned_to_double_zero<W: Word64>(value: W) -> W::Real {
     select(above, W::Real::from_bits(nearest.to_bits().wrapping_sub(word(1))), nearest)
 }
 
-/// Converts a float to an integer: truncates towards zero, and clamps to the range from `low` to
-/// `high`. This range must be a part of the range of signed or of unsigned integers of 32 bits. NaN
-/// becomes 0. The integer is in the low 32 bits of the result; the other bits are unspecified.
+/// Truncates a float towards zero and clamps it to `low..=high`, a range within the signed or the
+/// unsigned 32-bit integers. NaN becomes 0. The result is in the low 32 bits.
 #[inline(always)]
 pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
     let value = select(value.is_nan(), value.constant(0.0), value);
@@ -245,19 +235,18 @@ pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
     (value.trunc() + value.constant(math64::SHIFTER)).to_bits()
 }
 
-/// Returns the quotient, towards zero, of integers of at most 16 bits. The quotient is unspecified
-/// if the divisor is 0. The operands are floats with the values of the integers.
+/// Returns the quotient, towards zero, of integers of at most 16 bits, given as floats. It is
+/// unspecified if the divisor is 0.
 ///
-/// The integers have fewer bits than the precision of the float. The division therefore never
-/// rounds a quotient up to the next integer, and truncation is exact.
+/// The float is wide enough that the division never rounds up to the next integer.
 #[inline(always)]
 pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math32::SHIFTER)).to_bits();
     bits.wrapping_sub(bits.constant(math32::SHIFTER.to_bits()))
 }
 
-/// Returns the quotient of integers of at most 32 bits, like [`quotient_of_singles`]. The quotient
-/// is in the low 32 bits of the result.
+/// Returns the quotient of integers of at most 32 bits, like [`quotient_of_singles`], in the low 32
+/// bits.
 #[inline(always)]
 pub(crate) fn quotient_of_doubles<R: Real64>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math64::SHIFTER)).to_bits();

@@ -1,11 +1,7 @@
-//! Fused loops: several ops on binary32 tiles in one pass. Each op takes the registers of the
-//! previous op's result.
-//!
-//! A loop covers its tiles in blocks of [`BLOCK`] elements, or of a multiple of [`BLOCK`] if there
-//! are enough registers. The dispatch of an op thus costs little compared with the op. Each block
-//! passes through all stages. The results equal those of the ops executed one after another, to the
-//! bit. For example, a sum has [`BLOCK`] interleaved accumulators, and combines them in the order
-//! of [`reduce`](super::reduce).
+//! Executes fused loops: several ops on binary32 tiles in one pass.
+//! A block of [`BLOCK`] or more elements passes through all stages in registers. The results equal
+//! those of the separate ops, to the bit. A sum, for example, has [`BLOCK`] interleaved
+//! accumulators, combined in the order of [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
 
@@ -14,14 +10,11 @@ use crate::program::fused::{BLOCK, Binary, Reduction, Unary};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 use crate::tuning::MAX_FUSED_ELEMENTS;
 
-/// The memory to which a loop writes elements.
 pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
-    /// The number of elements that the loop writes, from the first element on.
     pub elements: usize,
 }
 
-/// The result of a [`Reduction`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduced {
     pub value: f32,
@@ -29,9 +22,8 @@ pub(crate) struct Reduced {
     pub is_certain: bool,
 }
 
-/// The table of binary functions. A row has the name of a function and its three opcodes. The
-/// operand of the first opcode is a number. The operand of the second opcode is a tile. The operand
-/// of the third opcode is a tile with one element for each row.
+/// The binary functions, with their opcodes for three kinds of operands: a number, a tile, and a
+/// tile with one element per row.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {
@@ -50,8 +42,8 @@ macro_rules! binary_functions {
 
 macro_rules! opcodes {
     ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
-        /// The opcode of a stage: the function and the kind of its operand. The dispatch is one
-        /// indirect jump, because three jumps in a row would take as long as the op.
+        /// The function and the kind of operand of a stage. One opcode for both needs only one
+        /// indirect jump.
         #[derive(Clone, Copy, Debug)]
         enum Opcode {
             $($number, $tile, $rows,)*
@@ -93,20 +85,17 @@ macro_rules! opcodes {
 }
 binary_functions!(opcodes);
 
-/// An op of a fused loop whose operand has been located in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
     code: Opcode,
-    /// The function of [`Opcode::Itself`].
     function: Binary,
-    /// The operand, if it is a number. A stage that reads a tile uses this number in place of
-    /// elements after the end of `run`. A stage that [`Stage::cut`] creates replaces elements by
-    /// this number.
+    /// The operand of a stage without a tile. A stage with a tile reads it after the end of `run`.
+    /// [`Stage::cut`] replaces elements by it.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,
-    /// For [`Stage::cut`], the index of the first replaced element. For [`Stage::write`], the index
-    /// of the target. For [`Stage::rows`], the shift.
+    /// The first replaced element of [`Stage::cut`], the target of [`Stage::write`], or the shift
+    /// of [`Stage::rows`].
     count: usize,
     /// The operand of a stage that reads a tile.
     run: RunReader<'a>,
@@ -122,7 +111,6 @@ impl<'a> Stage<'a> {
         run: RunReader::EMPTY,
     };
 
-    /// Creates a stage that combines the element with a number.
     #[inline(always)]
     pub(crate) fn number(function: Binary, number: f32) -> Self {
         let code = function.of_number();
@@ -134,27 +122,25 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Creates a stage that combines the element with the element of `run` at the same index. After
-    /// the end of `run`, the operand is the number `rest`.
+    /// Combines the element with the element of `run` at the same index, or with `rest` after its
+    /// end.
     #[inline(always)]
     pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
         Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
     }
 
-    /// Creates a stage that combines the element with an element of `run`, whose index is the index
-    /// of the current row. A row has `1 << shift` times [`BLOCK`] elements.
+    /// Combines the element with the element of `run` for the current row. A row has `BLOCK <<
+    /// shift` elements.
     #[inline(always)]
     pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
         Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
     }
 
-    /// Creates a stage that combines the element with itself.
     #[inline(always)]
     pub(crate) fn itself(function: Binary) -> Self {
         Stage { code: Opcode::Itself, function, ..Self::EMPTY }
     }
 
-    /// Creates a stage that applies a function to the element.
     #[inline(always)]
     pub(crate) fn unary(function: Unary) -> Self {
         let code = match function {
@@ -168,19 +154,18 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Creates a stage that replaces the elements from `end` on by a number.
+    /// Replaces the elements from `end` on by a number.
     #[inline(always)]
     pub(crate) fn cut(end: usize, number: f32) -> Self {
         Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
     }
 
-    /// Creates a stage that writes the elements to the target with the index `target`.
+    /// Writes the elements to the target with this index.
     #[inline(always)]
     pub(crate) fn write(target: usize) -> Self {
         Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
     }
 
-    /// Creates a stage that reduces the elements.
     #[inline(always)]
     pub(crate) fn reduce(reduction: Reduction) -> Self {
         let code = match reduction {
@@ -190,16 +175,16 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Returns the memory that the stage reads. The result is empty if the stage reads no memory.
+    /// Returns the memory that the stage reads, which may be empty.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run
     }
 }
 
-/// Passes `elements` elements through the stages. From the element `varying` on, the operands are
-/// uniform, so the loop computes a single block for all these elements. `elements` and `varying`
-/// are multiples of [`BLOCK`]. Returns the result of the reduction, if any.
+/// Passes `elements` elements through the stages. From the element `varying` on, all operands are
+/// uniform, so the loop computes one block for the rest. Both are multiples of [`BLOCK`]. Returns
+/// the result of the reduction, if any.
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -223,7 +208,7 @@ impl WithSimd for Loop<'_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Reduced> {
-        // The constants are the numbers of registers in a large block and in a small block.
+        // The constants are the registers of a large and of a small block.
         match S::F32_LANES {
             16 => self.run::<S, 8, 4>(simd),
             8 => self.run::<S, 8, 8>(simd),
@@ -240,13 +225,13 @@ struct Scratch([f32; MAX_FUSED_ELEMENTS]);
 /// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
 struct Accumulators<S: Simd, const M: usize> {
     values: [S::f32s; M],
-    /// A lane is NaN if the maximum has read a NaN in this lane.
+    /// A lane is NaN if the maximum has read a NaN in it.
     nan: S::f32s,
 }
 
 impl Scratch {
-    /// Stores a block. The block is passed by value, because a block whose address is taken does
-    /// not stay in registers.
+    /// Stores a block. It is passed by value, because a block whose address is taken leaves the
+    /// registers.
     #[inline(always)]
     fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
         let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
@@ -257,7 +242,7 @@ impl Scratch {
         );
     }
 
-    /// Loads the block. Overwrites the content of the parameter.
+    /// Loads the block over the content of the parameter.
     #[inline(always)]
     fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
         let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
@@ -270,8 +255,8 @@ impl Scratch {
 }
 
 impl Loop<'_, '_, '_> {
-    /// Runs the loop. Calls only cold functions, because all other functions are inlined. The block
-    /// and the accumulators therefore stay in registers.
+    /// Runs the loop. It calls only cold functions, so that the block and the accumulators stay in
+    /// registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
@@ -296,9 +281,8 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Passes a block of N registers through the stages. The block represents `blocks` equal
-    /// blocks. A sum therefore adds the block `blocks` times, and a stage that writes stores it
-    /// `blocks` times.
+    /// Passes a block of N registers through the stages, for `blocks` equal blocks. A sum adds it
+    /// `blocks` times, and a write stores it `blocks` times.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -385,8 +369,8 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// Returns the elements that a stage reads for a block of N registers. The block begins at the
-/// element `first`. After the end of the stage's run, the elements equal the stage's number.
+/// Returns the operand of a stage for the block at the element `first`. After the end of the run,
+/// it is the number of the stage.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -402,7 +386,7 @@ fn part<'p, S: Simd, const N: usize>(
     RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
 }
 
-/// Returns the operand elements of the rows in which a block of N registers begins and ends.
+/// Returns the operands of the rows in which a block begins and ends.
 #[inline(always)]
 fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
     let last = first + N * S::F32_LANES - 1;
@@ -411,8 +395,7 @@ fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S
     [number(row(first)), number(row(last))]
 }
 
-/// Copies the elements of a run from a byte offset on, and fills the remaining elements with a
-/// number.
+/// Copies a run from a byte offset on, and fills the rest with a number.
 #[cold]
 #[inline(never)]
 fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
@@ -424,15 +407,14 @@ fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
     }
 }
 
-/// Sets the elements of the block in `scratch` from the index `end` on to a number.
+/// Replaces the elements of `scratch` from `end` on by a number.
 #[cold]
 #[inline(never)]
 fn cut(scratch: &mut Scratch, end: usize, value: f32) {
     scratch.0[end.min(MAX_FUSED_ELEMENTS)..].fill(value);
 }
 
-/// Combines the upper half of the accumulators with the lower half, repeatedly, until one
-/// accumulator is left.
+/// Combines the halves of the accumulators repeatedly, down to one accumulator.
 #[inline(always)]
 fn reduced<S: Simd, const M: usize>(
     simd: S,
@@ -473,8 +455,7 @@ fn reduced<S: Simd, const M: usize>(
     }
 }
 
-/// Combines the upper half of the first `count` elements with the lower half, until one element is
-/// left. Returns this element.
+/// Combines the halves of the first `count` elements repeatedly, down to one element.
 #[inline(always)]
 fn halve(all: &mut [f32; MAX_FUSED_ELEMENTS], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {

@@ -1,5 +1,5 @@
-//! The functions of [`fused`](super::fused) on a block of registers. Their results equal those of
-//! the elementwise table, to the bit.
+//! Computes the functions of [`fused`](super::fused) on blocks, with the results of the elementwise
+//! table.
 
 use std::hint::black_box;
 
@@ -8,11 +8,10 @@ use pulp::Simd;
 use super::math32::{EXP, EXP_BOUNDS, EXP_REDUCTION, EXP2, EXP2_BOUNDS, SHIFTER};
 use crate::program::fused::{Binary, Unary};
 
-/// A block in N registers.
 pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
 
-/// Calls a function with the index of each register of a block. The compiler's own unrolling may
-/// come too late to keep the block in registers.
+/// Calls a function for each register of a block. The compiler's own unrolling may come too late to
+/// keep the block in registers.
 #[inline(always)]
 pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     macro_rules! calls {
@@ -31,7 +30,7 @@ pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     }
 }
 
-/// Combines a block with an operand. The closure returns each register of the operand.
+/// Combines a block with an operand, whose registers the closure returns.
 #[inline(always)]
 pub(super) fn apply<S: Simd, const N: usize>(
     simd: S,
@@ -70,7 +69,6 @@ pub(super) fn apply<S: Simd, const N: usize>(
     out
 }
 
-/// Applies a function to a block.
 #[inline(always)]
 pub(super) fn apply_alone<S: Simd, const N: usize>(simd: S, function: Unary, x: Block<S, N>) -> Block<S, N> {
     let mut out = x;
@@ -101,9 +99,9 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// Returns the minimum or maximum of x and y, as [`math`](super::math) defines it. The result is x
-/// if y is NaN, and `of_equals` if x and y are equal. (Equal numbers may be zeros with different
-/// signs.) Otherwise, the result is `compared`.
+/// Returns the minimum or maximum, as [`math`](super::math) defines it. The result is x if y is
+/// NaN, `of_equals` if x equals y, and otherwise `compared`. Equal numbers may be zeros of
+/// different signs.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
@@ -111,7 +109,6 @@ fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equal
     simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
 }
 
-/// Returns whether any element exceeds a limit.
 #[inline(always)]
 pub(super) fn any_above<S: Simd>(simd: S, x: S::u32s, limit: u32) -> bool {
     simd.first_true_m32s(simd.greater_than_u32s(x, simd.splat_u32s(limit))) < S::F32_LANES
@@ -124,8 +121,8 @@ pub(super) fn any_nan<S: Simd>(simd: S, x: S::f32s) -> bool {
     any_above(simd, bits(simd, simd.abs_f32s(x)), f32::INFINITY.to_bits())
 }
 
-/// The bits of two magnitudes. If the dividend and the divisor are between them, neither the
-/// quotient nor its remainder underflows or overflows.
+/// The bounds of the magnitudes, as bits, for which neither quotient nor remainder underflows or
+/// overflows.
 const DIVISIBLE: [u32; 2] = [(127 - 60) << 23, (127 + 60) << 23];
 
 /// Returns the reciprocal of a divisor that [`quotient`] accepts.
@@ -135,12 +132,12 @@ pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
     (least..=most).contains(&divisor.abs().to_bits()).then(|| 1.0 / divisor)
 }
 
-/// Divides the block by a number, correctly rounded. This method takes half as long as a division.
+/// Divides the block by a number, correctly rounded, in half the time of a division.
 ///
-/// The product with the reciprocal is off by less than two units in the last place. The remainder
-/// of this product then determines the correct quotient. (Source: Markstein, Computation of
-/// elementary functions on the IBM RISC System/6000 processor, 1990.) An exhaustive test over every
-/// divisor showed that no quotient close to a midpoint between two numbers is rounded wrongly.
+/// The product with the reciprocal is off by less than two units in the last place. Its remainder
+/// determines the correct quotient. (Source: Markstein, Computation of elementary functions on the
+/// IBM RISC System/6000 processor, 1990.) An exhaustive test over all divisors found no wrong
+/// rounding near a midpoint.
 #[inline(always)]
 pub(super) fn quotient<S: Simd, const N: usize>(
     simd: S,
@@ -189,12 +186,11 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The constants of an exponential. `black_box` makes the compiler read them from memory at each
-/// use. Otherwise, the compiler would keep the constants in registers during the whole fused loop.
-/// The blocks would not fit into the remaining registers.
+/// The constants of an exponential. `black_box` makes each use read them from memory. In registers,
+/// they would displace the blocks of the fused loop.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
-    /// If the argument is below this magnitude, the result is neither subnormal nor infinite.
+    /// Below this magnitude of the argument, the result is neither subnormal nor infinite.
     moderate: f32,
     shifter: f32,
     log2_e: f32,
@@ -259,9 +255,8 @@ fn exp2<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
     )
 }
 
-/// Computes an exponential of a block. `parts` returns p and n + [`SHIFTER`] such that the result
-/// is p * 2^n. If all arguments are moderate, n is added to the exponent of p, which is equivalent
-/// and faster.
+/// Computes p * 2^n for a block. `parts` returns p and n + [`SHIFTER`]. For moderate arguments,
+/// adding n to the exponent of p has the same result, faster.
 #[inline(always)]
 fn scaled<S: Simd, const N: usize>(
     simd: S,
@@ -289,8 +284,7 @@ fn scaled<S: Simd, const N: usize>(
             #[inline(always)]
             |i| {
                 let (p, shifted) = parts(x[i]);
-                // The low bits of `shifted`, which is n + SHIFTER, are n. The shift drops the other
-                // bits.
+                // The low bits of n + SHIFTER are n. The shift drops the others.
                 let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
                 out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
             },

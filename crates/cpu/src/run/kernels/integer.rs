@@ -1,4 +1,4 @@
-//! The integer rows of the elementwise table. All arithmetic wraps, and no element causes a panic.
+//! Computes the integer rows of the elementwise table. All arithmetic wraps.
 //!
 //! Functions that do not depend on signedness are compiled only for unsigned types.
 
@@ -12,12 +12,12 @@ use super::{Element, Operand, Source, typed, typed_mut};
 trait Integer: Element {
     /// Returns the quotient. For a zero divisor, the result is unspecified.
     fn quotient(self, divisor: Self) -> Self;
-    /// Returns `self >> count` with an unsigned count. A count of at least the width shifts all
-    /// bits out: the result is 0, or -1 for a negative number.
+    /// Returns `self >> count` with an unsigned count. A count of at least the width gives 0, or -1
+    /// for a negative number.
     fn shift_right(self, count: Self) -> Self;
     /// Returns the upper half of the product.
     fn mul_high(self, factor: Self) -> Self;
-    /// Returns the absolute value. The smallest integer of the type is returned unchanged.
+    /// Returns the absolute value. The smallest integer is its own absolute value.
     fn absolute(self) -> Self;
 }
 
@@ -45,7 +45,7 @@ macro_rules! integer_type {
     };
 }
 
-/// `x >> y` of a signed type: the sign if y, as an unsigned number, is the width or more.
+/// `x >> y` of a signed type. If y is negative or at least the width, the result is the sign.
 macro_rules! shr_signed {
     ($ty:ty, $uint:ty) => {
         |x: $ty, y: $ty| {
@@ -162,32 +162,26 @@ macro_rules! either {
     };
 }
 
-/// Computes `out[i] = f(x[i], y[i])`.
 fn ordered<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 fn commutative<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_commutative(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// Computes `out[i] = f(x[i], y[i])` for a long function.
 fn long<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_long(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// Computes `out[i] = f(x[i])`.
 fn single<T: Element>(out: &mut [u8], x: Operand<'_>, f: impl Fn(T) -> T) {
     unary(typed_mut(out), Source::new(x), f);
 }
 
-/// Computes `out[i] = f(x[i], y[i])` with a boolean result.
 fn truth<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> bool) {
     compare(out, Source::new(x), Source::new(y), f);
 }
 
-/// Applies an arithmetic function to integers of `bytes` bytes.
 pub(super) fn arithmetic(
     function: ArithmeticFn,
     (bytes, signed): (usize, bool),
@@ -210,7 +204,6 @@ pub(super) fn arithmetic(
     }
 }
 
-/// Divides integers of `bytes` bytes.
 pub(super) fn division(
     function: DivisionFn,
     (bytes, signed): (usize, bool),
@@ -236,7 +229,6 @@ pub(super) fn division(
     }
 }
 
-/// Applies a bitwise function or a shift to integers of `bytes` bytes.
 pub(super) fn bitwise(
     function: BitwiseFn,
     (bytes, signed): (usize, bool),
@@ -256,7 +248,6 @@ pub(super) fn bitwise(
     }
 }
 
-/// Computes the upper halves of products of integers of `bytes` bytes.
 pub(super) fn wide_product(
     function: WideProductFn,
     (bytes, signed): (usize, bool),
@@ -269,7 +260,6 @@ pub(super) fn wide_product(
     }
 }
 
-/// Compares integers of `bytes` bytes.
 pub(super) fn compare_integers(
     function: ComparisonFn,
     (bytes, signed): (usize, bool),
@@ -303,21 +293,19 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
     }
 }
 
-/// Divides booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
     // A division by zero sets all bits of the byte, but a boolean has only the lowest bit.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 
-/// Applies a bitwise function or a shift to booleans.
 pub(super) fn bitwise_of_booleans(function: BitwiseFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     match function {
         BitwiseFn::And | BitwiseFn::Or | BitwiseFn::Xor | BitwiseFn::Shr => {
             bitwise(function, BOOLEAN, out, x, y);
         }
         BitwiseFn::Not => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, Operand::Scalar(1)),
-        // A shift by one or more, in either direction, shifts the only bit out.
+        // A shift by one or more shifts the only bit out.
         BitwiseFn::Shl => bitwise(BitwiseFn::Shr, BOOLEAN, out, x, y),
     }
 }
@@ -346,7 +334,6 @@ pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Op
     }
 }
 
-/// Returns the sign bit of a float of `bytes` bytes.
 fn sign_of(bytes: usize) -> u64 {
     1 << (8 * bytes - 1)
 }

@@ -1,13 +1,10 @@
-//! Defines the values on which the formulas of single elements compute.
+//! Defines the operations on single elements from which formulas are built.
 //!
 //! The formulas of `math`, `math32`, `math64`, `formats` and `narrow` are generic over these
-//! traits. Each formula thus has one definition for two users. The first user is the loops of the
-//! executor. They apply a formula to the scalar types `f32` and `f64`. The bits of these types are
-//! `u32` and `u64`, and the comparisons are `bool`. The second user is the compiler of loop nests:
-//! it applies the formula to handles of vectors, whose methods append instructions.
+//! traits, and have two users. The loops of the executor apply them to `f32` and `f64`. The
+//! compiler of nests applies them to handles of vectors, whose methods append instructions.
 //!
-//! A formula has no branch that depends on an element. It computes the results of both cases, and a
-//! [`Mask`] selects one of them.
+//! A formula has no branch on an element: it computes both cases and selects one by a [`Mask`].
 
 use super::math32;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Shr, Sub};
@@ -17,7 +14,6 @@ pub(crate) trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> {}
 
 /// Floats or integers that a mask can select.
 pub(crate) trait Lanes: Copy {
-    /// The results of comparisons.
     type Mask: Mask;
 
     /// Returns `x` where the mask is true, otherwise `y`.
@@ -34,32 +30,23 @@ pub(crate) fn select<L: Lanes>(mask: L::Mask, x: L, y: L) -> L {
 pub(crate) trait Real:
     Lanes + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
-    /// The type of constants.
     type Number: Copy + From<f32>;
-    /// The bits of the floats.
     type Bits: Word<Mask = Self::Mask>;
 
     /// Returns a constant in the context of `self`.
     fn constant(self, value: Self::Number) -> Self;
     /// Returns `self * factor + addend`, rounded once.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
-    /// Returns the square root, correctly rounded.
     fn sqrt(self) -> Self;
     /// Removes the fraction. The result has the sign of the argument, even if the result is 0.
     fn trunc(self) -> Self;
-    /// Clears the sign.
     fn abs(self) -> Self;
     /// Returns the sign bit; all other bits are 0.
     fn sign(self) -> Self::Bits;
-    /// Returns the bits.
     fn to_bits(self) -> Self::Bits;
-    /// Returns the floats with these bits.
     fn from_bits(bits: Self::Bits) -> Self;
-    /// Returns whether `self == other`.
     fn eq(self, other: Self) -> Self::Mask;
-    /// Returns whether `self < other`.
     fn lt(self, other: Self) -> Self::Mask;
-    /// Returns whether the value is NaN.
     fn is_nan(self) -> Self::Mask;
     /// Returns `if self < other { self } else { other }`.
     fn lesser(self, other: Self) -> Self;
@@ -75,15 +62,12 @@ pub(crate) trait Real:
 
 /// Floats of binary32.
 pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
-    /// Floats of binary64.
     type Double: Real64<Single = Self, Mask = Self::Mask>;
 
-    /// Converts to binary64, exactly.
     fn to_double(self) -> Self::Double;
 
     /// Returns `self * 2^exponent`, rounded once. The parameters are the exponent as a float and as
-    /// an integer. The magnitude of the exponent is at most 254. The magnitude of `self` is 0, or
-    /// from 2^-32 to 2^32.
+    /// an integer, of magnitude at most 254. `self` is 0, or from 2^-32 to 2^32 in magnitude.
     #[inline(always)]
     fn scale(self, _exponent: Self, bits: Self::Bits) -> Self {
         math32::scale_in_steps(self, bits)
@@ -92,15 +76,14 @@ pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
 
 /// Floats of binary64.
 pub(crate) trait Real64: Real<Number = f64, Bits: Word64<Real = Self>> {
-    /// Floats of binary32.
     type Single: Real32<Double = Self, Mask = Self::Mask>;
 
     /// Converts to binary32, rounded to nearest even.
     fn to_single(self) -> Self::Single;
 }
 
-/// Integers. Each function defines whether it treats them as signed. Arithmetic wraps. The count of
-/// a shift must be below the width.
+/// Integers, signed or unsigned as each function says. Arithmetic wraps. Shift counts are below the
+/// width.
 pub(crate) trait Word:
     Lanes
     + BitAnd<Output = Self>
@@ -110,26 +93,20 @@ pub(crate) trait Word:
     + Shl<u32, Output = Self>
     + Shr<u32, Output = Self>
 {
-    /// The type of constants.
     type Number: Copy;
 
     /// Returns a constant in the context of `self`.
     fn constant(self, value: Self::Number) -> Self;
-    /// Returns the sum.
     fn wrapping_add(self, other: Self) -> Self;
-    /// Returns the difference.
     fn wrapping_sub(self, other: Self) -> Self;
     /// Shifts to the right, and inserts copies of the sign.
     fn shift_signed(self, count: u32) -> Self;
-    /// Returns whether `self == other`.
     fn eq(self, other: Self) -> Self::Mask;
-    /// Returns whether `self < other`, of signed integers.
     fn lt_signed(self, other: Self) -> Self::Mask;
 }
 
 /// Integers of 32 bits.
 pub(crate) trait Word32: Word<Number = u32> {
-    /// The floats with these bits.
     type Real: Real32<Bits = Self, Mask = Self::Mask>;
 
     /// Converts signed integers to binary32, rounded to nearest even.
@@ -138,7 +115,6 @@ pub(crate) trait Word32: Word<Number = u32> {
 
 /// Integers of 64 bits.
 pub(crate) trait Word64: Word<Number = u64> {
-    /// The floats with these bits.
     type Real: Real64<Bits = Self, Mask = Self::Mask>;
 
     /// Converts unsigned integers to binary64, rounded to nearest even.

@@ -36,8 +36,7 @@ pub(crate) fn rsqrt<R: Real>(x: R) -> R {
     x.small_constant(1.0) / x.sqrt()
 }
 
-/// Evaluates a polynomial by Horner's rule with fused multiply-adds. The highest coefficient is
-/// first.
+/// Evaluates a polynomial by Horner's rule, with the highest coefficient first.
 #[inline(always)]
 pub(super) fn polynomial<R: Real, const N: usize>(x: R, coefficients: [R::Number; N]) -> R {
     let mut sum = x.constant(coefficients[0]);
@@ -47,7 +46,7 @@ pub(super) fn polynomial<R: Real, const N: usize>(x: R, coefficients: [R::Number
     sum
 }
 
-/// Clamps x between two bounds. If x is NaN, the result is NaN.
+/// Clamps x between two bounds. NaN stays NaN.
 #[inline(always)]
 pub(super) fn clamp<R: Real>(x: R, low: R::Number, high: R::Number) -> R {
     let x = x.constant(low).greater(x);
@@ -63,8 +62,8 @@ pub(super) fn log_special<R: Real>(x: R, result: R) -> R {
     select(x.eq(zero), x.small_constant(f32::NEG_INFINITY), result)
 }
 
-/// Returns whether x is finite and its magnitude is above a bound. Infinities and NaN need no slow
-/// path, because the fast formulas of sin and cos return NaN for them.
+/// Returns whether x is finite and above a bound in magnitude. For infinities and NaN, the fast
+/// formulas of sin and cos already return NaN.
 #[inline(always)]
 pub(super) fn is_finite_above<R: Real>(x: R, bound: R::Number) -> <R as Lanes>::Mask {
     let magnitude = x.abs();

@@ -1,8 +1,8 @@
-//! Transcendental functions of one binary32 element, branch-free.
+//! Computes transcendental functions of one binary32 element, without branches.
 //!
-//! The documentation of each function states its largest error in units in the last place (ulp) of
-//! the exact result. Tests check this error; an ignored test of `tests/kernels/functions.rs` checks
-//! all arguments. Subnormal arguments and results are not flushed to 0.
+//! The error of each function is in units in the last place (ulp) of the exact result. An ignored
+//! test of `tests/kernels/functions.rs` checks all arguments. Subnormal numbers are not flushed to
+//! 0.
 #![allow(
     clippy::excessive_precision,
     reason = "nine digits determine a binary32 number; fewer may be the wrong one"
@@ -15,19 +15,17 @@ use super::lanes::{Lanes, Real32, Word, Word32, select};
 use super::math::{clamp, is_finite_above, log_special, polynomial};
 use super::simd::{self, vectorize};
 
-/// 1.5 * 2^23. The sum of x and this number has the integer nearest to x in its low bits.
-/// Subtracting this number again leaves the integer as a float.
+/// 1.5 * 2^23. After adding this number to x, the low bits are the nearest integer. Subtracting it
+/// again leaves that integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-/// If x is outside of these bounds, e^x is 0 or infinite. At the lower bound, [`scale_in_steps`]
-/// multiplies by an exact 0. This avoids a product that underflows, which takes about a hundred
-/// cycles.
+/// Outside of these bounds, e^x is 0 or infinite. At the lower bound, [`scale_in_steps`] multiplies
+/// by an exact 0, because a product that underflows takes about a hundred cycles.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
-/// If x is outside of these bounds, 2^x is 0 or infinite.
+/// Outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
-/// Minus the natural logarithm of 2, in two parts. Products of the first part and small integers
-/// are exact.
+/// -ln 2 in two parts. The products of the first part and small integers are exact.
 pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
 /// The polynomial of e^x near 0.
 pub(super) const EXP: [f32; 7] =
@@ -44,8 +42,8 @@ pub(super) const EXP2: [f32; 8] = [
     1.0,
 ];
 
-/// The maximum magnitude for which sin and cos are computed in binary32. For larger arguments,
-/// `libm` computes them in binary64, one by one.
+/// The largest magnitude for which sin and cos are computed in binary32. `libm` computes larger
+/// angles.
 const LARGEST_FAST_ANGLE: f32 = 71_476.0;
 
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^22.
@@ -58,7 +56,7 @@ fn round<R: Real32>(x: R) -> (R, R::Bits) {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 254. If it is -253 or -254, a factor is 0, and so is the result for a finite x.
+/// at most 254. At -253 and -254, a factor is 0.
 #[inline(always)]
 pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     let half = exponent.shift_signed(1);
@@ -66,8 +64,7 @@ pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// Splits e^x into a number near 1 and a power of two. Returns the number near 1, then the exponent
-/// of the power as a float and as an integer. |x| is below 2^21.
+/// Splits e^x into p * 2^n with p near 1. Returns p, n, and n as an integer. |x| is below 2^21.
 #[inline(always)]
 fn exp_parts<R: Real32>(x: R) -> (R, R, R::Bits) {
     let (n, exponent) = round(x * x.constant(LOG2_E));
@@ -166,7 +163,6 @@ pub(crate) fn sin_shifted<R: Real32>(x: R, quarter: u32) -> R {
     if quarter == 0 { select(x.eq(x.constant(0.0)), x, result) } else { result }
 }
 
-/// Returns whether [`sin_shifted`] is not accurate for the angle.
 #[inline(always)]
 pub(crate) fn is_large_angle<R: Real32>(x: R) -> <R as Lanes>::Mask {
     is_finite_above(x, LARGEST_FAST_ANGLE)
@@ -200,7 +196,7 @@ pub(crate) fn erf<R: Real32>(x: R) -> R {
     let u = c(-3.883_964_38e-3).mul_add(t, c(2.425_462_19e-2));
     let r = r.mul_add(s, u).mul_add(t, c(-1.067_778_77e-1)).mul_add(t, c(-6.348_466_87e-1));
     let r = r.mul_add(t, c(-1.287_175_12e-1)).mul_add(t, -t);
-    // Above 4, the result is 1; the polynomial is not valid for such arguments.
+    // Above 4, the result is 1, and the polynomial is invalid.
     let tail = select(c(4.0).lt(t), c(1.0), c(1.0) - exp_of_moderate(r));
     let large = R::from_bits(tail.to_bits() | x.sign());
     let p = polynomial(
@@ -218,7 +214,6 @@ pub(crate) fn erf<R: Real32>(x: R) -> R {
     select(c(0.927_734_4).lt(t), large, small)
 }
 
-/// Computes the error function of a tile.
 pub(super) fn erf_tile(out: &mut [f32], x: Source<'_, f32>) {
     simd::unary(out, x, erf);
 }

@@ -1,7 +1,7 @@
-//! Transcendental functions of one binary64 element, branch-free except for the calls of `libm`.
+//! Computes transcendental functions of one binary64 element, without branches except for `libm`.
 //!
-//! The polynomials of log, sin and cos are those of FreeBSD's msun. The documentation of each
-//! function states its largest error in units in the last place (ulp).
+//! The polynomials of log, sin and cos are those of FreeBSD's msun. The error of each function is
+//! in units in the last place (ulp).
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
 
@@ -10,12 +10,12 @@ use super::lanes::{Lanes, Real64, Word, select};
 use super::math::{clamp, is_finite_above, log_special, polynomial};
 use super::simd::{self, vectorize};
 
-/// 1.5 * 2^52. The sum of x and this number has the integer nearest to x in its low bits.
-/// Subtracting this number again leaves the integer as a float.
+/// 1.5 * 2^52. After adding this number to x, the low bits are the nearest integer. Subtracting it
+/// again leaves that integer as a float.
 pub(super) const SHIFTER: f64 = 6_755_399_441_055_744.0;
 
-/// The maximum magnitude for which these formulas compute sin and cos. `libm` computes larger
-/// arguments.
+/// The largest magnitude for which these formulas compute sin and cos. `libm` computes larger
+/// angles.
 const LARGEST_FAST_ANGLE: f64 = 1_000_000.0;
 
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^51.
@@ -27,7 +27,7 @@ fn round<R: Real64>(x: R) -> (R, R::Bits) {
     (shifted - shifter, bits.wrapping_sub(bits.constant(SHIFTER.to_bits())))
 }
 
-/// Converts an integer whose magnitude is below 2^51 to a float. This is the inverse of [`round`].
+/// Converts an integer of magnitude below 2^51 to a float, the inverse of [`round`].
 #[inline(always)]
 fn to_float<R: Real64>(x: R::Bits) -> R {
     let shifted = R::from_bits(x.wrapping_add(x.constant(SHIFTER.to_bits())));
@@ -41,11 +41,11 @@ fn power<R: Real64>(exponent: R::Bits) -> R {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 2046. If it is -2045 or -2046, a factor is 0, and so is the result for a finite x.
+/// at most 2046. At -2045 and -2046, a factor is 0.
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
-    // Halves the exponent without an arithmetic right shift of 64-bit numbers, which AVX2 lacks.
+    // Halves the exponent. AVX2 has no arithmetic right shift of 64-bit numbers.
     let half = (exponent.wrapping_add(word(4096)) >> 1).wrapping_sub(word(2048));
     x * power(half) * power(exponent.wrapping_sub(half))
 }
@@ -173,8 +173,7 @@ pub(crate) fn sin_shifted<R: Real64>(x: R, quarter: u64) -> R {
     let (n, quadrant) = round(x * c(FRAC_2_PI));
     let word = |number: u64| quadrant.constant(number);
     let quadrant = quadrant.wrapping_add(word(quarter));
-    // Computes x - n * pi/2 with twice the precision: x - n * half_pi[0] is exact, because the
-    // error of the product is added.
+    // x - n * half_pi[0] is exact, because the error of the product is added.
     let product = n * half_pi[0];
     let (high, low) = exact_difference(x - product, n.mul_add(half_pi[0], -product));
     let product = n * half_pi[1];
@@ -217,7 +216,6 @@ pub(crate) fn sin_shifted<R: Real64>(x: R, quarter: u64) -> R {
     if quarter == 0 { select(x.eq(c(0.0)), x, result) } else { result }
 }
 
-/// Returns whether [`sin_shifted`] is not accurate for the angle.
 #[inline(always)]
 pub(crate) fn is_large_angle<R: Real64>(x: R) -> <R as Lanes>::Mask {
     is_finite_above(x, LARGEST_FAST_ANGLE)

@@ -1,9 +1,7 @@
 //! The numeric inner loops of each op on dense tiles.
 //!
 //! A dense tile is a byte slice with its elements in row-major order, aligned to the size of an
-//! element. ([`Buffer`](buffer::Buffer) aligns to a cache line.) The executor calls one function
-//! for each tile op. Only [`buffer`] allocates memory for elements. Of these modules, only
-//! `instructions` has `unsafe` code.
+//! element. Only [`buffer`] allocates memory for elements. Only `instructions` has `unsafe` code.
 //!
 //! | module | what it does | entry |
 //! |---|---|---|
@@ -15,8 +13,7 @@
 //! | [`dot`] | dot with an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
-//! `fused` is the loop of a fused group, with the functions of `fused_math`. These modules call the
-//! following modules:
+//! `fused` is the loop of a fused group, with the functions of `fused_math`. Helper modules:
 //!
 //! - `simd` selects the instruction set and splits tiles into blocks.
 //! - `integer` and `float` are the loops of the elementwise table.
@@ -26,12 +23,12 @@
 //! - `formats` converts one element between floating-point formats.
 //! - `shuffle` transposes blocks of registers.
 //!
-//! The formulas of one element are generic over the traits of `lanes`, so that the compiler of loop
-//! nests emits the same formulas.
+//! The formulas of one element are generic over the traits of `lanes`, so that nests compute the
+//! same formulas.
 //!
 //! The results do not depend on the instruction set, except those of a dot of bf16 (see [`dot`]).
-//! Sums have a fixed order, and the code writes every fused multiply-add explicitly. On a processor
-//! without that instruction, software emulates it.
+//! Sums have a fixed order. Every fused multiply-add is explicit, and emulated where the processor
+//! lacks the instruction.
 #![allow(
     clippy::inline_always,
     reason = "only inlined functions are compiled for the instruction set of the caller"
@@ -77,9 +74,7 @@ pub enum Operand<'a> {
     Out,
 }
 
-/// A native element type of tiles.
 trait Element: Pod + Default {
-    /// Returns the value with these bits. Bits above its width are ignored.
     fn from_word(bits: u64) -> Self;
 }
 
@@ -96,7 +91,6 @@ element! {
     f32, bits => f32::from_bits(bits as u32); f64, bits => f64::from_bits(bits);
 }
 
-/// An operand of a known element type.
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
     Tile(&'a [T]),
@@ -114,12 +108,10 @@ impl<'a, T: Element> Source<'a, T> {
     }
 }
 
-/// Views a tile as elements. Panics if the tile is not aligned to its elements.
 fn typed<T: Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::cast_slice(bytes)
 }
 
-/// Views a tile as elements for writing.
 fn typed_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::cast_slice_mut(bytes)
 }

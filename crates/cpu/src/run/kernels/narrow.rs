@@ -1,5 +1,6 @@
-//! The floating-point rows of the elementwise table for 16- and 8-bit floats. Widens chunks to
-//! binary32 on the stack, computes there, and rounds once.
+//! Computes the float rows of the elementwise table for 16- and 8-bit floats.
+//!
+//! Each chunk is widened to binary32 on the stack, computed there, and rounded once.
 
 use tilewright_ir::{ComparisonFn, Dtype};
 
@@ -8,9 +9,7 @@ use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 use crate::tuning::SMALL_TILE_ELEMENTS;
 
-/// The maximum number of elements of a chunk.
 const CHUNK: usize = 256;
-/// Binary32 values on the stack.
 struct Wide<const CHUNK: usize>([f32; CHUNK]);
 
 impl<const CHUNK: usize> Wide<CHUNK> {
@@ -18,7 +17,7 @@ impl<const CHUNK: usize> Wide<CHUNK> {
         bytemuck::cast_slice_mut(&mut self.0[..len])
     }
 
-    /// Loads a chunk of an operand, and returns it as a binary32 operand.
+    /// Loads a chunk of an operand as a binary32 operand.
     fn load<'a>(&'a mut self, dtype: Dtype, operand: Operand<'_>, start: usize, out: &[u8]) -> Operand<'a> {
         let len = out.len() / dtype.bytes();
         let narrow = match operand {
@@ -67,7 +66,7 @@ fn apply_chunks<const CHUNK: usize>(
     }
 }
 
-/// Compares narrow floats in binary32, which represents them exactly.
+/// Compares in binary32, which represents narrow floats exactly.
 pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     assert!(
         !matches!((&x, &y), (Operand::Out, _) | (_, Operand::Out)),
@@ -84,7 +83,7 @@ pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: O
     }
 }
 
-/// Computes `x * y + z`, rounded once. In binary64, the product is exact, and the sum is rounded to
+/// Computes `x * y + z`, rounded once: in binary64, the product is exact and the sum is rounded to
 /// odd.
 pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
     let mut wide = [Wide([0.0; CHUNK]), Wide([0.0; CHUNK]), Wide([0.0; CHUNK])];
@@ -116,8 +115,7 @@ pub(crate) fn fma_odd<R: Real32>(x: R, y: R, z: R) -> R {
     let product = x.to_double() * y.to_double();
     let z = z.to_double();
     let sum = product + z;
-    // The exact error of the sum. If the error is not 0, its sign tells on which side of the sum
-    // the exact value is.
+    // The exact error of the sum. Its sign tells on which side of the sum the exact value is.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
     let zero = sum.constant(0.0);

@@ -1,20 +1,19 @@
 //! Reduces a tile along one axis with a known combine function.
 //!
-//! The tile is viewed as `(outer, n, inner)`; the result is `(outer, inner)`. The order of
-//! combination depends only on the shape and the element type, never on the processor:
+//! The tile is viewed as `(outer, n, inner)`, and the result as `(outer, inner)`. The order of
+//! combination depends only on the shape and the element type:
 //!
-//! - `inner` is a power of two below 64 (it is 1 for a reduction of rows): the elements
-//!   `[n, inner]` in row-major order form 64 interleaved accumulators. Accumulator i combines the
-//!   elements i, i + 64, i + 128 and so on. Then the upper half of the accumulators is combined
-//!   with the lower half, repeatedly, until `inner` accumulators are left. With fewer than 64
-//!   elements, the number of accumulators is the largest power of two that does not exceed the
-//!   number of elements.
-//! - Any other `inner`: the elements are combined one after another, from the first to the last
-//!   along the axis.
+//! - If `inner` is a power of two below 64 (1 for rows), there are 64 interleaved accumulators.
+//!   Accumulator i combines the elements i, i + 64, i + 128, … of `[n, inner]` in row-major order.
+//!   Then the upper half of the accumulators is combined with the lower half, until `inner` are
+//!   left. Fewer than 64 elements have as many accumulators as the largest power of two that they
+//!   fill.
+//! - Otherwise, the elements are combined from the first to the last along the axis.
 //!
-//! Integers wrap. 16- and 8-bit floats are widened to binary32, reduced in the order above, and
-//! rounded once at the end. Minima and maxima are those of the elementwise table. The result of
-//! `min` and `max` is therefore NaN only if all elements are NaN.
+//! For example, the sum of the row `a b c d e` has 4 accumulators: `((a + e) + c) + (b + d)`.
+//!
+//! Integers wrap. 16- and 8-bit floats are reduced in binary32 and rounded once. Minima and maxima
+//! are those of the elementwise table, so `min` and `max` are NaN only if all elements are NaN.
 
 use tilewright_ir::Dtype;
 
@@ -35,12 +34,10 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The number of elements of the stack buffer in which narrow floats are widened to binary32. It is
-/// a multiple of [`ACCUMULATORS`].
+/// The number of narrow floats that are widened at a time, a multiple of [`ACCUMULATORS`].
 const CHUNK: usize = 1024;
 
-/// Calls `run` of the module that uses the macro, for integers of a certain width. Only minima and
-/// maxima depend on the sign.
+/// Calls `run` of the module that uses the macro. Only minima and maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -66,8 +63,8 @@ macro_rules! integers {
     };
 }
 
-/// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
-/// are left. The macro unrolls these steps, so that the accumulators stay in registers.
+/// Combines the halves of the accumulators down to `$wanted`. The steps are unrolled, so that the
+/// accumulators stay in registers.
 macro_rules! halve {
     ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {
@@ -100,23 +97,20 @@ pub fn reduce(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u
     }
 }
 
-/// Returns the reduction of equal elements with these bits. Returns `None` if the reduction depends
-/// on the number of elements.
+/// Returns the reduction of equal elements, or `None` if it depends on their number.
 pub fn of_equal_elements(combine: Combine, dtype: Dtype, bits: u64) -> Option<u64> {
     if matches!(combine, Combine::Sum | Combine::Product | Combine::Xor) {
         return None;
     }
     let (x, mut out) = ([bits], [0]);
     let bytes = dtype.bytes();
-    // The result may differ from `bits`: in an 8-bit format, a reduction rounds an infinity to a
-    // finite number.
+    // The result may differ from `bits`: an 8-bit format rounds an infinity to a finite number.
     let axis = Axis { outer: 1, n: 1, inner: 1 };
     let out_bytes = &mut bytemuck::cast_slice_mut(&mut out)[..bytes];
     reduce(combine, dtype, axis, out_bytes, &bytemuck::cast_slice(&x)[..bytes]);
     Some(out[0])
 }
 
-/// Reduces booleans, which are integers modulo 2.
 fn bools(combine: Combine, axis: Axis, out: &mut [u8], x: &[u8]) {
     match combine {
         Combine::Sum | Combine::Xor => run::<u8>(axis, out, x, |x, y| x ^ y),
@@ -149,10 +143,9 @@ macro_rules! floats {
 floats!(floats_32, f32);
 floats!(floats_64, f64);
 
-/// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
-/// certainly equal the results of the combine function. They do if no element is NaN and no result
-/// is a zero. Comparisons order all other numbers, so the order of the comparisons does not matter.
-/// Returns false without results if `inner` is not 1 or an element is NaN.
+/// Reduces rows to minima or maxima by comparisons. Returns whether the results are certain: no
+/// element is NaN and no result is a zero. Comparisons order all other numbers, so their order does
+/// not matter. Returns false without results if `inner` is not 1 or an element is NaN.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -180,15 +173,13 @@ fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn
     out.iter().all(|&value| value != zero)
 }
 
-/// Returns whether the value is NaN, which does not equal itself.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "that is what a NaN is")]
 pub(super) fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 
-/// Reduces narrow floats in binary32. Widens and reduces many short reductions at a time, or one
-/// long reduction.
+/// Reduces narrow floats in binary32: many short reductions at a time, or one long reduction.
 fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let Axis { n, inner, .. } = axis;
@@ -211,7 +202,7 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
 }
 
-/// Reduces `[n, inner]` narrow floats to `[inner]`. There are at least [`ACCUMULATORS`] elements.
+/// Reduces `[n, inner]` narrow floats, at least [`ACCUMULATORS`], to `[inner]`.
 fn narrow_long(combine: Combine, dtype: Dtype, out: &mut [u8], x: &[u8]) {
     match combine {
         Combine::Sum => run_long(dtype, out, x, |x, y| x + y),
@@ -224,8 +215,8 @@ fn narrow_long(combine: Combine, dtype: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// Reduces narrow floats, like [`narrow_long`], with an inlined combine function. Widens at most
-/// [`CHUNK`] elements at a time, and keeps the accumulators between these chunks.
+/// Reduces narrow floats in chunks of at most [`CHUNK`] elements. The accumulators continue from
+/// chunk to chunk.
 fn run_long(dtype: Dtype, out: &mut [u8], x: &[u8], f: impl Fn(f32, f32) -> f32 + Copy) {
     let bytes = dtype.bytes();
     let inner = out.len() / bytes;
@@ -300,8 +291,7 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
         );
     }
     let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
-    // The code uses loops instead of `for_each`, because the compiler would not compile the
-    // function `for_each` for the instruction set.
+    // These are loops and not `for_each`, which would not be compiled for the instruction set.
     if inner < ACCUMULATORS && inner.is_power_of_two() {
         vectorize(
             #[inline(always)]
@@ -323,8 +313,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
 }
 
-/// Combines rows of accumulators into the first row. Processes a few columns at a time, so that
-/// these columns stay in registers.
+/// Combines rows of accumulators into the first row, a few columns at a time, so that they stay in
+/// registers.
 #[inline(always)]
 fn fold_rows<T: Element>(
     first: &[T; ACCUMULATORS],
@@ -347,7 +337,7 @@ fn fold_rows<T: Element>(
     accumulators
 }
 
-/// Combines the elements of a block, in row-major order, with the accumulators `first`.
+/// Combines a block, in row-major order, with the accumulators `first`.
 #[inline(always)]
 fn fold<T: Element>(
     first: &[T; ACCUMULATORS],
@@ -357,8 +347,7 @@ fn fold<T: Element>(
     let (rows, tail) = block.as_chunks::<ACCUMULATORS>();
     let mut accumulators = fold_rows(first, rows, f);
     if !tail.is_empty() {
-        // The code uses a copy, because an array that is indexed by a run-time value stays in
-        // memory.
+        // An array that is indexed at run time stays in memory, so this is a copy.
         let mut all = accumulators;
         for (accumulator, &value) in all.iter_mut().zip(tail) {
             *accumulator = f(*accumulator, value);
@@ -368,8 +357,7 @@ fn fold<T: Element>(
     accumulators
 }
 
-/// Returns the accumulators of the elements of a block, and their number. The other elements of the
-/// array are unspecified.
+/// Returns the accumulators of a block, and their number. The rest of the array is unspecified.
 #[inline(always)]
 fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
     if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
@@ -384,7 +372,7 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
     (accumulators, count)
 }
 
-/// Reduces `[n, inner]` elements to `[inner]`, with interleaved accumulators. The length of `out`
+/// Reduces `[n, inner]` elements to `[inner]` with interleaved accumulators. The length of `out`
 /// divides [`ACCUMULATORS`].
 #[inline(always)]
 fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
@@ -393,9 +381,8 @@ fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Co
     out.copy_from_slice(&accumulators[..out.len()]);
 }
 
-/// Reduces [`SIDE`] rows, with the results of [`horizontal`]. A row has at least [`SIDE`] elements
-/// of 32 bits. Transposes the last [`SIDE`] accumulators of all rows, and combines them side by
-/// side in the same order.
+/// Reduces [`SIDE`] rows of at least [`SIDE`] 32-bit elements, with the results of [`horizontal`].
+/// Transposes the last [`SIDE`] accumulators of the rows, and combines them side by side.
 #[inline(always)]
 fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let mut square = [[T::default(); SIDE]; SIDE];
@@ -430,8 +417,7 @@ fn vertical<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy
     }
 }
 
-/// Combines rows of at most [`ACCUMULATORS`] columns with the accumulators of the columns, row by
-/// row.
+/// Combines rows with the accumulators of at most [`ACCUMULATORS`] columns.
 #[inline(always)]
 fn fold_columns<'a, T: Element>(
     sums: &mut [T; ACCUMULATORS],

@@ -1,8 +1,7 @@
 //! Scans a tile along one axis with a known combine function.
-//!
 //! Along the last axis, the method of Hillis and Steele scans blocks of `SCAN_BLOCK` elements. The
-//! total of the preceding blocks is then combined with the results of the block. One or several
-//! vectors hold a block. Along another axis, rows are combined one after another.
+//! total of the preceding blocks is then combined with each block. Along another axis, rows are
+//! combined one after another.
 
 use tilewright_ir::Dtype;
 
@@ -33,7 +32,7 @@ macro_rules! floats {
     }};
 }
 
-/// Calls [`run`] for integers of a certain width. Only minima and maxima depend on the sign.
+/// Calls [`run`]. Only minima and maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $tile:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -55,8 +54,7 @@ macro_rules! integers {
     };
 }
 
-/// Returns whether comparisons find minima and maxima. They do if no element is NaN or a zero:
-/// comparisons do not order -0 and +0.
+/// Returns whether comparisons find minima and maxima: no element is NaN or a zero.
 fn is_plain<T: Element + PartialOrd>(tile: &[T]) -> bool {
     let zero = T::default();
     vectorize(
@@ -82,7 +80,7 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function. `identity` is a left identity of this function.
+/// Scans with an inlined combine function and its left identity.
 fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     for part in tile.chunks_exact_mut((n * inner).max(1)) {
@@ -94,7 +92,6 @@ fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f
     }
 }
 
-/// Scans consecutive elements.
 fn line<T: Element>(line: &mut [T], reverse: bool, identity: T, f: impl Fn(T, T) -> T + Copy) {
     let mut total = identity;
     vectorize(
@@ -125,8 +122,7 @@ fn line<T: Element>(line: &mut [T], reverse: bool, identity: T, f: impl Fn(T, T)
     );
 }
 
-/// Scans a block. `total` is the total of the preceding blocks. Returns the total including this
-/// block.
+/// Scans a block after the total of the preceding blocks. Returns the total including this block.
 #[inline(always)]
 fn block<T: Element>(elements: &mut [T; SCAN_BLOCK], total: T, f: impl Fn(T, T) -> T) -> T {
     let mut distance = 1;

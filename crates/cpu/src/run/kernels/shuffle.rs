@@ -1,4 +1,4 @@
-//! Transposes square blocks of elements. With AVX2, a block is transposed in registers.
+//! Transposes square blocks of elements, in registers with AVX2.
 
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::V3;
@@ -6,10 +6,9 @@ use pulp::x86::V3;
 /// The side of a square that [`transpose_square`] transposes.
 pub(crate) const SIDE: usize = 16;
 
-/// An element type of 1, 2, 4 or 8 bytes, whose values are only moved. `BLOCK` is the side of the
-/// blocks that are transposed in registers.
+/// An element of 1, 2, 4 or 8 bytes. `BLOCK` is the side of the blocks that are transposed in
+/// registers.
 pub(crate) trait Word<const BLOCK: usize>: Copy + Default {
-    /// Transposes a block.
     fn transpose(block: [[Self; BLOCK]; BLOCK]) -> [[Self; BLOCK]; BLOCK] {
         let mut result = block;
         for i in 0..BLOCK {
@@ -83,9 +82,9 @@ mod x86 {
         #[inline(always)]
         fn transpose_v3(simd: V3, block: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
             let mut rows: [__m128i; 16] = bytemuck::cast(block);
-            // The index of an element is its row and its column. Interleaving the lower half of the
-            // rows with the upper half rotates the bits of this index by one position. Four
-            // rotations exchange the row and the column.
+            // The index of an element is its row and column, 4 bits each. Interleaving the lower
+            // with the upper half of the rows rotates the bits of this index by one. Four rotations
+            // exchange row and column.
             for _ in 0..4 {
                 let before = rows;
                 for i in 0..8 {

@@ -1,8 +1,6 @@
 //! Selects the instruction set, and loops over blocks of elements.
 //!
-//! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
-//! that the remaining elements need no scalar loop. The function that a loop applies is therefore
-//! always vectorized.
+//! The last, partial block is padded, so that the applied function is always vectorized.
 
 use super::Source;
 
@@ -17,7 +15,6 @@ pub(super) fn vectorize<R>(function: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(function)
 }
 
-/// Converts each element with a function.
 pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     vectorize(
         #[inline(always)]
@@ -26,7 +23,6 @@ pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T],
 }
 
 impl<T: Copy + Default> Source<'_, T> {
-    /// Returns the element of an operand of one element.
     #[inline(always)]
     fn only(&self) -> T {
         match self {
@@ -46,8 +42,8 @@ struct Feed<'a, T> {
 }
 
 impl<'a, T: Copy> Feed<'a, T> {
-    /// Creates the feed of an operand. `splat` receives the copies of a scalar. [`Source::Out`]
-    /// reads as an unspecified scalar; the loops that allow it do not use its feed.
+    /// Creates the feed of an operand. `splat` receives the copies of a scalar. The feed of
+    /// [`Source::Out`] is not used.
     #[inline(always)]
     fn new(source: Source<'a, T>, splat: &'a mut [T; BLOCK], elements: usize) -> Self {
         if let Source::Tile(data) = source {
@@ -76,7 +72,6 @@ impl<'a, T: Copy> Feed<'a, T> {
     }
 }
 
-/// Pads a partial block with the default value.
 #[inline(always)]
 fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     let mut pad = [T::default(); BLOCK];
@@ -84,8 +79,7 @@ fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     pad
 }
 
-/// Computes `out[i] = f(x[i])` on whole blocks. Takes the blocks as a slice, for the same reason as
-/// [`update1`].
+/// Computes `out[i] = f(x[i])` on whole blocks. Takes a slice for the reason of [`update1`].
 #[inline(always)]
 fn apply1<T: Copy, R>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     let whole = out.len() & !(BLOCK - 1);
@@ -121,7 +115,6 @@ fn update2<T: Copy>(out: &mut [T; BLOCK], y: &[T; BLOCK], f: impl Fn(T, T) -> T)
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])`. Neither operand may be [`Source::Out`].
 #[inline(always)]
 pub(super) fn map2<T, R>(out: &mut [R], x: Source<'_, T>, y: Source<'_, T>, f: impl Fn(T, T) -> R)
 where
@@ -202,7 +195,6 @@ pub(super) fn map3<C: Copy + Default, T: Copy + Default>(
     }
 }
 
-/// Computes `out[i] = f(x[i])` between two element types.
 #[inline(always)]
 pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     assert!(x.len() == out.len(), "the operand has as many elements as the result");
@@ -219,8 +211,8 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// Computes `out[i] = f(out[i])` on whole blocks. Takes a slice even for a single block. If the
-/// number of elements were a constant, the compiler would unroll the loop before vectorizing it.
+/// Computes `out[i] = f(out[i])` on whole blocks. Takes a slice, because the compiler would unroll
+/// a loop over an array before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -229,7 +221,7 @@ fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// Copies an operand to the result, where a function then replaces each element.
+/// Copies an operand to the result.
 #[inline(always)]
 fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     match x {
@@ -241,8 +233,8 @@ fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
 
 /// Computes `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
 ///
-/// The function may be long, so the code contains it only once. It is applied to a copy of the
-/// operand in the result, and partial blocks take the same path as whole blocks.
+/// The operand is first copied to the result, so that the code contains `f`, which may be long,
+/// only once.
 #[inline(always)]
 pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     bring(out, x);
@@ -256,8 +248,7 @@ pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl F
     tail.copy_from_slice(&pad[..tail.len()]);
 }
 
-/// Computes `out[i] = f(out[i], y[i])` on whole blocks. Takes the blocks as a slice, for the same
-/// reason as [`update1`].
+/// Computes `out[i] = f(out[i], y[i])` on whole blocks. Takes slices for the reason of [`update1`].
 #[inline(always)]
 fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -266,7 +257,7 @@ fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     }
 }
 
-/// Computes `out[i] = f(x[i])`. For hard arguments, computes `slow(x[i])` instead.
+/// Computes `out[i] = f(x[i])`, or `slow(x[i])` for hard arguments.
 #[inline(always)]
 pub(super) fn map1_guarded<T: Copy + Default>(
     out: &mut [T],
@@ -292,11 +283,9 @@ pub(super) fn map1_guarded<T: Copy + Default>(
     }
 }
 
-/// The number of elements of the result that a loop copies to the stack at a time. Loops need this
-/// copy if they read elements after they have overwritten them.
+/// The number of elements that a loop copies to the stack if it reads them after overwriting them.
 pub(super) const CHUNK: usize = 256;
 
-/// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 pub(super) fn binary_commutative<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -320,7 +309,6 @@ pub(super) fn binary_commutative<T: Copy + Default>(
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])`.
 pub(super) fn binary<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -351,8 +339,8 @@ pub(super) fn binary<T: Copy + Default>(
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])` for long functions. Copies `x` to the result and applies `f`
-/// there, so that `f` is compiled fewer times than in [`binary`].
+/// Computes `out[i] = f(x[i], y[i])` for long functions. Copies `x` to the result first, so that
+/// `f` is compiled fewer times than in [`binary`].
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -399,7 +387,7 @@ pub(super) fn binary_long<T: Copy + Default>(
     }
 }
 
-/// Calls a function with each chunk of the result and a copy of that chunk.
+/// Calls a function with each chunk of the result and a copy of it.
 fn on_itself<T: Copy + Default>(out: &mut [T], each: impl Fn(&mut [T], Source<'_, T>)) {
     let mut copy = [T::default(); CHUNK];
     for chunk in out.chunks_mut(CHUNK) {
@@ -409,7 +397,6 @@ fn on_itself<T: Copy + Default>(out: &mut [T], each: impl Fn(&mut [T], Source<'_
     }
 }
 
-/// Computes `out[i] = f(x[i])`.
 pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     vectorize(
         #[inline(always)]
@@ -417,8 +404,7 @@ pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl 
     );
 }
 
-/// Computes `out[i] = f(x[i], y[i])` with a boolean result. The operands may not be
-/// [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i])` with a boolean result. No operand is [`Source::Out`].
 pub(super) fn compare<T: Copy + Default>(
     out: &mut [u8],
     x: Source<'_, T>,

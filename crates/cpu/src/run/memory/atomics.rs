@@ -1,7 +1,6 @@
-//! Atomic operations with an address for each element.
+//! Performs atomic operations with an address for each element.
 //!
-//! Every operation that reads is an acquire, and every operation that writes is a release, even if
-//! the program requests a weaker order.
+//! Reads are acquires and writes are releases, even if the program requests a weaker order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -122,8 +121,8 @@ pub fn store_each(
     Ok(())
 }
 
-/// Checks all accesses, then calls a function for each element under the mask. The function gets
-/// the elements of the operands; `old` receives its results.
+/// Checks all accesses, then calls a function for each element under the mask. `old` receives the
+/// results.
 fn each_cell<const N: usize>(
     regions: &[Region<'_>],
     size: usize,
@@ -133,7 +132,7 @@ fn each_cell<const N: usize>(
     access: impl Fn(Cell<'_>, [u64; N]) -> u64,
 ) -> Result<(), AccessError> {
     check_changes(regions, size, addresses, mask)?;
-    // Each arm compiles a separate loop, without a call or a branch for the width.
+    // Each arm compiles a separate loop, without a branch on the width.
     macro_rules! of_size {
         ($size:literal) => {
             each(regions, $size, addresses, mask, |cell, place| {
@@ -155,7 +154,7 @@ fn each_cell<const N: usize>(
     Ok(())
 }
 
-/// Checks that every element under the mask is inside a writable region, and aligned to its size.
+/// Checks that every element under the mask is writable and aligned.
 fn check_changes(
     regions: &[Region<'_>],
     size: usize,
@@ -200,9 +199,8 @@ fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
 
 /// Returns the lesser or the greater of two elements.
 ///
-/// Compares floats by their bits. If `value` is positive, the floats have the order of their bits
-/// as signed integers. If `value` is negative, the floats have the reverse order of their bits as
-/// unsigned integers.
+/// Floats are compared by their bits: as signed integers if `value` is positive, and in the reverse
+/// order of unsigned integers if it is negative.
 fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
     let unused = 64 - dtype.bits();
     let signed = |bits: u64| (bits << unused) as i64;
@@ -212,7 +210,6 @@ fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
     if is_less == (is_min != is_reversed) { before } else { value }
 }
 
-/// Returns the bits of an element, zero-extended.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];

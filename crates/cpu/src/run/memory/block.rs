@@ -101,8 +101,8 @@ pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: 
     load_block(&region, size, address, axes, to).expect("the block lies in the tile");
 }
 
-/// Checks a block against the region and the length of the tile, and plans the copy. Returns `None`
-/// if the block has no elements.
+/// Checks a block against the region and the tile, and plans the copy. Returns `None` if the block
+/// is empty.
 #[inline]
 fn check(
     region: &Region<'_>,
@@ -151,8 +151,7 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If another axis than the last one is contiguous in memory, moves this axis directly before the
-/// last axis.
+/// Moves an axis that is contiguous in memory directly before the last axis.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes
@@ -181,7 +180,7 @@ unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
     }
 }
 
-/// Copies short rows of `bytes` bytes, whose elements have `size` bytes.
+/// Copies short rows of `bytes` bytes.
 ///
 /// # Safety
 ///
@@ -203,8 +202,8 @@ unsafe fn copy_rows<const LOAD: bool>(rows: Axis, memory: *mut u8, tile: *mut u8
     unsafe { copy_each_row::<LOAD>(rows, memory, tile, bytes, size) };
 }
 
-/// Copies rows, like [`copy_rows`]. A load prefetches later rows, because the hardware prefetches
-/// only the memory directly after a row.
+/// Copies rows, and prefetches later rows in a load: the hardware prefetches only the memory after
+/// a row.
 ///
 /// # Safety
 ///
@@ -243,8 +242,7 @@ fn prefetch(line: *const u8) {
     let _ = line;
 }
 
-/// Copies a short row by cache lines and by elements of 16 bytes. A call of `memcpy` would take as
-/// long as the copy itself.
+/// Copies a short row by cache lines and 16-byte elements, faster than a call of `memcpy`.
 ///
 /// # Safety
 ///
@@ -272,7 +270,7 @@ unsafe fn copy_row<const LOAD: bool>(memory: *mut u8, tile: *mut u8, bytes: usiz
     }
 }
 
-/// Copies a block with a loop for each axis, and with fast paths for the innermost axes.
+/// Copies a block with a loop per axis, and with fast paths for the innermost axes.
 ///
 /// # Safety
 ///
@@ -296,7 +294,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
                 }
             }
             [row] if LOAD && row.stride == 0 && row.tile == 1 => {
-                // A separate loop, so that the compiler vectorizes it.
+                // The loop is separate so that the compiler vectorizes it.
                 let value = memory.cast::<T>().read_unaligned();
                 for i in 0..row.count {
                     tile.add(i).write_unaligned(value);
@@ -334,8 +332,8 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     }
 }
 
-/// Copies two axes through square blocks in registers. The axis `run` is contiguous in memory, and
-/// the axis `row` is contiguous in the tile.
+/// Copies two axes through square blocks in registers. `run` is contiguous in memory, and `row` in
+/// the tile.
 ///
 /// # Safety
 ///
@@ -370,7 +368,7 @@ unsafe fn transpose<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     unsafe { transpose_blocks::<T, SIDE, LOAD>(run, row, memory, tile, T::transpose) };
 }
 
-/// Copies two axes, like [`transpose`], with a function that transposes a block.
+/// Copies two axes, with a function that transposes a block.
 ///
 /// # Safety
 ///
@@ -391,8 +389,8 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             let memory = memory.offset(first_j as isize * row.stride as isize).add(first_i * size_of::<T>());
             let tile = tile.add(first_i * run.tile + first_j);
             if rows == SIDE && columns == SIDE {
-                // Element i along `run` and j along `row` is `block[j][i]` in the order of memory,
-                // and `block[i][j]` in the order of the tile.
+                // `block[j][i]` is the element i along `run` and j along `row`, in the order of
+                // memory.
                 let mut block = [[T::default(); SIDE]; SIDE];
                 for (index, line) in block.iter_mut().enumerate() {
                     *line = if LOAD {

@@ -1,5 +1,6 @@
-//! Copies, packs and multiplies matrices in user memory or in tiles. The elements are checked once,
-//! when a reader is created.
+//! Copies, packs and multiplies matrices in user memory or in tiles.
+//!
+//! The elements are checked once, when a reader is created.
 
 use std::marker::PhantomData;
 
@@ -28,8 +29,8 @@ pub struct MatrixReader<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-/// The addresses of the elements of a matrix. If the memory does not change, matrices with the same
-/// addresses have the same elements.
+/// The addresses of the elements of a matrix. Equal addresses mean equal elements while the memory
+/// does not change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MatrixIdentity {
     first: *const u8,
@@ -93,7 +94,6 @@ impl<'a> MatrixReader<'a> {
         MatrixIdentity { first, size, shape: [rows, columns], strides: [row_stride, column_stride] }
     }
 
-    /// Returns the number of bytes of an element.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -132,7 +132,6 @@ impl<'a> MatrixReader<'a> {
         Self { first: self.first.wrapping_offset(offset), rows, columns, ..*self }
     }
 
-    /// Returns whether the elements of a row are contiguous.
     #[inline]
     pub(crate) fn has_contiguous_rows(&self) -> bool {
         self.column_stride == self.size as isize || self.columns <= 1
@@ -145,7 +144,7 @@ impl<'a> MatrixReader<'a> {
         self.is_tile && self.has_contiguous_rows() && (self.row_stride == row || self.rows <= 1)
     }
 
-    /// Returns the bytes of a dense tile, or `None` for any other matrix.
+    /// Returns the bytes of a dense tile, otherwise `None`.
     pub(crate) fn dense_bytes(&self) -> Option<&'a [u8]> {
         // SAFETY: the matrix was created from a tile that is borrowed for 'a, and has these bytes
         // without gaps.
@@ -164,8 +163,8 @@ impl<'a> MatrixReader<'a> {
         unsafe { block::load_checked(self.size, self.first.cast_mut(), &axes, tile) };
     }
 
-    /// Copies panels of `V` vectors of columns, one panel after another. The rows of a panel are
-    /// adjacent. Panics if the rows of the matrix are not contiguous, or if the tile is too short.
+    /// Copies panels of `V` vectors of columns; the rows of a panel are adjacent. Panics if the
+    /// rows of the matrix are not contiguous, or if the tile is too short.
     #[inline(always)]
     pub(crate) fn pack<P: Multiply, const V: usize>(&self, tile: &mut [P::Element], panels: usize) {
         let width = V * P::lanes();
@@ -189,8 +188,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns the elements as a matrix of 32-bit words. A word has consecutive elements of a row.
-    /// Returns `None` if rows are not contiguous, or do not consist of whole words.
+    /// Returns the elements as words with consecutive elements of a row. Returns `None` unless rows
+    /// are contiguous and consist of whole words.
     pub(crate) fn as_words(&self) -> Option<MatrixReader<'a>> {
         let per_word = size_of::<u32>() / self.size.max(1);
         let is_divided = self.has_contiguous_rows() && self.columns.is_multiple_of(per_word.max(1));
@@ -282,9 +281,8 @@ pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[
     })
 }
 
-/// A set of multiply-add instructions. They multiply a number, or a word of narrow numbers, by the
-/// lanes of a vector. They add the products to the lanes of another vector. A value of the type
-/// proves that the processor has the instructions.
+/// A set of multiply-add instructions: a number, or a word of narrow numbers, times each lane, plus
+/// another vector. A value of the type proves that the processor has them.
 pub(crate) trait Multiply: Copy {
     /// An element of both matrices and of the accumulator.
     type Element: Pod;
@@ -305,7 +303,6 @@ pub(crate) trait Multiply: Copy {
 
     fn mul_add(self, a: Self::Vector, b: Self::Vector, sum: Self::Vector) -> Self::Vector;
 
-    /// Returns the number of elements of a vector.
     #[inline(always)]
     fn lanes() -> usize {
         size_of::<Self::Vector>() / size_of::<Self::Element>()
@@ -355,12 +352,12 @@ macro_rules! impl_real {
 impl_real!(f32, f32s, splat_f32s, mul_add_f32s);
 impl_real!(f64, f64s, splat_f64s, mul_add_f64s);
 
-/// Adds the product of two matrices with contiguous rows to a block of the accumulator, with k
-/// ascending. The block has `R` rows, `stride` elements apart in `acc`, and `V` vectors of columns.
-/// Panics if a matrix does not have the shape of the block.
+/// Adds the product of two matrices to a block of the accumulator, with k ascending. The block has
+/// `R` rows, `stride` elements apart in `acc`, and `V` vectors of columns. Panics if a matrix does
+/// not have the shape of the block or contiguous rows.
 ///
-/// The block stays in registers. The loops over arrays call no closures. The compiler would inline
-/// only some closures, and compile the others without the instruction set of this function.
+/// The block stays in registers. No loop calls a closure, because the compiler may compile closures
+/// without the instruction set of this function.
 #[inline(always)]
 pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     product: P,
@@ -442,9 +439,8 @@ unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
     }
 }
 
-/// Returns the address of a row of a block. The address is a multiple of three strides plus at most
-/// two strides. The addressing mode of an instruction adds the one or two strides, so a few
-/// registers address all rows.
+/// Returns the address of a row of a block: a multiple of three strides plus 0, 1 or 2 strides.
+/// Addressing modes add the latter, so a few registers address all rows.
 #[inline(always)]
 fn row(first: *const u8, stride: isize, row: usize) -> *const u8 {
     let (third, rest) = (row / 3, row % 3);

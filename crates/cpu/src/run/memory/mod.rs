@@ -1,15 +1,13 @@
-//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except for
-//! `kernels/instructions` and tests.
+//! Loads from and stores to user memory, in `unsafe` code.
 //!
-//! The arguments of a kernel point to user memory. Programs of the grid may access user memory at
-//! the same time without synchronization. The code therefore never creates a reference to user
-//! memory, and copies only through raw pointers. If programs race, a loaded element may mix the
-//! bytes of different stores; nothing else goes wrong. Addresses need no alignment, except those of
-//! atomic operations.
+//! Programs of the grid may access user memory at the same time without synchronization. The code
+//! therefore never creates a reference to it, and copies only through raw pointers. If programs
+//! race, a loaded element may mix the bytes of different stores. Only atomic operations need
+//! aligned addresses.
 //!
-//! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
-//! function here checks all its accesses against its regions before it performs the first access.
-//! If an access is illegal ([`AccessErrorKind`]), the function writes nothing.
+//! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Each
+//! function checks all its accesses before the first one. If an access is illegal
+//! ([`AccessErrorKind`]), the function writes nothing.
 //!
 //! - `run` accesses contiguous elements.
 //! - `block` accesses strided blocks, with the loops that `plan` determines.
@@ -137,9 +135,7 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     };
 }
 
-/// Advises the system to use huge pages for a region. The memory that a launch fills often has no
-/// pages yet; with huge pages, one page fault replaces hundreds. The content of the region does not
-/// change.
+/// Advises huge pages for a region: in new memory, one page fault then replaces hundreds.
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -167,8 +163,8 @@ pub(crate) fn fence_stores() {
     };
 }
 
-/// Prefetches the memory after a long run. The next program of the grid, on the same thread,
-/// probably accesses this memory. The hardware prefetcher does not cross page boundaries.
+/// Prefetches the memory after a long run, which the next program of this thread probably accesses.
+/// The hardware prefetcher does not cross pages.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -186,7 +182,7 @@ fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: u
     let _ = (region, address, bytes, PREFETCHED_BYTES);
 }
 
-/// Checks a run of contiguous elements that is read. Returns the address of its first byte.
+/// Checks a run to read. Returns the address of its first byte.
 #[inline(always)]
 fn readable_run(
     region: &Region<'_>,
@@ -201,7 +197,7 @@ fn readable_run(
     Ok(region.pointer(address))
 }
 
-/// Checks a run of contiguous elements that is written. Returns the address of its first byte.
+/// Checks a run to write. Returns the address of its first byte.
 #[inline(always)]
 fn writable_run(
     region: &Region<'_>,
@@ -216,8 +212,7 @@ fn writable_run(
     Ok(memory)
 }
 
-/// Returns the error for the first element of a block, in row-major order, that is outside of the
-/// region.
+/// Returns the error for the first element, in row-major order, outside of the region.
 #[cold]
 fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> AccessError {
     let elements: usize = axes.iter().map(|axis| axis.count).product();
@@ -233,8 +228,8 @@ fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -
             break;
         }
     }
-    // If no element is outside, the extent of the block overflows 64 bits. The error then names the
-    // first element of the block.
+    // If no element is outside, the extent of the block overflows 64 bits. The error names the
+    // first element.
     let (element, address) = first.unwrap_or((0, address));
     AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
 }

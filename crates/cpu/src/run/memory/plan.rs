@@ -1,5 +1,4 @@
-//! Plans the loop nest of a strided copy, with one [`Axis`] for each loop. Planning drops and
-//! merges axes to get the fewest loops over the longest runs.
+//! Plans the loops of a strided copy: the fewest loops over the longest runs.
 
 /// The maximum rank of a block.
 pub(super) const MAX_RANK: usize = 8;
@@ -29,9 +28,8 @@ impl BlockAxes {
     }
 }
 
-/// Drops axes of one element. Merges adjacent axes if they form one run both in memory and in the
-/// tile. The order of the axes does not change, so a copy visits the elements in the row-major
-/// order of the block.
+/// Drops axes of one element, and merges adjacent axes that form one run in memory and in the tile.
+/// The order of the axes does not change.
 ///
 /// Returns `None` if the block has no elements. Panics if more than [`MAX_RANK`] axes remain.
 pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
@@ -66,9 +64,8 @@ pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Ite
     })
 }
 
-/// Returns the byte offsets that a block covers, relative to its first element: the lowest offset,
-/// and the exclusive highest offset. Returns `None` if the block has no elements or if an offset
-/// exceeds 64 bits.
+/// Returns the bytes that a block covers, relative to its first element: the lowest offset, and the
+/// exclusive highest offset. Returns `None` if the block is empty or an offset exceeds 64 bits.
 pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     let (mut low, mut high) = (0_i64, size as i64);
     for axis in axes {

@@ -1,5 +1,4 @@
-//! Reads and writes runs of contiguous bytes. A run is checked once, when its reader or writer is
-//! created. Its values may then be accessed in any order.
+//! Reads and writes runs of contiguous bytes, which are checked once, at creation.
 
 use std::marker::PhantomData;
 
@@ -20,24 +19,22 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word, because a copy of the
-    /// struct may load it together with other fields. Store forwarding works for whole words.
+    /// 1 if stores are non-temporal, otherwise 0. It is a whole word, because store forwarding
+    /// fails for a copy that loads a byte with other fields.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
 
 impl<'a> RunReader<'a> {
-    /// A reader of no bytes.
     pub(crate) const EMPTY: Self = Self { first: std::ptr::dangling(), len: 0, lifetime: PhantomData };
 
-    /// Returns a reader of the bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Returns a reader of the `len` bytes of user memory at an address. The bytes consist of
-    /// elements of `size` bytes. Fails if a byte is outside of the region.
+    /// Returns a reader of `len` bytes of user memory, in elements of `size` bytes. Fails if a byte
+    /// is outside of the region.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -50,7 +47,6 @@ impl<'a> RunReader<'a> {
         Ok(Self { first, len, lifetime: PhantomData })
     }
 
-    /// Returns the number of bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -90,7 +86,6 @@ pub(crate) struct RunPart<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPart<'_, T, N> {
-    /// Reads the value at an index.
     #[inline(always)]
     pub(crate) fn read(&self, index: usize) -> T {
         assert!(index < N, "the value is in the part");
@@ -101,15 +96,14 @@ impl<T: Pod, const N: usize> RunPart<'_, T, N> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Returns a writer of the bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// Returns a writer of the `len` bytes of user memory at an address. The bytes consist of
-    /// elements of `size` bytes. Fails if a byte is outside of the region, or if the region is
-    /// read-only. See [`store_run`](super::store_run) for `non_temporal`.
+    /// Returns a writer of `len` bytes of user memory, in elements of `size` bytes. Fails if a byte
+    /// is outside of the region, or if the region is read-only. See [`store_run`](super::store_run)
+    /// for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -143,14 +137,13 @@ impl<'a> RunWriter<'a> {
         RunPartMut { first: first.cast(), non_temporal, lifetime: PhantomData }
     }
 
-    /// Returns a reader of the same bytes, before or after they are written.
     #[inline(always)]
     pub(crate) fn reader(&self) -> RunReader<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
     /// Returns whether the runs overlap but begin at different addresses. A loop would then read
-    /// elements that it has overwritten.
+    /// what it has overwritten.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
         read.len > 0 && first != other && first < other + read.len && other < first + self.len
@@ -165,15 +158,13 @@ pub(crate) struct RunPartMut<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
-    /// Returns whether the caller should write the values by [`stream`](Self::stream). This
-    /// requires that the writer is non-temporal, the values begin at a cache line, and each value
-    /// fills whole cache lines.
+    /// Returns whether the caller should write by [`stream`](Self::stream): the writer is
+    /// non-temporal, the values begin at a cache line, and each fills whole lines.
     #[inline(always)]
     pub(crate) fn non_temporal(&self) -> bool {
         self.non_temporal && size_of::<T>().is_multiple_of(LINE)
     }
 
-    /// Writes the value at an index.
     #[inline(always)]
     pub(crate) fn write(&mut self, index: usize, value: T) {
         assert!(index < N, "the value is in the part");

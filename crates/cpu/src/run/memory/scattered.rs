@@ -1,4 +1,4 @@
-//! Gather and scatter, with an address for each element.
+//! Gathers and scatters, with an address for each element.
 
 use super::{AccessError, AccessErrorKind, Region};
 
@@ -116,8 +116,7 @@ pub(super) fn find<'a, 'r>(regions: &'a [Region<'r>], address: i64, size: usize)
     regions.iter().find(|region| region.contains(address as u64, size))
 }
 
-/// Returns whether all elements under the mask are inside the region, without a branch for each
-/// element.
+/// Returns whether all elements under the mask are inside the region, without branches.
 #[inline(always)]
 fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<&[u8]>) -> bool {
     let base = region.address();
@@ -144,8 +143,8 @@ fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<
     outside == 0
 }
 
-/// Checks that the region of every element under the mask is writable. Every such element has to be
-/// inside a region.
+/// Checks that the regions of the elements under the mask are writable. All of them must be inside
+/// regions.
 pub(super) fn check_writable(
     regions: &[Region<'_>],
     size: usize,
@@ -164,8 +163,8 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// Returns a byte for each element. The byte is 1 if the element is under the mask and in no
-/// region, and ends in the padding of a region.
+/// Returns a byte for each element. The byte is 1 for an element under the mask that ends in the
+/// padding of a region.
 pub fn in_padding(regions: &[Region<'_>], size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Vec<u8> {
     let is_padding = |address: i64| {
         find(regions, address, size).is_none()

@@ -1,5 +1,5 @@
-//! Tests the memory module. The inputs are small enough for Miri:
-//! `cargo +nightly miri test -p tilewright-cpu memory`.
+//! Tests the memory module on inputs that are small enough for Miri: `cargo +nightly miri test -p
+//! tilewright-cpu memory`.
 
 use tilewright_ir::{AtomicKind, Dtype};
 
@@ -9,7 +9,6 @@ use super::{
     store_run,
 };
 
-/// Returns the offsets of a block's elements in memory and in the tile.
 fn places(size: usize, axes: &[Axis]) -> Vec<(i64, usize)> {
     axes.iter().fold(vec![(0, 0)], |places, axis| {
         let along = |(memory, tile): (i64, usize)| {
@@ -23,7 +22,7 @@ fn axis(count: usize, stride: i64, tile: usize) -> Axis {
     Axis { count, stride, tile }
 }
 
-/// Loads and stores a block, and compares the results with copies of single elements.
+/// Compares a load and a store of a block with copies of single elements.
 fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
     let mut user: Vec<u8> = (0..memory).map(|i| (i * 37 + 11) as u8).collect();
     let before = user.clone();
@@ -45,8 +44,7 @@ fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
         expect[to..to + size].copy_from_slice(&values[from..from + size]);
     }
     store_block(&region, size, address, axes, &values, false).expect("the block is inside");
-    // Along an axis with stride 0, all elements are stored at one address, and any of them may
-    // remain.
+    // Along an axis with stride 0, any element may remain.
     if axes.iter().all(|axis| axis.stride != 0) {
         assert_eq!(user, expect, "store of {size} bytes, {axes:?}");
     }
@@ -64,8 +62,7 @@ fn blocks() {
         check(size, 300, 400, 20, &[axis(20, -bytes - 1, 1)]);
         check(size, 7, 500, 60, &[axis(3, 0, 20), axis(4, bytes * 5, 5), axis(5, bytes, 1)]);
         check(size, 7, 500, 60, &[axis(12, bytes * 2, 5), axis(5, 0, 1)]);
-        // Transposed blocks: the outer axis is contiguous in memory. Most extents are not multiples
-        // of the side of the square blocks that are transposed in registers.
+        // Transposed blocks, mostly with extents that are not multiples of the side of the squares.
         check(size, 1, 4000, 20 * 19, &[axis(20, bytes, 19), axis(19, 21 * bytes + 1, 1)]);
         check(size, 1, 4000, 2 * 3 * 17, &[axis(2, bytes, 51), axis(3, 600, 17), axis(17, 33, 1)]);
         check(size, 0, 4000, 8 * 4, &[axis(8, bytes, 4), axis(4, 8 * bytes, 1)]);
@@ -98,13 +95,12 @@ fn blocks_outside_name_the_first_element() {
     assert_eq!(store_block(&region, 4, base, &axes, &tile, false), outside(25, base + 100));
     // The last byte of the last element is outside.
     assert_eq!(load_block(&region, 4, base + 1, &[axis(25, 4, 1)], &mut tile), outside(24, base + 97));
-    // The error names the first element in the order of the axes, although others have lower
-    // addresses.
+    // The error names the first element in the order of the axes, not the lowest address.
     let axes = [axis(4, -40, 8), axis(8, 4, 1)];
     assert_eq!(load_block(&region, 4, base + 60, &axes, &mut tile), outside(16, base - 20));
     // No element was written.
     assert!(tile.iter().all(|&byte| byte == 1));
-    // The extent of the first block exceeds 64 bits; the addresses of the second block wrap.
+    // The extent of the first block exceeds 64 bits, and the addresses of the second block wrap.
     let axes = [axis(1 << 40, i64::MAX / 2, 0)];
     assert!(load_block(&region, 4, base, &axes, &mut tile).is_err());
     assert_eq!(load_block(&region, 4, u64::MAX - 1, &[axis(4, 4, 1)], &mut tile), outside(0, u64::MAX - 1));

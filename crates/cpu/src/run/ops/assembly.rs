@@ -1,6 +1,7 @@
-//! Inline assembly: packs the elements of the operands into the words of input registers, and
-//! unpacks the words of output registers. A run of the assembly takes `pack` adjacent elements in
-//! row-major order. If fewer elements are left for the last run, it repeats the last element.
+//! Runs inline assembly on the elements of tiles.
+//!
+//! One run takes `pack` adjacent elements of each operand, packed into words. If fewer are left for
+//! the last run, it repeats the last element.
 
 use tilewright_ir::{AsmPacking, Element};
 
@@ -12,7 +13,6 @@ use crate::run::value::Value;
 
 use super::materialize::{materialize, only_element};
 
-/// Runs the assembly on all elements.
 pub(crate) fn assembly(machine: &mut Machine<'_>, step: &Step, assembly: &InlineAssembly) -> Outcome {
     let types: Vec<_> = step.operands.iter().map(|&operand| machine.type_of(operand)).collect();
     let elements = match (types.first(), step.results.first()) {
@@ -70,7 +70,6 @@ pub(crate) fn assembly(machine: &mut Machine<'_>, step: &Step, assembly: &Inline
     Ok(())
 }
 
-/// Returns the bits of an element.
 fn read(bytes: &[u8], size: usize, element: usize) -> u64 {
     let mut word = [0; 8];
     word[..size].copy_from_slice(&bytes[element * size..(element + 1) * size]);

@@ -1,5 +1,5 @@
-//! Atomic operations. Every operation that reads is an acquire, and every operation that writes is
-//! a release, even if the program requests a weaker order.
+//! Executes atomic ops. Reads are acquires and writes are releases, even if the program requests
+//! less.
 
 use std::time::{Duration, Instant};
 
@@ -20,18 +20,16 @@ use crate::types::TileType;
 use super::materialize::materialize;
 use super::memory::{Predicate, may_read_padding, others, out_of_bounds, regions_of, scalar_or_tile};
 
-/// The elements in memory that an operation accesses.
 struct AccessedElements<'a> {
     provenance: Provenance,
     pointers: &'a TileType,
     addresses: Tile,
-    /// A byte for each element: 0 if the element is masked off. It is `None` if the operation
-    /// accesses all elements.
+    /// 0 for each masked-off element, or `None` if the operation accesses all elements.
     mask: Option<Tile>,
 }
 
 impl<'a> AccessedElements<'a> {
-    /// Returns the elements that a step accesses. Returns `None` if the mask is false everywhere.
+    /// Returns the elements that a step accesses, or `None` if the mask is false everywhere.
     fn new(machine: &mut Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<Self> {
         let (pointers, provenance) = (machine.type_of(pointer), machine.provenance(pointer));
         let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -43,7 +41,7 @@ impl<'a> AccessedElements<'a> {
         Some(Self { provenance, pointers, addresses, mask })
     }
 
-    /// Calls `access` with the regions, the addresses and the mask. Converts its error to a fault.
+    /// Calls `access` with the regions, the addresses and the mask. Its error becomes a fault.
     fn access(
         &self,
         machine: &Machine<'_>,
@@ -66,13 +64,11 @@ impl<'a> AccessedElements<'a> {
     }
 }
 
-/// Returns the elements of an operand as a dense tile.
 fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
     materialize(machine.type_of(operand), machine.take(operand))
 }
 
-/// Executes an atomic operation by calling `access`. Sets the result of the step to the elements
-/// that were in memory before the operation. An element whose mask is false is 0.
+/// Executes an atomic op. The result is the previous elements, and 0 where the mask is false.
 fn find(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -175,7 +171,7 @@ pub(crate) fn poll(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let size = machine.type_of(*expected).size;
     let expected = elements(machine, *expected);
-    // A negative timeout counts as 0, which expires after the first poll.
+    // A negative timeout counts as 0.
     let timeout = rest.first().map(|&timeout| {
         let nanoseconds = machine.take(timeout).scalar() as i64;
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))

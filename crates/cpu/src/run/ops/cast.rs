@@ -1,4 +1,4 @@
-//! Conversions: `cast` and `bitcast`. Also `ptr_add`, which advances pointers.
+//! Executes `cast`, `bitcast` and `ptr_add`.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
 
@@ -47,7 +47,6 @@ fn converted(from: &TileType, to: &TileType, value: Value, rounding: Rounding) -
     Value::dense(out)
 }
 
-/// Reinterprets the bits of the elements as another type.
 pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
@@ -62,8 +61,8 @@ pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
     machine.set(step.result(), result.with_provenance(provenance));
 }
 
-/// Advances pointers by a number of elements, in 64 bits. The offset is sign-extended if its type
-/// is signed, and zero-extended otherwise.
+/// Advances pointers by a number of elements, in 64 bits. The offset is extended as its type
+/// requires.
 pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
     let (ty, offset_ty) = (machine.ty(step.result()), machine.type_of(step.operands[1]));
     let provenance = machine.provenance(step.operands[0]);
@@ -78,7 +77,7 @@ pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
         && offset_ty.number.bits() < 64
         && symbolic::range(offset_ty.view(), offset).is_some()
     {
-        // No offset wraps, so the resulting pointers are also affine.
+        // No offset wraps, so the pointers are affine.
         let base = pointer.wrapping_add_signed(offset.base.wrapping_mul(size as i64));
         let strides = offset.strides.map(|stride| stride.wrapping_mul(size as i64));
         machine.set_pointers(step.result(), Affine { base: base as i64, strides }, provenance);

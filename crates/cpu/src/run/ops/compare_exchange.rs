@@ -1,5 +1,4 @@
-//! Executes the ops `butterfly` and `bitonic`, and sorts. All of them exchange elements along an
-//! axis.
+//! Executes `butterfly`, `bitonic` and sorts, which exchange elements along an axis.
 
 use tilewright_ir::Dtype;
 
@@ -47,8 +46,8 @@ pub(crate) fn sort(machine: &mut Machine<'_>, step: &Step, sort: Sort) {
     });
 }
 
-/// Applies a function to the tile of the operand, which becomes the result. If the tile has another
-/// owner, applies the function to a copy. A uniform operand becomes the result unchanged.
+/// Applies a function to the tile of the operand, or to a copy if the tile has another owner. A
+/// uniform operand stays unchanged.
 fn in_place(machine: &mut Machine<'_>, step: &Step, axis: usize, apply: impl FnOnce(Dtype, Axis, &mut [u8])) {
     let ty = machine.type_of(step.operands[0]);
     let Extents { outer, n, inner } = Extents::around(ty.shape(), axis);

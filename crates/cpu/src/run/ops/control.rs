@@ -1,5 +1,4 @@
-//! `assert`, and `machine`, which queries the hardware. Loops and branches are in `run/machine.rs`,
-//! because they execute blocks.
+//! Executes `assert` and `machine`. Loops and branches are in `run/machine.rs`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,8 +31,7 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
     }
 }
 
-/// Executes `machine`. The quantity is the nanoseconds since 1970, or the index of the thread that
-/// runs the program.
+/// Executes `machine`: returns the nanoseconds since 1970, or the index of the thread.
 pub(crate) fn machine(machine: &mut Machine<'_>, step: &Step, quantity: MachineQuantity) {
     let bits = match quantity {
         MachineQuantity::GlobalTimer => {

@@ -1,19 +1,15 @@
-//! `dot`: `acc + a @ b` over the last two axes. If there are three axes, the first axis is a batch
-//! of matrices.
+//! Executes `dot`: `acc + a @ b` over the last two axes, with an optional batch axis.
 //!
-//! Each element accumulates fused multiply-adds with k ascending; see [`crate::run::kernels::dot`].
-//! A 16-bit accumulator is computed in binary32 and rounded once at the end. `fp32` operands keep
-//! their precision: a lower input precision is allowed, but not required.
-//!
-//! An operand is a tile, or the elements that a load has left in memory.
-//!
-//! The machine may execute consecutive iterations of a loop over k as one dot. The tiles of these
-//! iterations must be adjacent in memory, so that they form two larger matrices. The machine
-//! computes the masks of only the first two iterations and the last one. A mask that is true in the
-//! first and the last iteration is true in all iterations between them
-//! ([`products`](crate::compile::products)). If an element of the last iteration is masked off, the
-//! loop executes this iteration, and the machine checks the iteration before it instead. Each
-//! element of the accumulator adds the same products in the same order as in the loop.
+//! See [`crate::run::kernels::dot`] for the order of additions. `fp32` operands keep their
+//! precision: a lower input precision is allowed, but not required. An operand is a tile, or
+//! elements that a load has left in memory.
+//! The machine may execute iterations of a loop over k as one dot, if their tiles are adjacent in
+//! memory. For example, 8 dots of [64, 32] by [32, 64] become one dot of [64, 256] by [256, 64].
+//! Each element of the accumulator adds the same products in the same order. The machine computes
+//! the masks of the first two iterations and of the last one. A mask that is true in two iterations
+//! is also true between them ([`products`](crate::compile::products)). If an element of the last
+//! iteration is masked off, the loop executes this iteration. The machine then checks the iteration
+//! before it.
 
 use smallvec::SmallVec;
 use tilewright_ir::Dtype;
@@ -35,8 +31,7 @@ use super::memory::region_of;
 /// An operand of a dot.
 enum Operand<'a> {
     Tile(Tile),
-    /// Elements in user memory at these addresses. The boolean is true if no program of the launch
-    /// can change the elements.
+    /// Elements in user memory. The boolean is true if no program of the launch can change them.
     InPlace(Affine, Region<'a>, bool),
 }
 
@@ -56,9 +51,8 @@ impl<'a> Operand<'a> {
         Self::InPlace(affine, region, machine.is_constant(&region))
     }
 
-    /// Returns the matrix at an index of the first of three axes. If the operand has two axes,
-    /// returns the whole operand. The third parameter has the extents of the last two axes in
-    /// memory. Panics if an element is outside of its region.
+    /// Returns the matrix at an index of the batch axis, if there is one. The last parameter has
+    /// the extents of the last two axes in memory. Panics if an element is outside of its region.
     fn matrix(
         &self,
         ty: &TileType,
@@ -114,12 +108,12 @@ pub(crate) struct Counter {
     pub iterations: usize,
 }
 
-/// An operand of the dot in the first iteration.
+/// An operand in the first iteration.
 #[derive(Clone, Copy)]
 struct FirstTile {
     affine: Affine,
     provenance: Provenance,
-    /// The number of bytes by which each iteration moves the operand.
+    /// The bytes by which each iteration moves the operand.
     distance: i64,
 }
 
@@ -131,13 +125,13 @@ impl FirstTile {
     }
 }
 
-/// The values in one iteration of the linear functions of the counter.
+/// The values of the linear functions of the counter in one iteration.
 type Values = SmallVec<[Affine; 4]>;
 
 impl<'a> Machine<'a> {
-    /// Executes the first iterations of a loop as one dot, and moves the pointers. The values that
-    /// the loop carries are on the stack. Returns the number of executed iterations. Returns 0 if
-    /// the operands do not allow one dot.
+    /// Executes the first iterations of a loop as one dot, and moves the pointers. The carried
+    /// values are on the stack. Returns the number of executed iterations, or 0 if one dot is not
+    /// possible.
     pub(crate) fn multiply_first_iterations(
         &mut self,
         block: &'a Block,
@@ -199,8 +193,8 @@ impl<'a> Machine<'a> {
         Ok(iterations)
     }
 
-    /// Returns an operand of the dot in the first iteration. Returns `None` if its pointers are not
-    /// affine, or if the distance between iterations is not constant.
+    /// Returns an operand in the first iteration. Returns `None` if its pointers are not affine, or
+    /// if the distance is not constant.
     fn first_tile(
         &mut self,
         block: &'a Block,
@@ -217,9 +211,9 @@ impl<'a> Machine<'a> {
         Some(FirstTile { affine, provenance, distance: offset.checked_mul(size as i64)? })
     }
 
-    /// Returns the number of iterations if no element is masked off. The last iteration may be an
-    /// exception, and is then not counted. Returns 0 if another iteration has a masked-off element.
-    /// Also returns 0 if there are fewer than three iterations, or if a linear function may wrap.
+    /// Returns the number of iterations without masked-off elements: all of them, or all but the
+    /// last. Returns 0 if another iteration has a masked-off element, or if a linear function may
+    /// wrap. Also returns 0 for fewer than three iterations.
     fn unmasked_iterations(
         &mut self,
         block: &'a Block,
@@ -249,8 +243,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Computes the masks of an iteration, and returns the values of its linear functions. Returns
-    /// `None` if an element is masked off, if a linear function wraps, or if its value is not
-    /// affine.
+    /// `None` if an element is masked off, or if a function wraps or is not affine.
     fn unmasked(
         &mut self,
         block: &'a Block,

@@ -1,6 +1,7 @@
 //! Applies functions of the elementwise table ([`ElementwiseFn`]) to values of any [`Form`].
-//! Uniform and symbolic values need no loop over the elements if the result is symbolic. Otherwise,
-//! the loops of [`kernels`](crate::run::kernels) compute dense tiles.
+//!
+//! Uniform and symbolic results need no loop. The loops of [`kernels`](crate::run::kernels) compute
+//! dense tiles.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{Dtype, ElementwiseFn, Signature};
@@ -16,7 +17,6 @@ use crate::types::{TileType, View};
 
 use super::materialize::{materialize, only_element};
 
-/// Executes a function of the elementwise table.
 #[inline(always)]
 pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     if let [x, y] = step.operands[..]
@@ -88,8 +88,8 @@ enum Input {
     Bits(u64),
 }
 
-/// Takes an operand for a loop over the elements. A symbolic operand is materialized with the
-/// element type `dtype` and the shape of `to`.
+/// Takes an operand for a loop. A symbolic operand is materialized with the type `dtype` and the
+/// shape of `to`.
 #[inline(always)]
 fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dtype) -> Input {
     if let Form::Uniform(bits) = *machine.form(operand) {
@@ -101,7 +101,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
 }
 
-/// Returns the symbolic result. Returns `None` if an operand has to be materialized.
+/// Returns the symbolic result, or `None` if an operand has to be materialized.
 #[inline(always)]
 fn without_elements<const N: usize>(
     machine: &Machine<'_>,
@@ -125,7 +125,7 @@ fn without_elements<const N: usize>(
     if number.dtype.is_float() {
         return None;
     }
-    // The shape is that of the result. The element type is that of the operands.
+    // The shape is that of the result, but the element type is that of the operands.
     let ty = View { number, extents: &machine.ty(step.result()).extents };
     symbolic::elementwise(function, ty, operands)
 }
@@ -134,8 +134,8 @@ fn is_comparison(function: ElementwiseFn) -> bool {
     function.info().signature == Signature::Compare
 }
 
-/// Computes the result with a loop over the elements. Except in a comparison, the result overwrites
-/// the tile of an operand if that tile has no other owner.
+/// Computes the result with a loop. Except in a comparison, it overwrites an operand without
+/// another owner.
 fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;

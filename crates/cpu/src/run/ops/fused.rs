@@ -1,11 +1,11 @@
-//! Executes a fused group: several steps on binary32 tiles run as one loop. If the loop does not
-//! support an operand of the steps, [`execute`] returns false, and the machine executes the steps
-//! one by one.
+//! Executes a fused group: several steps on binary32 tiles as one loop.
 //!
-//! Each program of the grid locates the operands of each group. For a row of some hundred elements,
-//! this takes a notable part of the group's time. The code therefore constructs items of lists in
-//! place. If a function returned an option or an enum, the processor would store parts of the value
-//! and then load the whole value. Such a load defeats store forwarding.
+//! If the loop does not support an operand, [`execute`] returns false, and the machine executes the
+//! steps one by one.
+//!
+//! Locating the operands takes a notable part of the time of a row of some hundred elements. The
+//! code therefore constructs list items in place. A returned enum would be stored in parts and
+//! loaded as a whole, which defeats store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
 
 use smallvec::SmallVec;
@@ -27,8 +27,8 @@ const SIZE: usize = size_of::<f32>();
 /// The outputs of a group.
 type Tiles = SmallVec<[Tile; 4]>;
 
-/// Executes a group in place of its members. Returns false, without any effect, if the loop does
-/// not support their operands.
+/// Executes a group in place of its members. Returns false, without an effect, if the loop does not
+/// support their operands.
 #[inline(always)]
 pub(crate) fn execute<'a>(
     machine: &mut Machine<'a>,
@@ -41,9 +41,8 @@ pub(crate) fn execute<'a>(
     with_loads(machine, group, members)
 }
 
-/// Executes a group if the loop cannot perform some of its loads. First executes the steps of these
-/// loads, then the loop. Returns false, without any effect, if the loop does not support another
-/// operand.
+/// Executes the loads that the loop cannot perform, then the loop. Returns false, without an
+/// effect, if the loop does not support another operand.
 #[cold]
 fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
     if !is_applicable(machine, group) {
@@ -65,9 +64,8 @@ fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [S
     Ok(true)
 }
 
-/// Returns whether the loop supports the operands after all loads have been executed. Each operand
-/// must then be dense or uniform, and at least one must be dense. Each `select` must keep a prefix
-/// of the elements.
+/// Returns whether the loop supports the operands after all loads: each is dense or uniform, at
+/// least one is dense, and each `select` keeps a prefix.
 fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
     let all_known = group.ops.iter().all(|op| match op {
@@ -93,19 +91,16 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     all_known && has_elements
 }
 
-/// The stages of a loop under construction. Each op of the group has a stage, except a `select`
-/// that keeps all elements.
+/// The stages under construction: one for each op, except a `select` that keeps all elements.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// The length of the prefix after which all operands are uniform, rounded up to a multiple of
-    /// `BLOCK`.
+    /// The length of the prefix after which all operands are uniform, in whole blocks.
     varying: usize,
 }
 
 impl<'m> Stages<'m> {
-    /// Adds a stage for a function whose operand is a tile. `varying` is the length in bytes of the
-    /// tile's varying prefix: the elements after it are equal.
+    /// Adds a function whose operand is a tile, with a varying prefix of `varying` bytes.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -120,8 +115,8 @@ impl<'m> Stages<'m> {
         self.list.push(Stage::tile(function, run, rest));
     }
 
-    /// Adds a stage for a function whose operand is in a slot. Returns false if the operand is
-    /// neither dense nor uniform.
+    /// Adds a function whose operand is in a slot. Returns false if it is neither dense nor
+    /// uniform.
     #[inline(always)]
     fn push_slot(&mut self, function: Binary, form: &'m Form) -> bool {
         match form {
@@ -133,9 +128,8 @@ impl<'m> Stages<'m> {
     }
 }
 
-/// Adds the stages for the ops of the group. Returns false if the loop cannot read an operand, or
-/// if no operand is a tile. `loaded` has the indices of the loads that were executed before the
-/// loop.
+/// Adds the stages of the group. Returns false if the loop cannot read an operand, or if no operand
+/// is a tile. `loaded` has the loads that were executed before the loop.
 #[inline(always)]
 fn locate<'m>(
     machine: &'m Machine<'_>,
@@ -208,9 +202,9 @@ fn locate<'m>(
     Ok(stages.has_elements)
 }
 
-/// Returns the length of the prefix of the tile that a `select` keeps, and the float that replaces
-/// the elements after the prefix. Returns `None` if the condition does not keep a non-empty prefix
-/// of a 1-D tile, or if the other operand varies.
+/// Returns the length of the prefix that a `select` keeps, and the float that replaces the rest.
+/// Returns `None` if the condition keeps no non-empty prefix of a 1-D tile, or if the other operand
+/// varies.
 #[inline(always)]
 fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
@@ -224,8 +218,7 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
     }
 }
 
-/// Runs the loop and sets the slots of its results. Returns false, without any effect, if
-/// [`locate`] returns false.
+/// Runs the loop and sets its results. Returns false, without an effect, if [`locate`] fails.
 ///
 /// This function is long because a call would move tiles and targets in memory.
 #[inline(always)]
@@ -238,12 +231,12 @@ fn execute_loop<'a>(
     let bytes = group.elements * SIZE;
     let mut tiles = Tiles::new();
     for &slot in &group.outputs {
-        // A later stage still reads a tile that a member has loaded, so the output gets a new tile.
+        // A later stage still reads the loaded tile, so the output gets a new tile.
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // If the loop cannot write to the memory of the store, it writes to this tile. The member
-    // `store` then stores the tile.
+    // The destination if the loop cannot write to the memory of the store. The member `store` then
+    // stores it.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
@@ -305,8 +298,8 @@ fn execute_loop<'a>(
     Ok(true)
 }
 
-/// Executes the members of a group one by one, except the loads in `loaded`. The group has no
-/// store: it ends in a maximum that the loop could not determine.
+/// Executes the members one by one, except the loads in `loaded`. The group has no store: it ends
+/// in a maximum that the loop could not find.
 #[cold]
 fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
     for (member, step) in members.iter().enumerate() {

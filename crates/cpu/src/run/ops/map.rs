@@ -1,7 +1,8 @@
-//! `map`: applies a function of scalars to the elements of tiles. A function of single elements
-//! without control flow runs once, on whole tiles. Any other function runs once for each `pack`
-//! adjacent elements in row-major order. If fewer elements are left for the last run, it repeats
-//! the last element.
+//! Executes `map`: applies a function of scalars to the elements of tiles.
+//!
+//! A function of single elements without control flow runs once, on whole tiles. Any other function
+//! runs once per `pack` adjacent elements. If fewer are left for the last run, it repeats the last
+//! element.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -38,8 +39,7 @@ fn whole(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     for &result in step.results.iter().rev() {
         let value = machine.pop();
         let ty = machine.ty(result);
-        // The block yields a tile of one axis, or a scalar from outside of the block. Both become a
-        // tile of one axis.
+        // The block yields a 1-D tile, or a scalar from outside. Both become a 1-D tile.
         let line = TileType::with_shape(ty.element, Shape::from([ty.elements() as u32]));
         let tile = materialize(&line, value);
         machine.set_dense(result, tile);

@@ -1,11 +1,10 @@
-//! Materialization: converts a value of any form to a dense tile.
+//! Converts a value of any form to a dense tile.
 
 use crate::run::kernels::elementwise::{fill, ramp};
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, BoxMask, Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// Returns the elements of a value as a dense tile.
 pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
     match value.form {
         Form::Dense(tile) => tile,
@@ -39,8 +38,7 @@ pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     copy
 }
 
-/// Pads a list with one value for each axis to [`SYMBOLIC_RANK`] values, with `filler` at the
-/// front.
+/// Pads a list to [`SYMBOLIC_RANK`] values, with `filler` at the front.
 fn at_the_back<T: Copy>(rank: usize, values: &[T], filler: T) -> [T; SYMBOLIC_RANK] {
     let mut result = [filler; SYMBOLIC_RANK];
     result[SYMBOLIC_RANK - rank..].copy_from_slice(&values[..rank]);

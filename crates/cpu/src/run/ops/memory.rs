@@ -1,9 +1,9 @@
-//! `load` and `store`.
+//! Executes `load` and `store`.
 //!
-//! An access through affine pointers under a box mask is one strided block copy with one bounds
-//! check. Any other access gathers or scatters. A pointer may access the memory of its provenance,
-//! which is an argument. A pointer of unknown provenance may access the memory of any argument, and
-//! the memory in [`Launch::foreign`](crate::Launch::foreign).
+//! An access through affine pointers under a box mask is one strided copy with one bounds check.
+//! Other accesses gather or scatter. A pointer may access the memory of the argument from which it
+//! is derived. If the argument is unknown, it may access the memory of any argument and
+//! [`Launch::foreign`](crate::Launch::foreign).
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 
 use super::materialize::{materialize, materialize_unique, only_element};
 
-/// The predicate of an access: the mask, classified by its form.
+/// The mask of an access, classified by its form.
 #[derive(Clone, Copy)]
 pub(super) enum Predicate {
     Always,
@@ -42,8 +42,8 @@ impl Predicate {
             Some(Form::Uniform(0)) => Predicate::Never,
             None | Some(Form::Uniform(_)) => Predicate::Always,
             Some(Form::Box(mask)) => Predicate::Box(*mask),
-            // Dense masks are often false everywhere, for example in most iterations of a kernel
-            // that collects a few elements.
+            // Dense masks are often false everywhere, for example in a kernel that collects a few
+            // elements.
             Some(Form::Dense(mask)) if !mask.bytes().contains(&1) => Predicate::Never,
             Some(Form::Dense(_)) => Predicate::PerLane,
             Some(Form::Affine(_) | Form::InPlace(_)) => {
@@ -52,8 +52,7 @@ impl Predicate {
         }
     }
 
-    /// Returns the mask as a byte for each lane, 0 or 1. Returns `None` if the predicate is
-    /// uniform.
+    /// Returns the mask as a byte per lane, or `None` if the predicate is uniform.
     pub(super) fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
             (Predicate::Always | Predicate::Never, _) | (_, None) => None,
@@ -65,7 +64,7 @@ impl Predicate {
     }
 }
 
-/// The box of a tile's elements that an op accesses as a strided block.
+/// The elements that an op accesses as a strided block.
 struct Block {
     /// The address of the block's first element.
     address: u64,
@@ -96,7 +95,7 @@ impl Block {
         block
     }
 
-    /// Converts the index of an element in the block to its coordinates in the tile.
+    /// Converts an index in the block to coordinates in the tile.
     fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
         for (axis, index) in lane.iter_mut().enumerate().rev() {
@@ -108,10 +107,10 @@ impl Block {
     }
 }
 
-/// The elements of a tile of one axis that an op accesses as a contiguous run.
+/// The elements that an op accesses as a contiguous run.
 struct Run {
     address: u64,
-    /// The index of the first element in the tile, and the index after the last element.
+    /// The index of the first element, and the index after the last element.
     low: usize,
     high: usize,
 }
@@ -131,14 +130,13 @@ impl Run {
         Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
     }
 
-    /// Converts the index of an element in the run to its coordinates in the tile.
+    /// Converts an index in the run to coordinates in the tile.
     fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
         SmallVec::from_slice(&[(self.low + element) as u32])
     }
 }
 
-/// Returns the strided block that an op accesses. Returns `None` if the pointers and the predicate
-/// do not form a block.
+/// Returns the strided block of an access, if its pointers and predicate form one.
 #[inline]
 fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
     if matches!(predicate, Predicate::PerLane) {
@@ -154,9 +152,8 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
     Some(Block::new(ty, &affine, predicate))
 }
 
-/// Returns the memory that a block may access: the region of its provenance. Without a provenance,
-/// returns the region that contains the first element of the block. If no region contains that
-/// element, returns an empty region.
+/// Returns the region that a block may access: that of its provenance, or the one that contains its
+/// first element. Returns an empty region if there is none.
 #[inline(always)]
 pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
@@ -166,7 +163,6 @@ pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, addre
     found.copied().unwrap_or_else(|| Region::of(&mut []))
 }
 
-/// Returns the memory that a gather or scatter may access.
 pub(super) fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
     match provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
@@ -184,8 +180,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Executes `load`. An element whose mask is false is copied from `other`; without `other`, it is
-/// 0. A boolean is true if its byte is not 0.
+/// Executes `load`. An element whose mask is false is that of `other`, or 0 without `other`. A
+/// boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -226,9 +222,9 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-/// Returns the value of a load that leaves its elements in memory. Returns `None` if the pointers
-/// are not affine, or if an element is masked off or outside of the region. Also returns `None` if
-/// observers read the value.
+/// Returns the value of a load that leaves its elements in memory. Returns `None` for pointers that
+/// are not affine, and for masked-off or out-of-bounds elements. Also returns `None` if observers
+/// read the value.
 fn in_place(machine: &Machine<'_>, ty: &TileType, pointer: Use, predicate: Predicate) -> Option<Value> {
     let (Predicate::Always, Form::Affine(affine)) = (predicate, machine.form(pointer)) else { return None };
     if machine.is_observed() {
@@ -264,7 +260,7 @@ fn load_one(
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
 
-/// Loads the elements whose mask is true into a tile. The tile already has the other elements.
+/// Loads the elements under the mask into a tile that already has the others.
 fn load_tile(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -299,7 +295,7 @@ fn load_tile(
     Ok(())
 }
 
-/// Loads a run or a strided block into a tile. Returns `None` for other accesses.
+/// Loads a run or a strided block. Returns `None` for other accesses.
 #[inline(always)]
 fn load_contiguous(
     machine: &Machine<'_>,
@@ -328,15 +324,14 @@ fn load_contiguous(
     )
 }
 
-/// Returns whether an out-of-bounds load may end in padding. This requires that the launch records
-/// such loads, and that a region of the pointer has padding.
+/// Returns whether the launch records loads from padding, and a region of the pointer has padding.
 pub(super) fn may_read_padding(machine: &Machine<'_>, provenance: Provenance) -> bool {
     machine.control.padded.is_some()
         && regions_of(machine, provenance).iter().any(|region| region.padding() > 0)
 }
 
-/// Loads the elements under a mask, and sets those in padding to 0. Returns the index of the first
-/// element in padding. Fails if an element is out of bounds but not in padding.
+/// Loads the elements under a mask, and 0 for those in padding. Returns the index of the first
+/// element in padding. Fails if an element is out of bounds and not in padding.
 #[cold]
 fn load_around_padding(
     regions: &[Region<'_>],
@@ -359,12 +354,11 @@ pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
     padded.iter().enumerate().map(|(element, &lane)| u8::from(lane == 0 && is_on(element))).collect()
 }
 
-/// Returns the destination of a load, which has the elements of `other` where the mask is false.
+/// Returns the destination of a load, filled with `other` where the mask is false.
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // The box covers each axis except the first completely, so only the rows before and after
-        // the box need `other`.
+        // The box covers the inner axes, so only the rows outside of it need `other`.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
@@ -381,8 +375,8 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Executes `store`: writes the elements where the mask is true. Writes nothing if an element is
-/// out of bounds. If elements share an address, memory holds one of them afterwards.
+/// Executes `store`. Writes nothing if an element is out of bounds. If elements share an address,
+/// memory has one of them afterwards.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
@@ -424,12 +418,11 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// Returns the operands with which a fused loop replaces a load of a binary32 tile. The operands
-/// are the memory of the first elements, and the value of all other elements.
+/// Returns the operands with which a fused loop replaces a load: the memory of the first elements,
+/// and the value of the others.
 ///
-/// Returns `None` if the first elements are not contiguous in memory, or if `other` is not uniform.
-/// Also returns `None` if an element may be in padding. Fails with the fault that the load would
-/// have.
+/// Returns `None` if the elements are not contiguous, if `other` is not uniform, or if an element
+/// may be in padding. Fails with the fault of the load.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -450,9 +443,8 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     }
 }
 
-/// Returns the target to which a fused loop writes in place of a store. The store must write the
-/// first elements of a binary32 tile to contiguous memory: returns `None` for other stores. Fails
-/// with the fault that the store would have.
+/// Returns the target with which a fused loop replaces a store of the first elements of a tile to
+/// contiguous memory. Returns `None` for other stores. Fails with the fault of the store.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -468,8 +460,8 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
     }
 }
 
-/// Returns the region and the run of an access to the first elements of a binary32 tile. Returns
-/// `None` if these elements are not contiguous in memory.
+/// Returns the region and the run of an access to the first elements of a tile, if they are
+/// contiguous.
 #[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -477,8 +469,7 @@ fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
-/// Returns the value of a computed tile: the only element if the type is a scalar type, otherwise
-/// the tile.
+/// Returns a tile as a value, or its only element if the type is scalar.
 pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
     if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
 }

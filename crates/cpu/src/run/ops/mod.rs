@@ -1,5 +1,4 @@
-//! Executes ops. An op takes its operands from the machine and tries to compute a symbolic result.
-//! Otherwise, the op converts its operands to dense tiles and calls a loop of `run/kernels`.
+//! Executes ops: symbolically if possible, otherwise with the loops of `run/kernels`.
 #![allow(clippy::inline_always, reason = "a call for each step costs measurable time")]
 
 use tilewright_ir::Op;
@@ -27,7 +26,6 @@ mod reduce;
 pub(crate) mod scan;
 mod shape;
 
-/// Executes a step by its action and its op.
 #[inline(always)]
 pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
     let op = match &step.action {

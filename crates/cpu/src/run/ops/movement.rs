@@ -1,4 +1,4 @@
-//! `slice` and `gather`: ops whose results take elements from other indices of the operand.
+//! Executes `slice` and `gather`.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;
@@ -67,8 +67,8 @@ pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) -> Out
     Ok(())
 }
 
-/// Checks that all indices are inside of the axis. Otherwise, returns the fault of the first index
-/// outside, and the position of this index in the tile.
+/// Checks that all indices are inside the axis. Returns the fault of the first other index, and its
+/// position.
 fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fault>, usize)> {
     let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("an index has four bytes"));
     let is_outside = |index: i32| index.cast_unsigned() >= extent;
@@ -79,8 +79,8 @@ fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fa
     Err((Fault::new(FaultKind::IndexOutOfBounds { index, extent, axis }), element))
 }
 
-/// Gathers along an axis, which has `extent` elements in the source and `length` elements in the
-/// result. At each index of the axis, `inner` elements are contiguous.
+/// Gathers along an axis of `extent` elements in the source and `length` in the result. At each
+/// index, `inner` elements are contiguous.
 fn take<const SIZE: usize>(to: &mut [u8], from: &[u8], indices: &[u8], [inner, extent, length]: [usize; 3]) {
     let rows = to.chunks_exact_mut(inner * SIZE).zip(indices.chunks_exact(inner * 4));
     for (row, (to, indices)) in rows.enumerate() {

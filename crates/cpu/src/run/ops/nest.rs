@@ -12,21 +12,20 @@ use crate::run::value::Form;
 
 use super::materialize::materialize;
 
-/// The argument of a nest's function. All programs that a machine runs share the argument.
+/// The argument of a nest's function, for all programs of a machine.
 pub(crate) struct NestArgument {
     words: Vec<u64>,
     scratch: Tile,
 }
 
-/// Executes a nest in place of its members. Returns false, without an effect, if the machine code
-/// does not support the operands, or if an access may be illegal.
+/// Executes a nest in place of its members. Returns false, without an effect, if the code does not
+/// support an operand or an access may be illegal.
 pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
     execute_repeatedly(machine, nest, 1) == 1
 }
 
-/// Executes a nest up to `most` times: for `most` programs along x, or for `most` iterations of a
-/// loop. The first program or iteration is the current one. Returns the number of programs or
-/// iterations that have been executed: `most`, unless the machine code has declined one.
+/// Executes a nest for up to `most` programs along x, or iterations of a loop. Returns their
+/// number, which is `most` unless the code has declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {
@@ -35,8 +34,8 @@ pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u
     executed
 }
 
-/// Calls the machine code, and returns the number of executed programs or iterations. Returns
-/// `None` if there is no machine code, or if it does not support an operand.
+/// Calls the machine code. Returns the number of executed programs or iterations, or `None` if
+/// there is no code or an operand is not supported.
 fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     let executable = nest.code.executable()?;
     if machine.arguments_of_nests.len() <= nest.index {
@@ -74,12 +73,12 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::Scratch => {}
             }
         }
-        // If the number of iterations is even, the last iteration has written to the tile of the
+        // After an even number of iterations, the last one has written to the tile of the
         // parameter.
         if executed.is_multiple_of(2) {
             for &[parameter, yielded] in carried {
                 let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
-                // Resets the length of the varying prefix, which describes the tile's old content.
+                // The varying prefix described the old content.
                 tile.bytes_mut();
                 machine.set_dense(yielded, tile);
             }
@@ -90,7 +89,7 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     Some(executed)
 }
 
-/// Materializes the value of a slot as a dense tile that only the slot owns.
+/// Makes the slot the only owner of a dense tile with its value.
 fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     let value = machine.value_of(slot).clone();
     machine.clear(&[slot]);
@@ -103,8 +102,8 @@ fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     machine.set_dense(slot, tile);
 }
 
-/// Returns the argument of a nest for `count` programs or iterations, and collects the tiles of its
-/// outputs. Returns `None` if the machine code does not support an operand.
+/// Returns the argument for `count` programs or iterations, and collects the output tiles. Returns
+/// `None` if an operand is not supported.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,
@@ -125,7 +124,7 @@ fn argument(
     Some(NestArgument { words, scratch })
 }
 
-/// Returns the bits of a word. Returns `None` if the machine code does not support the value.
+/// Returns the bits of a word, or `None` if the code does not support the value.
 fn word(
     machine: &mut Machine<'_>,
     word: Word,
@@ -140,8 +139,7 @@ fn word(
         },
         Word::Tile(slot) => {
             if !matches!(machine.form_of(slot), Form::Dense(_)) {
-                // A dense tile may replace the value, because no result depends on the form of a
-                // tile.
+                // A dense tile may replace the value, because no result depends on the form.
                 let tile = materialize(machine.ty(slot), machine.value_of(slot).clone());
                 machine.set_dense(slot, tile);
             }
@@ -171,8 +169,7 @@ fn word(
     })
 }
 
-/// Returns the memory that a pointer may access. Returns `None` if the argument of the pointer is
-/// unknown.
+/// Returns the memory that a pointer may access, if its argument is known.
 fn region<'a>(machine: &Machine<'a>, pointer: Slot) -> Option<Region<'a>> {
     match machine.value_of(pointer).provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => Some(*region),

@@ -1,14 +1,12 @@
-//! `reduce`: combines tiles along an axis.
+//! Executes `reduce`: combines tiles along an axis.
 //!
-//! A combine region that is one function of [`Combine`](crate::program::Combine) runs as a loop
-//! over the elements, in the order of [`kernels::reduce`](crate::run::kernels::reduce). A region
-//! with control flow, or with an op that is not pure, runs element by element, from the first to
-//! the last. So does the region of a reduction that is itself inside of a region on whole tiles.
-//!
-//! Any other region runs as a tree over whole tiles. Each level combines neighbors along the axis:
-//! the first element with the second, the third with the fourth, and so on. An element without a
-//! neighbor is kept for the next level. The order of the tree depends only on the extent, and
-//! operands are never swapped.
+//! - A region that is one function of [`Combine`](crate::program::Combine) runs as a loop, in the
+//!   order of [`kernels::reduce`](crate::run::kernels::reduce).
+//! - A region with control flow or an impure op runs element by element. So does a reduction inside
+//!   of a region on whole tiles.
+//! - Other regions run as a tree over whole tiles. Each level combines neighbors: `a b c d e`
+//!   becomes `ab cd e`, then `abcd e`, then `abcde`. The order depends only on the extent, and
+//!   operands are never swapped.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -39,9 +37,8 @@ impl Extents {
         Self { outer: product(&shape[..axis]), n: shape[axis] as usize, inner: product(&shape[axis + 1..]) }
     }
 
-    /// Views the tile as rows of `inner` elements. Returns the indices of the rows whose position
-    /// along the axis is one of `indices`. With `reverse`, `indices` count from the end of the
-    /// axis.
+    /// Views the tile as rows of `inner` elements. Returns the rows at the positions `indices`
+    /// along the axis, counted from its end with `reverse`.
     pub fn rows(&self, indices: &[usize], reverse: bool) -> Vec<usize> {
         let along = |index: &usize| if reverse { self.n - 1 - index } else { *index };
         (0..self.outer).flat_map(|outer| indices.iter().map(move |at| outer * self.n + along(at))).collect()
@@ -71,8 +68,7 @@ pub(crate) fn reduce(
     }
 }
 
-/// Reduces one tile with the loop of `run/kernels/reduce.rs`. The combine region is one elementwise
-/// function.
+/// Reduces with the loop of `run/kernels/reduce.rs`.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
     let result = step.result();
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(result));
@@ -97,8 +93,8 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
     }
 }
 
-/// Executes a tree with its machine code. Returns false, without an effect, if there is no machine
-/// code or the launch does not allow it. Also returns false if a captured value is not uniform.
+/// Executes a tree with its machine code. Returns false, without an effect, if there is no code, if
+/// the launch does not allow machine code, or if a captured value varies.
 fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
     let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
         return false;
@@ -154,7 +150,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
         let rest = now.n % 2;
         for index in (0..tiles.len()).rev() {
             let combined = machine.pop();
-            // The region may yield a captured scalar, whose type lacks the shape of the level.
+            // The region may yield a captured scalar, without the shape of the level.
             let elements = half.outer * half.n * half.inner;
             let element = machine.type_of(step.operands[index]);
             let ty = TileType::with_shape(element.element, Shape::from([elements as u32]));
@@ -175,7 +171,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
     Ok(())
 }
 
-/// Returns `count` slices along the axis, at the indices `first`, `first + step` and so on.
+/// Returns `count` slices along the axis, at `first`, `first + step`, ….
 fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, count: usize) -> Tile {
     let Extents { outer, n, inner } = from;
     let mut out = Tile::new(outer * count * inner * size);
@@ -189,7 +185,6 @@ fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, coun
     out
 }
 
-/// Returns the tile with one more slice at the end of the axis.
 fn joined(size: usize, tile: &Tile, last: &Tile, extents: Extents) -> Tile {
     let Extents { outer, n, inner } = extents;
     let mut out = Tile::new(outer * (n + 1) * inner * size);

@@ -1,14 +1,11 @@
-//! `scan`: combines each element along an axis with all elements before it.
+//! Executes `scan`: combines each element along an axis with all elements before it.
 //!
-//! A combine region that is one function for which `Combine::can_scan` returns true runs as a loop
-//! over the elements: see `run/kernels/scan.rs`. A region with control flow, or with an op that is
-//! not pure, runs element by element. So does the region of a scan that is itself inside of a
-//! region on whole tiles.
-//!
-//! Any other region runs on whole tiles, level by level. The levels divide the axis into blocks of
-//! 1, 2, 4 … elements. For each pair of adjacent blocks, a level combines the total of the first
-//! block with each element of the second block. Operands are never swapped. The order depends only
-//! on the region, the element type and the extent.
+//! - A region that is one function of `Combine::can_scan` runs as a loop (`run/kernels/scan.rs`).
+//! - A region with control flow or an impure op runs element by element. So does a scan inside of a
+//!   region on whole tiles.
+//! - Other regions run on whole tiles, level by level. A level combines the total of a block with
+//!   each element of the next block, for blocks of 1, 2, 4, … elements: `a b c d` becomes `a ab c
+//!   cd`, then `a ab abc abcd`. Operands are never swapped.
 
 use smallvec::SmallVec;
 
@@ -40,8 +37,7 @@ pub(crate) fn scan(
     }
 }
 
-/// Scans one tile with the loop of `run/kernels/scan.rs`. The combine region is one elementwise
-/// function.
+/// Scans with the loop of `run/kernels/scan.rs`.
 fn by_kernel(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -88,7 +84,7 @@ fn in_levels(
         machine.call(block, left.into_iter().chain(right))?;
         for (tile, ty) in tiles.iter_mut().rev() {
             let combined = machine.pop();
-            // The region may yield a captured scalar, whose type lacks the shape of the level.
+            // The region may yield a captured scalar, without the shape of the level.
             let shape = tilewright_ir::Shape::from([(later.len() * extents.inner) as u32]);
             let combined = materialize(&TileType::with_shape(ty.element, shape), combined);
             put(ty.size * extents.inner, tile, &later, &combined);
@@ -100,7 +96,7 @@ fn in_levels(
     Ok(())
 }
 
-/// Copies the rows at these indices to a new tile. A row has `bytes` bytes.
+/// Copies rows of `bytes` bytes to a new tile.
 fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     let mut out = Tile::new(rows.len() * bytes);
     for (to, row) in out.bytes_mut().chunks_exact_mut(bytes).zip(rows) {
@@ -109,7 +105,7 @@ fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     out
 }
 
-/// Copies consecutive rows to the rows at these indices. This is the inverse of [`take`].
+/// Copies consecutive rows to the rows at these indices, the inverse of [`take`].
 fn put(bytes: usize, tile: &mut Tile, rows: &[usize], from: &Tile) {
     for (from, row) in from.bytes().chunks_exact(bytes).zip(rows) {
         tile.bytes_mut()[row * bytes..][..bytes].copy_from_slice(from);

@@ -1,8 +1,6 @@
-//! Ops that only change the indices of elements: `arange`, `splat`, `expand_dims`, `broadcast`,
-//! `reshape`, `transpose`.
+//! Executes `arange`, `splat`, `expand_dims`, `broadcast`, `reshape` and `transpose`.
 //!
-//! A symbolic tile stays symbolic if the result has a symbolic form. `expand_dims` and `reshape` do
-//! not copy a dense tile.
+//! A symbolic tile stays symbolic if possible. `expand_dims` and `reshape` copy no dense tile.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;
@@ -25,7 +23,7 @@ pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
     machine.set(step.result(), form.into());
 }
 
-/// Executes `splat`. The uniform tile has the same form as its scalar.
+/// Executes `splat`. The tile has the form of its scalar.
 pub(crate) fn splat(machine: &mut Machine<'_>, step: &Step) {
     let scalar = machine.take(step.operands[0]);
     machine.set(step.result(), scalar);
@@ -55,7 +53,7 @@ pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
         // A tile of one element becomes a scalar, which is uniform.
         Some(Form::Dense(tile)) if to.is_scalar() => scalar_or_tile(to, tile),
-        // Moving the operand instead of cloning it leaves a dense tile with one owner.
+        // Moving the operand leaves a dense tile with one owner.
         Some(Form::Dense(_) | Form::Uniform(_)) => value,
         Some(form) => form.into(),
         None => Value::dense(materialize(from, value)),
@@ -112,8 +110,8 @@ pub(crate) fn row_major(ty: &TileType) -> impl Iterator<Item = usize> + '_ {
     (0..ty.shape().len()).map(|axis| ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product())
 }
 
-/// Copies a value to a dense tile of type `to`. `strides` has a stride for each axis of `to`: the
-/// distance in elements between neighbors in the source.
+/// Copies a value to a dense tile of type `to`. `strides` has the distance in elements, in the
+/// source, between neighbors along each axis of `to`.
 fn copied(from: &TileType, to: &TileType, value: Value, strides: &[usize]) -> Value {
     if let Form::Uniform(_) = value.form {
         return value;

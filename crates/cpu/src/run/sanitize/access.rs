@@ -19,7 +19,6 @@ use crate::types::TileType;
 use super::report::{self, AccessReport, Key};
 use super::{Checker, numbers};
 
-/// The elements in memory that a step accesses.
 struct AccessedElements<'a> {
     ty: &'a TileType,
     addresses: Tile,
@@ -50,8 +49,8 @@ impl<'a> AccessedElements<'a> {
         Some(Self { ty, addresses, mask, size: ty.pointee, regions })
     }
 
-    /// Returns the lanes that access memory, with their addresses. Leaves out a lane whose address
-    /// is outside of the regions, because its access ends the launch anyway.
+    /// Returns the accessed lanes and their addresses, except addresses outside of the regions,
+    /// which end the launch.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -61,7 +60,6 @@ impl<'a> AccessedElements<'a> {
         })
     }
 
-    /// Returns the element in memory at an address.
     fn content(&self, address: u64) -> Option<[u8; 8]> {
         let region = self.regions.iter().find(|region| region.contains(address, self.size))?;
         let mut bytes = [0; 8];
@@ -136,10 +134,9 @@ pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Checks an atomic operation after it was executed.
 pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
-    // `keeps` is true if earlier releases to the same addresses remain in effect.
+    // `keeps` is true if earlier releases to the addresses remain in effect.
     let (sem, scope, mask, (reads, writes), keeps) = match step.op() {
         Some(&Op::AtomicRmw { sem, scope, .. }) => (sem, scope, rest.get(1), (true, true), true),
         Some(&Op::AtomicCas { sem, scope }) => (sem, scope, rest.get(2), (true, true), true),
@@ -174,8 +171,7 @@ pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &St
     }
 }
 
-/// Returns a function that returns whether the operation has written at a lane. A failed comparison
-/// writes nothing.
+/// Returns whether the operation writes at a lane. A failed comparison writes nothing.
 fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool + use<'m> {
     let tiles = matches!(step.op(), Some(Op::AtomicCas { .. })).then(|| {
         let (expected, found) = (step.operands[1], step.result());
@@ -195,8 +191,7 @@ fn acquire(checker: &mut Checker<'_>, accessed: &AccessedElements<'_>) {
     let state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, address) in accessed.lanes() {
         for published in state.releases.get(address) {
-            // If the clock of the program includes the published step, it also includes all steps
-            // that happen before the published step.
+            // A clock with the published step also has all steps that happen before it.
             if published.agent != checker.agent && !checker.clock.knows(published.agent, published.step) {
                 checker.clock.join(&published.clock);
             }
@@ -280,8 +275,8 @@ fn check_races(
             let Some(conflict) = state.shadow.touch(record, lane as u32, access, &rules) else {
                 continue;
             };
-            // Groups the racing lanes by the instruction (`site`) of the earlier access, and by
-            // whether this program made that access. The first lane represents its group.
+            // Groups the racing lanes by the earlier instruction, and by whether this program
+            // executed it.
             let key = |conflict: &Conflict| (conflict.first.site, conflict.first.agent == checker.agent);
             match conflicts.iter_mut().find(|(other, _)| key(other) == key(&conflict)) {
                 Some((_, addresses)) => addresses.push(address),
@@ -296,8 +291,7 @@ fn check_races(
     }
 }
 
-/// Returns the first affected lane and the addresses of all affected lanes. Returns `None` if
-/// `lanes` is empty.
+/// Returns the first affected lane and all affected addresses, if any.
 fn found(mut lanes: impl Iterator<Item = (usize, u64)>) -> Option<(usize, Vec<u64>)> {
     let (lane, address) = lanes.next()?;
     Some((lane, std::iter::once(address).chain(lanes.map(|(_, address)| address)).collect()))

@@ -1,5 +1,4 @@
-//! Checks hints about values, on which code for a GPU relies: `tl.multiple_of`, `tl.max_contiguous`
-//! and `tl.max_constancy`. Also checks the fields of tensor descriptors.
+//! Checks hints (`tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`) and descriptors.
 
 use tilewright_base::Code;
 use tilewright_ir::{HintKind, Op};
@@ -14,7 +13,7 @@ use crate::types::TileType;
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Checks a hint before its step is executed.
+/// Checks a hint before its step.
 pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(Op::Hint { kind, values }) = step.op() else { return };
     let ty = machine.type_of(step.operands[0]);
@@ -22,8 +21,7 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         described(checker, machine, step, (point, values));
         return;
     }
-    // Hints apply to integers and pointers. For pointers, multiples are in bytes, and contiguous
-    // runs are in elements.
+    // For pointers, multiples are in bytes and contiguous runs in elements.
     if !ty.number.dtype.is_int() {
         return;
     }
@@ -57,8 +55,7 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     });
 }
 
-/// Checks a field of a tensor descriptor. The tensor copies of a GPU require a base and strides
-/// that are multiples of 16 bytes.
+/// Checks a field of a tensor descriptor: the base and the strides must be multiples of 16 bytes.
 fn described(
     checker: &Checker<'_>,
     machine: &Machine<'_>,

@@ -1,11 +1,9 @@
-//! Finds uses of undefined values. If a load has a mask but no `other`, the values of the lanes
-//! that the mask disables are undefined. The check reports an undefined value that is stored, that
-//! an atomic operation uses, or that decides a branch.
+//! Finds uses of undefined values: masked-off lanes of loads without `other`.
 //!
-//! Each tile or scalar that depends on undefined values has a mark, with a flag for each element.
-//! Elementwise and shape ops propagate marks. Reductions, scans and dots propagate them along their
-//! axes. Other ops, such as inline assembly, gathers and sorts, drop marks, so that every finding
-//! is certain.
+//! The check reports an undefined value that is stored, used by an atomic, or decides a branch. A
+//! value that depends on undefined values has a mark with a flag per element. Elementwise and shape
+//! ops propagate marks. Reductions, scans and dots propagate them along their axes. Other ops drop
+//! marks, so that every finding is certain.
 
 use std::rc::Rc;
 
@@ -24,13 +22,12 @@ use crate::types::TileType;
 use super::Checker;
 use super::report::{Key, Report};
 
-/// The elements of a value that are undefined.
+/// The undefined elements of a value.
 #[derive(Debug)]
 struct Mark {
     /// The check point of the load.
     origin: u32,
-    /// A flag for each element: true if the element is undefined. A single flag applies to all
-    /// elements.
+    /// True for each undefined element. A single flag applies to all elements.
     lanes: Vec<bool>,
 }
 
@@ -40,7 +37,6 @@ impl Mark {
     }
 }
 
-/// The marks of a program's values.
 #[derive(Default)]
 pub(super) struct Masked {
     slots: Vec<Option<Rc<Mark>>>,
@@ -49,7 +45,6 @@ pub(super) struct Masked {
 }
 
 impl Masked {
-    /// Clears the marks before a program begins.
     pub fn clear(&mut self) {
         if self.is_any {
             self.slots.fill(None);
@@ -70,7 +65,6 @@ impl Masked {
     }
 }
 
-/// Propagates marks to the parameters of a block.
 pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: BlockId) {
     if checker.masked.is_any {
         for &parameter in &machine.block(block).parameters {
@@ -79,8 +73,7 @@ pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: Blo
     }
 }
 
-/// Sets the mark of a slot. Control flow copies the values of some slots to this slot: the mark is
-/// the first mark of those slots.
+/// Sets the mark of a slot to the first mark of the slots that control flow copies to it.
 fn propagate(checker: &mut Checker<'_>, to: Slot) {
     let plan = checker.shared.plan;
     let sources = plan.sources.get(to as usize).map_or(&[][..], |sources| sources);
@@ -88,7 +81,6 @@ fn propagate(checker: &mut Checker<'_>, to: Slot) {
     checker.masked.set(to, mark);
 }
 
-/// Before a step, checks whether it uses an undefined value.
 pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if !checker.masked.is_any {
         return;
@@ -127,8 +119,7 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
         .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
-/// Returns a function that returns whether a mask enables a lane. Without a mask, all lanes are
-/// enabled.
+/// Returns a function that returns whether a mask enables a lane.
 fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> bool + use<> {
     let mask = mask.map(|mask| materialize(machine.type_of(mask), machine.value(mask).clone()));
     move |lane| {
@@ -137,7 +128,6 @@ fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> 
     }
 }
 
-/// Sets the marks of the results after a step.
 pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if let (Some(Op::Load { .. }), Some(&mask)) = (step.op(), step.operands.get(1))
         && point.leaves_lanes
@@ -174,8 +164,8 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Returns a flag for each element of a result: true if the element depends on a marked element of
-/// an operand. Returns `None` if the op drops marks.
+/// Returns a flag per element of a result: true if it depends on a marked element. Returns `None`
+/// if the op drops marks.
 fn lanes_after(
     machine: &Machine<'_>,
     step: &Step,
@@ -245,7 +235,7 @@ fn lanes_after(
     }
 }
 
-/// Returns the index, in the tile before the broadcast, of an element of the result.
+/// Returns the index in the operand of a broadcast.
 fn broadcast_from(from: &TileType, to: &TileType, lane: usize) -> usize {
     let mut index = to.lane(lane);
     for (place, &extent) in index.iter_mut().zip(from.shape()) {
@@ -260,14 +250,14 @@ fn linear(shape: &[u32], index: &[u32]) -> usize {
     shape.iter().zip(index).fold(0, |place, (&extent, &index)| place * extent as usize + index as usize)
 }
 
-/// Returns the index of the vector along an axis that contains an element.
+/// Returns the index of the vector, along an axis, that contains an element.
 fn line_of(shape: &[u32], axis: usize, lane: usize) -> Option<usize> {
     let inner: usize = shape.get(axis + 1..)?.iter().map(|&extent| extent as usize).product();
     let extent = *shape.get(axis)? as usize;
     Some(lane / (inner * extent) * inner + lane % inner)
 }
 
-/// Returns a flag for each vector along an axis: true if any of its elements is marked.
+/// Returns a flag per vector along an axis: true if any element is marked.
 fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let extent = from.shape().get(axis).map_or(1, |&extent| extent.max(1) as usize);
     let mut lines = vec![false; from.elements() / extent];
@@ -279,15 +269,15 @@ fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool>
     lines
 }
 
-/// Returns the marks of a reduction. Each element of the result combines a vector along the axis.
+/// Returns the marks of a reduction, whose elements combine vectors along the axis.
 fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let mut lines = lines(from, axis, any);
     lines.resize(to.elements(), false);
     lines
 }
 
-/// Returns the marks of a dot. Each element of the result depends on a row of A, a column of B and
-/// an element of the accumulator.
+/// Returns the marks of a dot, whose elements depend on a row of A, a column of B and the
+/// accumulator.
 fn product(
     machine: &Machine<'_>,
     step: &Step,

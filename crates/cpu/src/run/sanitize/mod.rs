@@ -1,11 +1,8 @@
-//! Sanitizing: an observer that checks the programs of the grid.
+//! Checks the programs of the grid.
 //!
-//! The kernel is compiled without liveness analysis and fusion. Each instruction of the source is
-//! at most one step, only one step sets each slot, and each slot keeps its value. A check can
-//! therefore also read the operands after the step.
-//!
-//! The programs run one after another on one thread, in the order of the grid, so that findings are
-//! deterministic. Programs that wait take turns.
+//! The kernel is compiled without liveness analysis and fusion. Only one step sets each slot, and
+//! slots keep their values, so a check can also read operands after the step. The programs run one
+//! after another on one thread, so findings are deterministic. Programs that wait take turns.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -83,7 +80,6 @@ impl SanitizedProgram {
     }
 }
 
-/// The state that the programs of a sanitized launch share.
 struct Sanitizing<'a> {
     checks: Checks,
     plan: &'a Plan,
@@ -98,16 +94,15 @@ struct SanitizerState {
     known: FxHashMap<report::Key, usize>,
 }
 
-/// Checks the programs of one thread.
 struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
     /// The index of the running program.
     agent: u32,
-    /// The current step of the running program's vector clock. Each release begins a new step.
+    /// The current step of the program's vector clock. Each release begins a new step.
     step: u32,
-    /// The number of barriers, acquires and releases that the program has passed.
+    /// The number of barriers, acquires and releases so far.
     phase: u32,
-    /// The steps of other programs that happen before the next access of the running program.
+    /// The steps of other programs that happen before the next access.
     clock: Clock,
     /// The steps that have produced NaN or infinity from finite numbers.
     made: Vec<NonFinite>,
@@ -194,13 +189,13 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// Returns the check point of a step. A reduction, scan or map is checked as a whole, so the
-    /// steps in its block have empty check points.
+    /// Returns the check point of a step. The steps inside of a reduction, scan or map have empty
+    /// check points.
     fn point(&self, unit: &Unit<'_>) -> CheckPoint {
         self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }
 
-    /// Returns whether the checker propagates the marks of masked-off lanes through a block.
+    /// Returns whether marks of masked-off lanes propagate through a block.
     fn follows_masks(&self, block: BlockId) -> bool {
         self.has(Check::Init) && !self.shared.plan.points[block as usize].is_empty()
     }

@@ -1,6 +1,7 @@
-//! Finds the ops that produce NaN or infinity from finite numbers. Reports such an op if a store
-//! writes the NaN or infinity to memory. A NaN that is not stored is no error: masked-off lanes,
-//! and values that a `select` discards, are often NaN.
+//! Finds the ops that produce NaN or infinity from finite numbers.
+//!
+//! The check reports an op only if a store writes the number: masked-off lanes, and values that a
+//! `select` discards, are often NaN.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
@@ -18,15 +19,15 @@ use super::report::{Key, Report};
 /// A step that has produced NaN or infinity from finite numbers.
 pub(super) struct NonFinite {
     number: u32,
-    /// The name of the operation, for the message.
+    /// The name of the operation.
     operation: &'static str,
     is_nan: bool,
     ty: TileType,
-    /// The affected lanes: one bit for each lane.
+    /// One bit for each affected lane.
     lanes: Vec<u64>,
 }
 
-/// The maximum number of steps in `Checker::made`. Further steps of the program are not recorded.
+/// The maximum number of recorded steps of a program.
 const MAX_NON_FINITE: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,8 +44,8 @@ fn class(dtype: Dtype, bits: u64) -> Class {
         Dtype::F32 => (0x7f80_0000, 0x007f_ffff),
         Dtype::F64 => (0x7ff0_0000_0000_0000, 0x000f_ffff_ffff_ffff),
         Dtype::F8E5 => (0x7c, 0x03),
-        // These types have no infinities. F8E4NV encodes NaN as the largest magnitude; the other
-        // two types encode NaN as -0.
+        // These types have no infinities. F8E4NV encodes NaN as the largest magnitude, and the
+        // others as -0.
         Dtype::F8E4NV => return if bits & 0x7f == 0x7f { Class::Nan } else { Class::Finite },
         Dtype::F8E4B8 | Dtype::F8E5B16 => return if bits == 0x80 { Class::Nan } else { Class::Finite },
         // tidy: wildcard because the other types have neither infinities nor NaNs
@@ -57,8 +58,8 @@ fn class(dtype: Dtype, bits: u64) -> Class {
     }
 }
 
-/// Calls a function with each lane that is not finite, until the function returns true. Returns
-/// whether it returned true. A uniform value has only lane 0.
+/// Calls a function with each lane that is not finite, until it returns true. Returns whether it
+/// did. A uniform value has only lane 0.
 fn any(ty: &TileType, form: &Form, mut call: impl FnMut(usize, Class) -> bool) -> bool {
     let dtype = ty.dtype();
     if !dtype.is_float() {
@@ -95,8 +96,7 @@ fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     }
 }
 
-/// After a step, records the lanes in which the step has produced NaN or infinity from finite
-/// numbers.
+/// Records the lanes in which a step has produced NaN or infinity from finite numbers.
 pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(&result) = step.results.iter().find(|&&slot| machine.ty(slot).dtype().is_float()) else {
         return;
@@ -157,7 +157,7 @@ fn operation(step: &Step) -> &'static str {
     }
 }
 
-/// Reports the step that has produced the NaN or infinity that a store is about to write.
+/// Reports the step that produced the NaN or infinity that a store is about to write.
 pub(super) fn stored(
     checker: &mut Checker<'_>,
     machine: &Machine<'_>,
@@ -174,9 +174,8 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The first recorded step that affects a stored lane is the cause; later steps only propagate
-    // its NaN or infinity. If the tiles of a step and of the store differ in size, their lanes do
-    // not correspond. Such a step counts as the cause.
+    // The first recorded step that affects a stored lane is the cause. If the tiles differ in size,
+    // their lanes do not correspond, and the step counts as the cause.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {

@@ -1,4 +1,4 @@
-//! Checks integers that become part of an address, and reports those that wrap.
+//! Reports integers that wrap and become part of an address.
 
 use tilewright_base::Code;
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op};
@@ -15,7 +15,7 @@ use crate::types::{Number, TileType};
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Checks a sum, difference, product, negation or left shift before its step is executed.
+/// Checks a sum, difference, product, negation or left shift before its step.
 pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(Op::Elementwise { function }) = step.op() else { return };
     let ty = machine.ty(step.result());
@@ -30,13 +30,12 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     };
     let wraps = |x: i128, y: i128| compute(x, y).is_none_or(|exact| !holds(ty.number, exact));
     let operands: Vec<Use> = step.operands.iter().copied().collect();
-    // If the operands are affine or uniform, the bounds of their elements may prove that no result
-    // wraps.
+    // The bounds of affine or uniform operands may prove that no result wraps.
     let corners = |operand: &Use| {
         let operand_ty = machine.type_of(*operand);
         let affine = as_affine(operand_ty.number, machine.form(*operand))?;
         let (low, high) = range(operand_ty.view(), &affine)?;
-        // As an `i64`, a uint64 above the largest int64 is negative.
+        // A uint64 above the largest int64 is negative as an `i64`.
         (operand_ty.number.is_signed() || low >= 0).then_some([i128::from(low), i128::from(high)])
     };
     let bounds: Option<Vec<[i128; 2]>> = operands.iter().map(corners).collect();

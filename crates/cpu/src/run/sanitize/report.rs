@@ -15,9 +15,8 @@ use crate::types::TileType;
 
 use super::Checker;
 
-/// The identity of a finding. The fields are the name of the check, the check point, and the check
-/// point of the other access. The last field is true if the other access is in the same program.
-/// The third field is `u32::MAX` if there is no other access.
+/// The identity of a finding: the check, its check point, and the check point of the other access,
+/// or `u32::MAX`. The last field is true if the other access is in the same program.
 pub(super) type Key = (&'static str, u32, u32, bool);
 
 /// A distinct finding of a check. Occurrences at other lanes and in other programs belong to the
@@ -54,7 +53,7 @@ pub struct Occurrence {
     pub other: Option<[u32; 3]>,
 }
 
-/// The maximum number of occurrences of a finding that are kept.
+/// The maximum number of recorded occurrences of a finding.
 const MAX_OCCURRENCES: usize = 1024;
 
 /// The earlier access of a race.
@@ -66,7 +65,7 @@ pub struct OtherAccess {
     pub program: [u32; 3],
 }
 
-/// The context of a finding: the check point `number` in the running program.
+/// The context of a finding at the check point `number`.
 pub(super) struct Report<'r, 'a> {
     pub machine: &'r Machine<'a>,
     pub checker: &'r Checker<'a>,
@@ -74,19 +73,17 @@ pub(super) struct Report<'r, 'a> {
     pub lane: SmallVec<[u32; 4]>,
 }
 
-/// The context of a finding about an access.
 pub(super) struct AccessReport<'r, 'a> {
     pub machine: &'r Machine<'a>,
     pub checker: &'r Checker<'a>,
     pub point: CheckPoint,
     pub pointer: Use,
     pub lane: SmallVec<[u32; 4]>,
-    /// The addresses that the affected lanes access. The first address is that of `lane`.
+    /// The addresses of the affected lanes. The first is that of `lane`.
     pub addresses: &'r [u64],
 }
 
-/// The prefix of the library's file names. The report locates a finding in the library at the call
-/// of the library function.
+/// The prefix of library files. A finding there is located at the call of the library function.
 const LIBRARY: &str = "tilewright/lib/";
 
 impl Report<'_, '_> {
@@ -95,8 +92,7 @@ impl Report<'_, '_> {
         self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
-    /// Adds a finding, or occurrences of an existing finding, with the accessed elements. The first
-    /// element belongs to the first affected lane.
+    /// Adds a finding, or occurrences of one. The first element belongs to the first affected lane.
     fn add_with(
         &self,
         check: Check,
@@ -112,8 +108,7 @@ impl Report<'_, '_> {
             finding.count += 1;
             let room = MAX_OCCURRENCES.saturating_sub(finding.occurrences.len());
             for occurrence in occurrences.take(room) {
-                // A later iteration of a loop often has the same occurrence, which is recorded
-                // once.
+                // A later iteration often repeats the occurrence.
                 if finding.occurrences.last() != Some(&occurrence) {
                     finding.occurrences.push(occurrence);
                 }
@@ -139,8 +134,8 @@ impl Report<'_, '_> {
         });
     }
 
-    /// Returns the source position of a check point, then the positions of its call sites,
-    /// innermost first. Leaves out positions in the library, unless all positions are there.
+    /// Returns the source position of a check point and its call sites, innermost first. Omits
+    /// positions in the library, unless all are there.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];
@@ -175,8 +170,7 @@ impl<'r, 'a> AccessReport<'r, 'a> {
         Report { machine, checker, number: point.number, lane: lane.clone() }
     }
 
-    /// Returns the name of the argument whose memory contains an address, and the index of the
-    /// element at that address.
+    /// Returns the argument whose memory contains an address, and the index of the element.
     fn element(&self, address: u64) -> Option<(String, i64)> {
         let machine = self.machine;
         let of = |index: usize| match machine.arguments.get(index) {

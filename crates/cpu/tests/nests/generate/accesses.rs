@@ -3,8 +3,7 @@
 use super::*;
 
 impl Generator {
-    /// Returns the number of executions (*worlds*) of the next steps. Each program and iteration is
-    /// a world.
+    /// Returns the number of executions of the next steps: one for each program and iteration.
     pub(super) fn worlds(&self) -> usize {
         (self.programs * self.iterations) as usize
     }
@@ -13,8 +12,8 @@ impl Generator {
         (world / self.iterations as usize) as i64
     }
 
-    /// Returns an index tile of one axis, with a stride. If `is_plain` is true, its indices do not
-    /// wrap, and are not near the limits of their type.
+    /// Returns a 1-D index tile with a stride. With `is_plain`, its indices neither wrap nor
+    /// approach the limits of their type.
     pub(super) fn axis_index(&mut self, extent: u32, stride: i64, is_plain: bool) -> Index {
         let start = if is_plain || !self.random.chance(8) {
             self.random.pick(&[0, 0, 0, 0, 1, 5, -3])
@@ -70,7 +69,7 @@ impl Generator {
         if start > 1000 {
             let by = start - self.random.pick(&[0, 1, 7]);
             if self.random.chance(3) {
-                // The addition makes some elements wrap. The subtraction makes all elements small
+                // Some elements wrap in the addition. The subtraction makes all elements small
                 // again.
                 step(self, "add", 1 + i64::from(extent / 2));
                 step(self, "sub", by);
@@ -85,7 +84,7 @@ impl Generator {
         Index { name, dtype, shape, values }
     }
 
-    /// Broadcasts an index tile of one axis.
+    /// Broadcasts a 1-D index tile.
     pub(super) fn spread_index(&mut self, index: &Index, axis: usize, shape: &[u32]) -> Index {
         if shape.len() == 1 {
             return index.clone();
@@ -99,7 +98,6 @@ impl Generator {
         Index { name, dtype: index.dtype, shape: shape.to_vec(), values }
     }
 
-    /// Returns an index tile with these strides.
     pub(super) fn index(&mut self, shape: &[u32], strides: &[i64], is_plain: bool) -> Index {
         let mut sum: Option<Index> = None;
         for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
@@ -129,8 +127,8 @@ impl Generator {
         Index { name, dtype: x.dtype, shape: x.shape, values }
     }
 
-    /// Divides indices. Returns their rows (quotients), their columns (remainders), or indices
-    /// computed from both. Returns indices of types other than int32 and int64 unchanged.
+    /// Returns the quotients or the remainders of int32 or int64 indices, or indices computed from
+    /// both. Other indices stay unchanged.
     fn divided_index(&mut self, index: Index) -> Index {
         let Index { mut name, dtype, shape, mut values } = index;
         if dtype != Dtype::I32 && dtype != Dtype::I64 {
@@ -174,7 +172,6 @@ impl Generator {
         Index { name, dtype, shape, values }
     }
 
-    /// Returns a mask of a shape.
     pub(super) fn mask(&mut self, shape: &[u32]) -> Mask {
         let known: Vec<Mask> =
             self.masks.iter().filter(|mask| mask.0 == shape).map(|mask| mask.1.clone()).collect();
@@ -236,7 +233,7 @@ impl Generator {
         };
         let bound = wrapped(index.dtype, bound);
         if index.dtype == Dtype::I32 && self.random.chance(6) {
-            // The bound is a number that the generator does not know.
+            // The generator does not know the bound.
             let bound = self.operand(Dtype::I32, &[]);
             let bound = self.splat(&bound.name, "int32", &index.shape);
             let function = self.random.pick(&["lt", "lt", "le", "ge", "eq"]);
@@ -302,7 +299,6 @@ impl Generator {
         Mask { name, truth: Some(truth), is_range: function != "eq" && function != "ne" }
     }
 
-    /// Returns the buffer of a load or a store.
     pub(super) fn buffer(&mut self, dtype: Dtype, is_store: bool) -> usize {
         let is_separate = self.placement == Placement::Separate;
         let fits = |buffer: &Buffer| buffer.dtype == dtype && (!is_separate || buffer.is_stored == is_store);
@@ -319,7 +315,6 @@ impl Generator {
         index
     }
 
-    /// Returns the strides of the elements of an access.
     pub(super) fn strides(&mut self, shape: &[u32], is_store: bool) -> Vec<i64> {
         let is_separate = self.placement == Placement::Separate;
         let may_repeat = !(is_separate && is_store);
@@ -349,8 +344,8 @@ impl Generator {
         strides
     }
 
-    /// Adds pointers to the elements of an access. Returns the name of the pointers, and the
-    /// indices of the elements in the buffer.
+    /// Adds pointers to the elements of an access. Returns their name, and the indices of the
+    /// elements in the buffer.
     #[expect(clippy::too_many_lines, reason = "one random decision follows another")]
     pub(super) fn pointers(&mut self, number: usize, shape: &[u32], is_store: bool) -> (String, Known<i64>) {
         let dtype = self.buffers[number].dtype;
@@ -397,7 +392,7 @@ impl Generator {
                 (offset, self.random.pick(&[0, footprint, 1, -5]))
             }
         };
-        // Computes the offset that is added to the pointer argument.
+        // Computes the offset from the pointer argument.
         let name = self.buffers[number].name.clone();
         let element = format!("*{dtype}");
         let by = self.constant_int(Dtype::I32, step);
@@ -415,7 +410,7 @@ impl Generator {
             start = self.define(&format!("add {start}, {by}"), "int32");
         }
         if self.random.chance(8) {
-            // Adds an offset from 0 to 7 that depends on a number of the kernel.
+            // Adds an unknown offset from 0 to 7.
             let by = self.operand(Dtype::I32, &[]);
             let most = self.constant_int(Dtype::I32, MAX_DYNAMIC);
             let by = self.define(&format!("and {}, {most}", by.name), "int32");
@@ -427,7 +422,7 @@ impl Generator {
             .flat_map(|program| (0..iterations).map(move |iteration| (program, iteration)))
             .map(|(program, iteration)| vec![offset + step * program + per_iteration * iteration])
             .collect();
-        // The offset can be added to int32 indices instead of the pointer.
+        // The offset is added to int32 indices instead of the pointer.
         let is_in_index = shape.len() == 1 && indices[0].dtype == Dtype::I32 && self.random.chance(3);
         let mut pointer =
             if is_in_index { name } else { self.define(&format!("ptr_add {name}, {start}"), &element) };
@@ -439,8 +434,7 @@ impl Generator {
             }
         };
         if shape.len() == 2 && self.random.chance(3) {
-            // Computes pointers to the rows first, broadcasts them, and then adds the indices in a
-            // row.
+            // Computes pointers to the rows, broadcasts them, and adds the indices in a row.
             let rows = &indices[0];
             pointer = self.splat(&pointer, &element, &rows.shape);
             pointer = self
@@ -472,8 +466,8 @@ impl Generator {
             }
         }
         if is_store && self.random.chance(5) {
-            // The compiler does not recognize a progression in these offsets, so the store becomes
-            // a scatter.
+            // The compiler recognizes no progression in these offsets, so the store becomes a
+            // scatter.
             let bits = if is_separate { 0 } else { self.random.pick(&[0, 1, 5]) };
             let by = self.constant_int(sum.dtype, bits);
             let by = self.splat(&by, sum.dtype.name(), shape);
@@ -488,7 +482,6 @@ impl Generator {
         (pointer, elements)
     }
 
-    /// Returns the result of a broadcast of an index tile, with its values.
     pub(super) fn spread_known(index: &Index, axis: usize, shape: &[u32]) -> Index {
         let inner: usize = shape[axis + 1..].iter().map(|&extent| extent as usize).product();
         let count = shape.iter().map(|&extent| extent as usize).product();
@@ -497,10 +490,9 @@ impl Generator {
         Index { values: index.values.iter().map(spread).collect(), ..index.clone() }
     }
 
-    /// Extends the memory of a buffer to the elements of an access that are not masked off.
+    /// Extends the memory of a buffer to the accessed elements.
     pub(super) fn extend(&mut self, number: usize, elements: &Known<i64>, mask: Option<&Mask>) {
-        // If a mask is not a range, machine code checks the addresses of all elements, including
-        // the masked-off elements.
+        // If a mask is not a range, machine code also checks the masked-off elements.
         self.is_regular &= mask.is_none_or(|mask| mask.is_range || mask.truth.is_none());
         let truth = mask.and_then(|mask| mask.truth.as_ref());
         let dynamic = if std::mem::take(&mut self.dynamic) { MAX_DYNAMIC } else { 0 };
@@ -540,8 +532,7 @@ impl Generator {
                     let name = self.splat(&scalar.name, dtype.name(), shape);
                     Value { name, ..scalar }
                 } else {
-                    // `other` is an existing tile or the splat of a scalar, because it must not add
-                    // another load.
+                    // `other` is an existing tile or a splat, because it must not add a load.
                     self.other(dtype, shape)
                 };
                 is_exact &= other.is_exact;
@@ -569,8 +560,7 @@ impl Generator {
         let number = self.buffer(dtype, true);
         let (pointer, elements) = self.pointers(number, &shape, true);
         if self.placement == Placement::Separate {
-            // The next store to the buffer has to begin after all elements of this store, including
-            // the masked-off elements.
+            // The next store to the buffer begins after all elements of this store.
             self.extend(number, &elements, None);
         } else {
             self.extend(number, &elements, mask.as_ref());

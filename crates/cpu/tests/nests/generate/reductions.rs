@@ -3,8 +3,7 @@
 use super::*;
 
 impl Generator {
-    /// Combines a tile with the result of a reduction along the last axis. A nest computes this
-    /// combination in a later phase than the reduction.
+    /// Combines a tile with the result of a reduction, in a later phase.
     pub(super) fn function_of_reduction(&mut self) {
         let reductions: Vec<Value> =
             self.reductions.iter().filter(|value| self.values.contains(value)).cloned().collect();

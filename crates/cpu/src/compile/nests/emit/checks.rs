@@ -1,6 +1,7 @@
-//! Emits the checks of a nest, which precede its first effect. The first checks are that each
-//! access stays inside its memory. The second checks are that accesses overlap only where the order
-//! of the loops allows an overlap.
+//! Emits the checks of a nest, which precede its first effect.
+//!
+//! Each access must stay inside its memory. Accesses may overlap only where the order of the loops
+//! allows it.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::Op;
@@ -14,35 +15,32 @@ use crate::program::{Action, Slot, Step};
 use crate::run::memory::LINE;
 use crate::tuning::{PREFETCHED_BYTES, PREFETCHED_ROWS};
 
-/// An access of a member to memory.
 pub(super) struct Access {
     pub member: usize,
     pub is_store: bool,
-    /// The number of elements that the member accesses in each row.
+    /// The number of elements per row.
     extent: usize,
     size: usize,
-    /// The distance in bytes between neighboring elements of a row. It is `None` if the compiler
-    /// has not determined this distance.
+    /// The distance in bytes between neighbors of a row, if the compiler knows it.
     stride: Option<i64>,
     phase: usize,
-    /// The last phase that executes the access. Several phases may repeat a load.
+    /// The last phase that executes the access. Later phases may repeat a load.
     pub last_phase: usize,
 }
 
-/// The addresses of an access, in one row or in all rows that have been checked so far.
+/// The addresses of an access, in one row or in the rows so far.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     /// The address of the element at index 0.
     base: Value,
-    /// The address of the first byte. `end` is the address after the last byte.
+    /// The address of the first byte, and the address after the last byte.
     pub first: Value,
     pub end: Value,
 }
 
-/// A load that reads a different row of memory for each row of the nest.
+/// A load that reads different memory in each row of the nest.
 pub(super) struct DistantRow {
     pointer: Slot,
-    /// The number of bytes of a row.
     length: usize,
     /// The distance in bytes from the current row to the row that the nest prefetches.
     bytes: Value,
@@ -53,13 +51,13 @@ impl Access {
         self.stride == Some(self.size as i64)
     }
 
-    /// Returns whether the elements of a row certainly do not overlap.
+    /// Returns whether the elements of a row are known not to overlap.
     fn moves(&self) -> bool {
         self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
     }
 
-    /// Returns an upper bound of the length of a row in bytes, from its first element to the end of
-    /// its last element. The compiler must know the stride.
+    /// Returns an upper bound of the bytes from the first element of a row to the end of its last
+    /// element. The stride must be known.
     fn reach(&self) -> i64 {
         let stride = self.stride.unwrap_or(0).saturating_abs();
         stride.saturating_mul(self.extent as i64 - 1).saturating_add(self.size as i64)
@@ -67,7 +65,6 @@ impl Access {
 }
 
 impl Emitter<'_> {
-    /// Emits a check that leaves the nest if a condition is false.
     pub(super) fn check(&mut self, holds: Value) {
         if self.known(holds).is_some_and(|holds| holds != 0) {
             return;
@@ -80,7 +77,6 @@ impl Emitter<'_> {
         });
     }
 
-    /// Checks the condition of an assertion, unless its mask is false.
     pub(super) fn check_assertion(&mut self, step: &Step) {
         let _origin = self.origin(step);
         let mut holds = self.integer(step.operands[0].slot);
@@ -92,8 +88,8 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Checks that the memory of a member's pointer contains `bytes` bytes from `first` on. The
-    /// check succeeds if `bytes` is 0 or less.
+    /// Checks that the memory of a pointer contains `bytes` bytes from `first` on. The check
+    /// succeeds if `bytes` is 0 or less.
     pub(super) fn check_inside(&mut self, step: &Step, first: Value, bytes: Value, is_store: bool) {
         let root = self.plan.root(step.operands[0].slot).expect("the plan knows the root of each pointer");
         let start = self.word(Word::RegionStart(root));
@@ -109,9 +105,8 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Returns the accesses to check before the first effect. Omits the scatter. Also omits each
-    /// load that reads the same single element in all rows: it has its own check and precedes all
-    /// stores.
+    /// Returns the accesses to check before the first effect. The phase before a scatter checks the
+    /// scatter. A load of one element that is the same in all rows has its own check.
     pub(super) fn accesses(&self) -> Vec<Access> {
         let plan = self.plan;
         let last_phases = self.last_phases();
@@ -123,7 +118,6 @@ impl Emitter<'_> {
                 // tidy: wildcard because no other op of a nest accesses memory
                 _ => continue,
             };
-            // The phase before the scatter checks the addresses of the scatter.
             if plan.scatter == Some(member) {
                 continue;
             }
@@ -143,7 +137,6 @@ impl Emitter<'_> {
         accesses
     }
 
-    /// Emits the check of an access in the current row. Returns the addresses of the access.
     pub(super) fn check_access(&mut self, access: &Access) -> Bytes {
         let step = self.plan.members[access.member];
         let _origin = self.origin(step);
@@ -164,14 +157,14 @@ impl Emitter<'_> {
         if range.is_none() {
             return Bytes { base, first, end };
         }
-        // An access without elements ends before all other accesses, so it overlaps none of them.
+        // An access without elements ends before all others, so it overlaps none of them.
         let zero = self.int(0);
         let is_any = self.compare(IntCompare::LtSigned, zero, bytes);
         Bytes { base, first, end: self.choose(is_any, end, zero) }
     }
 
-    /// Returns the address of the first byte of elements at equal distances, and the number of
-    /// bytes that they span. The number is 0 if there are no elements.
+    /// Returns the address of the first byte of strided elements, and the number of bytes that they
+    /// span. Without elements, the number is 0.
     fn strided_bytes(
         &mut self,
         [low, high]: [Value; 2],
@@ -179,8 +172,7 @@ impl Emitter<'_> {
         stride: Value,
         size: Value,
     ) -> (Value, Value) {
-        // If the distance between elements is at most `most` bytes, the addresses of a tile do not
-        // wrap.
+        // Addresses of a tile do not wrap if the distance between elements is at most `most` bytes.
         let most = self.int(1 << 32);
         let biased = self.add(stride, most);
         let range = self.int(1 << 33);
@@ -198,24 +190,20 @@ impl Emitter<'_> {
         (self.add(base, lowest), self.choose(is_any, bytes, zero))
     }
 
-    /// Returns the range of a mask, if the range is known before the first phase.
     pub(super) fn early_range(&self, mask: Slot, extent: usize) -> Option<(Value, Value)> {
         let known = self.plan.known[&mask];
         (known.phase == 0 && known.form != Form::Dense).then(|| self.range(mask, extent)).flatten()
     }
 
-    /// Emits a loop over the rows that checks the accesses of each row. Then emits the checks of
+    /// Emits a loop over the rows that checks the accesses of each row, then the checks of
     /// overlaps. Returns the loads whose rows the nest prefetches.
     pub(super) fn check_rows(&mut self, accesses: &[Access]) -> Vec<DistantRow> {
         let pairs = conflicts(accesses);
         let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
-        // The loop carries five values for each access:
-        // - the address of the first byte of the rows so far,
-        // - the address after their last byte,
-        // - the base in the previous row,
-        // - the distance between the bases of neighboring rows,
-        // - whether this distance is constant.
-        // For each pair of accesses, it carries whether their bases are equal in all rows.
+        // The loop carries five values for each access: the first address so far, the last address
+        // so far, the base in the previous row, the distance between rows, and whether it is
+        // constant. For each pair of accesses, it carries whether their bases are equal in all
+        // rows.
         let mut carried: Vec<Value> = Vec::new();
         for _ in accesses {
             carried.extend([none, all, zero, zero, one]);
@@ -260,9 +248,8 @@ impl Emitter<'_> {
         self.distant_rows(accesses, &last)
     }
 
-    /// Returns the loads that read a different row of memory for each row of the nest. If the rows
-    /// are not at equal distances, the distance to the prefetched row is 0. `rows` has the values
-    /// that [`Self::check_rows`] carries.
+    /// Returns the loads that read different memory in each row. The prefetch distance is 0 if the
+    /// rows are not at equal distances. `rows` has the values that [`Self::check_rows`] carries.
     fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
         let mut found = Vec::new();
         for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {
@@ -277,8 +264,7 @@ impl Emitter<'_> {
         found
     }
 
-    /// Prefetches the beginning of rows that the nest will load. The hardware prefetches the rest
-    /// of a row.
+    /// Prefetches the beginning of later rows. The hardware prefetches the rest of a row.
     pub(super) fn prefetch(&self, rows: &[DistantRow]) {
         for &DistantRow { pointer, length, bytes } in rows {
             let base = self.add(self.affine(pointer).0, bytes);
@@ -289,8 +275,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the last phase that reads each operand of the members. A phase that reads a dense
-    /// tile recomputes the tile, unless the nest keeps it in scratch memory.
+    /// Returns the last phase that reads each slot. A phase that reads a dense tile recomputes it,
+    /// unless the nest keeps it in scratch memory.
     fn last_phases(&self) -> FxHashMap<Slot, usize> {
         let mut last: FxHashMap<Slot, usize> = FxHashMap::default();
         for (index, step) in self.plan.members.iter().enumerate().rev() {
@@ -312,8 +298,8 @@ impl Emitter<'_> {
         last
     }
 
-    /// Emits the checks that no two accesses overlap, unless the order of the loops allows the
-    /// overlap. `rows` has the values that [`Self::check_rows`] carries.
+    /// Emits the checks that accesses overlap only where the order of the loops allows it. `rows`
+    /// has the values that [`Self::check_rows`] carries.
     pub(super) fn check_overlaps(&mut self, accesses: &[Access], bytes: &[Bytes], rows: Option<&[Value]>) {
         for (pair, &(x, y)) in conflicts(accesses).iter().enumerate() {
             let (first, second) = (&accesses[x], &accesses[y]);
@@ -324,7 +310,7 @@ impl Emitter<'_> {
             let before = self.compare(IntCompare::LeUnsigned, bytes[x].end, bytes[y].first);
             let after = self.compare(IntCompare::LeUnsigned, bytes[y].end, bytes[x].first);
             let mut allowed = self.binary(IntBinary::Or, before, after);
-            // The loops read each element before they write it, and write the elements in order.
+            // The loops read each element before they write it, and write in order.
             let is_in_step = (first.extent, first.size) == (second.extent, second.size)
                 && first.stride == second.stride
                 && second.moves()
@@ -341,8 +327,8 @@ impl Emitter<'_> {
                     Some(values) => {
                         let same = values[5 * accesses.len() + pair];
                         let (one, two) = (&values[5 * x..5 * x + 5], &values[5 * y..5 * y + 5]);
-                        // If the rows overlapped in memory, the nest would read elements that it
-                        // has already written for the previous row.
+                        // If the rows overlapped, the nest would read elements that it wrote for
+                        // the previous row.
                         let extent = self.int(first.reach());
                         let moves = self.compare(IntCompare::LeSigned, extent, one[3]);
                         let regular = self.binary(IntBinary::And, one[4], two[4]);
@@ -360,10 +346,15 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether the rows of two accesses alternate in memory without an overlap. The rows
-    /// alternate under two conditions. Both accesses have the same distance between neighboring
-    /// rows. The distance between the accesses, modulo the distance between rows, leaves room for
-    /// `extent` bytes on both sides.
+    /// Returns whether the rows of two accesses alternate in memory without an overlap, for
+    /// example:
+    ///
+    /// ```text
+    /// x: 0..64, 256..320, 512..576    y: 128..192, 384..448, 640..704
+    /// ```
+    ///
+    /// The rows of both accesses must be at the same distance. The distance between the accesses,
+    /// modulo that distance, must leave room for `extent` bytes on both sides.
     pub(super) fn is_interleaved(
         &self,
         base: Value,
@@ -388,7 +379,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns the pairs of accesses with at least one store, each pair in the order of the steps.
+/// Returns the pairs of accesses with at least one store, in the order of the steps.
 fn conflicts(accesses: &[Access]) -> Vec<(usize, usize)> {
     let all = (0..accesses.len()).flat_map(|x| (x + 1..accesses.len()).map(move |y| (x, y)));
     all.filter(|&(x, y)| accesses[x].is_store || accesses[y].is_store).collect()

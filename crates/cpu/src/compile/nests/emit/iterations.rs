@@ -1,4 +1,4 @@
-//! Emits the outermost loop of a nest that executes the iterations of a loop of the kernel: see
+//! Emits the loop of a nest over the iterations of a kernel's loop: see
 //! [`iterations`](super::super::iterations).
 
 use tilewright_native::ir::Value;
@@ -9,9 +9,9 @@ use crate::program::Slot;
 use crate::program::nest::Word;
 
 impl Emitter<'_> {
-    /// Emits a loop over consecutive iterations of a loop of the kernel. Registers carry the
-    /// scalars. Each tile that the loop carries has two buffers. An iteration reads one buffer and
-    /// writes the other buffer; then the loop exchanges their addresses.
+    /// Emits a loop over consecutive iterations. Registers carry the scalars. Each carried tile has
+    /// two buffers: an iteration reads one buffer and writes the other, then the loop exchanges
+    /// their addresses.
     pub(super) fn iterations(&mut self, iterations: &Iterations) {
         let &Iterations { counter, step, ref scalars, ref tiles } = iterations;
         let mut first = Vec::new();
@@ -57,20 +57,18 @@ impl Emitter<'_> {
         self.returns(index);
     }
 
-    /// Writes the carried scalars to their words of the argument of the nest's function.
+    /// Writes the carried scalars to the argument.
     fn write_scalars(&self, scalars: &[[Slot; 2]], words: &[usize], values: &[Value]) {
         for ((&[_, yielded], &word), &value) in scalars.iter().zip(words).zip(values) {
             self.write_result(word, yielded, self.scalar(yielded, value));
         }
     }
 
-    /// Returns the representation of a carried scalar.
     fn scalar(&self, slot: Slot, value: Value) -> Repr {
         if self.ty(slot).dtype().is_float() { Repr::Float(value) } else { Repr::Integer(value) }
     }
 }
 
-/// Returns the value that represents a scalar.
 fn uniform(value: Repr) -> Value {
     match value {
         Repr::Integer(value) | Repr::Float(value) => value,

@@ -13,29 +13,26 @@ use crate::program::{Action, Slot, Step};
 use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MASKED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The elements of one vector that the sinks of a group (its stores and reductions) take.
+/// The elements of one vector that the sinks of a group take.
 struct Sunk {
     body: Body,
-    /// The elements for each sink, in the order of the sinks.
+    /// The elements for each sink, in order.
     values: Vec<SunkValue>,
     /// The elements of each tile that the loop writes.
     written: Vec<Value>,
 }
 
-/// The elements that a store or a reduction takes.
 struct SunkValue {
     value: Value,
-    /// The mask of a store.
     mask: Option<Value>,
     /// The offsets of a scatter, in elements.
     offsets: Option<Value>,
 }
 
-/// The properties of a group's loop that all its parts share.
+/// The properties of the loop of a group.
 pub(super) struct Loop<'g> {
     pub group: &'g Group,
-    /// The number of elements of an iteration without masks. `vectors` is the number of its
-    /// vectors.
+    /// The number of elements of an iteration without masks, and the number of its vectors.
     pub chunk: usize,
     pub vectors: usize,
     /// False if iterations of whole vectors cover the elements of the tile exactly.
@@ -43,9 +40,8 @@ pub(super) struct Loop<'g> {
 }
 
 impl Loop<'_> {
-    /// Returns the index at which the loop ends. If an iteration has whole vectors, this index is a
-    /// multiple of `chunk`. The loop then adds to each accumulator equally often: see
-    /// [`Emitter::part`].
+    /// Returns the index at which the loop ends. For iterations of whole vectors, it is a multiple
+    /// of `chunk`, so that each accumulator takes equally many vectors: see [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;
         (if is_padded { self.group.extent.next_multiple_of(self.chunk) } else { self.group.extent }) as i64
@@ -61,12 +57,11 @@ impl Loop<'_> {
 }
 
 impl Emitter<'_> {
-    /// Emits the loop of a group.
     pub(super) fn group(&mut self, group: &Group) {
         let lanes = self.lanes();
         let mut reductions = self.reductions(group);
         let reads = self.reads(group);
-        // The accumulators of a reduction are interleaved over the elements of an iteration.
+        // Each vector of an iteration has its own accumulator.
         let unrolled = if self.plan.members.len() > MAX_UNROLLED_STEPS { lanes } else { 4 * lanes };
         let most = match (reductions.is_empty(), reads.scans.is_empty()) {
             (false, _) => ACCUMULATORS,
@@ -97,7 +92,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the parts of a loop. Returns a vector for each reduction, whose first lane is the
+    /// Emits the parts of a loop. Returns a vector for each reduction; its first lane is the
     /// result.
     pub(super) fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
         let &Loop { group, chunk, is_partial, .. } = it;
@@ -158,8 +153,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether a store of the group also writes the elements after the end of all ranges.
-    /// Such a store has no mask, or its mask is not a range.
+    /// Returns whether a store of the group also writes the elements after all ranges. It then has
+    /// no mask, or its mask is not a range.
     fn stores_all(&self, group: &Group) -> bool {
         group.sinks.iter().any(|&member| {
             let step = self.plan.members[member];
@@ -168,10 +163,9 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the condition under which the stores of the group should bypass the caches. The
-    /// condition is that a launch writes more to their memory than the caches hold, and that the
-    /// vectors are aligned. Returns `None` if the loop does more than store contiguous elements, or
-    /// if these are booleans.
+    /// Returns the condition under which the stores of the group bypass the caches: a launch writes
+    /// more than the caches hold, and the vectors are aligned. Returns `None` unless the loop only
+    /// stores contiguous elements that are not booleans.
     fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
         if !it.group.written.is_empty() {
             return None;
@@ -198,12 +192,11 @@ impl Emitter<'_> {
         streams
     }
 
-    /// Emits a part of a loop, from the index `start` to the index `end`. Returns the index after
-    /// the last iteration.
+    /// Emits a part of a loop from `start` to `end`. Returns the index after the last iteration.
     ///
-    /// An iteration may have fewer vectors than a reduction has accumulators. It then combines its
-    /// vectors with the first accumulators, and rotates the accumulators. The next iteration thus
-    /// uses the next accumulators.
+    /// An iteration with fewer vectors than accumulators uses the first accumulators and then
+    /// rotates them. With the accumulators `a, b, c, d` and two vectors, the next iteration begins
+    /// with `c, d, a, b`.
     fn part(
         &mut self,
         it: &Loop<'_>,
@@ -222,7 +215,7 @@ impl Emitter<'_> {
         {
             return start;
         }
-        // The uniform part repeats one element, which is computed before its loop.
+        // The uniform part repeats one element, which the code computes before the loop.
         let mut uniform = FxHashMap::default();
         if part == Part::Uniform {
             let mut body = self.body(it, part, start, 0);
@@ -244,9 +237,9 @@ impl Emitter<'_> {
         for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
             scan.total = total;
         }
-        // The loop computes the elements of several vectors before it stores any of them, so that
-        // the compiler can interleave the computations. The checks of the nest ensure that the
-        // stores overlap no loads of other vectors.
+        // The loop computes several vectors before it stores any of them, so that their
+        // computations interleave. The checks of the nest ensure that the stores overlap no loads
+        // of other vectors.
         for first in (0..vectors).step_by(INTERLEAVED_VECTORS) {
             let group = first..vectors.min(first + INTERLEAVED_VECTORS);
             let mut computed = Vec::new();
@@ -283,7 +276,7 @@ impl Emitter<'_> {
     fn body(&mut self, it: &Loop<'_>, part: Part, position: Value, vector: usize) -> Body {
         let lanes = self.lanes();
         let offset = vector * lanes;
-        // In a short row, or at the end of a row, there are fewer elements than lanes.
+        // A short row, or the end of a row, has fewer elements than lanes.
         let active = (part == Part::Masked && (it.is_partial || it.chunk < lanes)).then(|| {
             let end = self.int(it.group.extent as i64);
             let left = self.sub(end, position);
@@ -299,7 +292,6 @@ impl Emitter<'_> {
         Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
     }
 
-    /// Computes the elements of a vector that the sinks take.
     fn sunk(&mut self, it: &Loop<'_>, mut body: Body) -> Sunk {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
@@ -324,8 +316,8 @@ impl Emitter<'_> {
         Sunk { body, values, written }
     }
 
-    /// Emits the sinks of a vector. Also writes the vector's elements of the tiles that the loop
-    /// writes. `next` has the accumulators of all reductions.
+    /// Emits the sinks of a vector, and writes its elements of `written`. `next` has the
+    /// accumulators of all reductions.
     fn sinks(
         &mut self,
         it: &Loop<'_>,
@@ -379,7 +371,6 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the mask of a store, or `None` if the store writes the whole vector.
     fn store_mask(&mut self, step: &Step, it: &Loop<'_>, body: &mut Body) -> Option<Value> {
         let mask = step.operands.get(2).and_then(|mask| self.mask(mask.slot, it.group.extent, body));
         self.conjunction(mask, body.active)
@@ -418,7 +409,6 @@ impl Emitter<'_> {
         self.build(|builder| builder.mask_binary(MaskBinary::AndNot, before, mask))
     }
 
-    /// Returns the address of a vector of elements.
     fn place(base: Value, size: usize, body: &Body) -> Place {
         Place { base, index: Some((body.position, size as u8)), offset: (body.offset * size) as i32 }
     }
@@ -449,7 +439,6 @@ impl Emitter<'_> {
         });
     }
 
-    /// Loads elements at equal distances.
     fn gather(&self, pointer: Slot, ty: &TileType, mask: Option<Value>, body: &Body) -> Value {
         let Elements::Lanes(lane) = elements(ty.dtype()) else { unreachable!("the plan refuses booleans") };
         let (base, offsets) = self.strided_place(pointer, body);
@@ -459,7 +448,6 @@ impl Emitter<'_> {
         })
     }
 
-    /// Stores elements at equal distances.
     fn store_strided(&self, pointer: Slot, value: Value, mask: Option<Value>, body: &Body) {
         let (base, offsets) = self.strided_place(pointer, body);
         self.build(|builder| {
@@ -468,7 +456,6 @@ impl Emitter<'_> {
         });
     }
 
-    /// Returns the address of a vector of a tile.
     fn strided_place(&self, pointer: Slot, body: &Body) -> (Value, Value) {
         let (base, stride) = self.affine(pointer);
         let first = self.add(body.position, self.int(body.offset as i64));
@@ -480,7 +467,6 @@ impl Emitter<'_> {
         (self.add(base, first), offsets)
     }
 
-    /// Writes a vector of a tile, for a later phase or for a step after the nest.
     fn write(&mut self, slot: Slot, value: Value, body: &Body) {
         let ty = self.ty(slot);
         if let Some(&base) = self.kept.get(&slot) {
@@ -595,7 +581,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the elements of an index tile.
     fn progression(&self, ty: &TileType, base: Value, stride: Value, body: &Body) -> Value {
         let Elements::Lanes(lane) = elements(ty.dtype()) else { unreachable!("indices have lanes") };
         let offset = self.int(body.offset as i64);
@@ -615,8 +600,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits, before a loop, the values that its iterations share. These are vectors of uniform
-    /// integers, and the addresses of tiles of the executor.
+    /// Emits the values that all iterations share: vectors of uniform integers, and addresses of
+    /// tiles.
     fn hoist(&mut self, reads: &Reads) {
         for &slot in &reads.uniforms {
             let value = self.splatted(slot);
@@ -632,7 +617,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the values that the loop of a group reads.
     fn reads(&self, group: &Group) -> Reads {
         let mut reads = Reads { is_uniform_after: true, ..Reads::default() };
         for &member in &group.sinks {
@@ -657,7 +641,7 @@ impl Emitter<'_> {
         reads
     }
 
-    /// Adds the values on which the mask of a store and the offsets of a scatter depend.
+    /// Adds the values on which a store mask and scatter offsets depend.
     fn read_place(&self, step: &Step, group: &Group, reads: &mut Reads) {
         if let Some([_, offsets]) = self.plan.scattered(step) {
             self.read(offsets, group, reads);
@@ -726,21 +710,17 @@ impl Emitter<'_> {
     }
 }
 
-/// The values that a loop reads.
 #[derive(Default)]
 pub(super) struct Reads {
     visited: FxHashSet<Slot>,
     /// The bounds of the ranges.
     ranges: Vec<(Value, Value)>,
-    /// Uniform integers.
     uniforms: Vec<Slot>,
-    /// The dense tiles of the executor that the loop reads. `outputs` are those that the loop
-    /// writes.
+    /// The dense tiles of the executor that the loop reads, and those that it writes.
     tiles: Vec<Slot>,
     outputs: FxHashSet<Slot>,
-    /// The results of scans.
     pub scans: Vec<Slot>,
-    /// True if all tiles are uniform after the end of all ranges.
+    /// True if all tiles are uniform after all ranges.
     is_uniform_after: bool,
 }
 

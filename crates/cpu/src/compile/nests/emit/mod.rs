@@ -1,24 +1,28 @@
 //! Emits the vector code of a nest.
 //!
-//! The code computes the uniform values of a phase, then runs the loops of the phase, one loop for
-//! each extent. If the nest has several rows, loops over the rows contain all phases, and an
-//! earlier loop over the rows checks all accesses. The code *bails out* if an access may be
-//! illegal. It also bails out if the order of the loops does not allow an overlap of tiles. To bail
-//! out, the code returns before the first effect, and the executor runs the steps one by one.
+//! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
+//! extent. Loops over the rows contain all phases. An earlier loop over the rows checks all
+//! accesses:
 //!
-//! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
-//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
-//! number of executed programs or iterations: all of them, or those before it bailed out.
+//! ```text
+//! for row: check the accesses        bail out if a check fails
+//! for row: phase 0: uniform values; loop over vectors
+//! phase 1: uniform values; loop over vectors
+//! ```
 //!
-//! A *range* is a tile of booleans that are true for one range of indices of a row. A loop over the
-//! elements of a row has up to three parts ([`Part`]):
-//! - In the first part, all ranges are true, so they need no masks. If the stores of this part may
-//!   bypass the caches, the code has a second copy of the part. The stores of the second copy
-//!   bypass the caches.
+//! To *bail out*, the code returns before its first effect, and the machine runs the steps one by
+//! one.
+//!
+//! The outermost loop runs over programs if the nest has all steps of a program. It runs over
+//! iterations if the nest has all steps of the body of a loop. The code returns the number of
+//! executed programs or iterations.
+//! A *range* is a tile of booleans that is true in one range of each row, such as the mask `offsets
+//! < n`. A loop over the elements of a row has up to three parts ([`Part`]):
+//! - In the first part, all ranges are true and need no masks. It has a second copy if its stores
+//!   may bypass the caches.
 //! - In the second part, the ranges become masks.
-//! - In the third part, after the end of all ranges, all ranges are false. This part exists only if
-//!   ranges mask all loads of the loop, so that every tile is uniform in this part. It computes one
-//!   element, and stores or combines this element repeatedly.
+//! - In the third part, all ranges are false. It exists only if ranges mask all loads, so that
+//!   every tile is uniform. It computes one element, and stores or combines it repeatedly.
 
 use std::cell::RefCell;
 
@@ -47,7 +51,6 @@ use checks::{Access, Bytes, DistantRow};
 use scans::Scan;
 use scatter::Scatter;
 
-/// The vector code of a nest, and the words of its argument.
 pub(super) struct Code {
     pub function: Function,
     pub words: Vec<Word>,
@@ -55,7 +58,6 @@ pub(super) struct Code {
     pub scratch: usize,
 }
 
-/// A value of the nest.
 #[derive(Clone, Copy)]
 enum Repr {
     /// A uniform integer, boolean or pointer, extended to 64 bits as its type requires.
@@ -75,7 +77,6 @@ enum Repr {
 enum Part {
     /// All ranges are true, and stores bypass the caches.
     Streaming,
-    /// All ranges are true.
     Whole,
     /// Ranges are true for some elements, and become masks.
     Masked,
@@ -100,11 +101,10 @@ struct Body {
     part: Part,
     /// The index of the first element of the iteration.
     position: Value,
-    /// The number of elements of the iteration in earlier vectors.
+    /// The number of elements of earlier vectors in the iteration.
     offset: usize,
     phase: usize,
-    /// The mask of the lanes that have elements of the tile. It is `None` if all lanes have
-    /// elements.
+    /// The mask of the lanes that have elements, or `None` if all lanes do.
     active: Option<Value>,
     values: FxHashMap<Slot, Value>,
 }
@@ -114,12 +114,10 @@ struct Emitter<'a> {
     plan: &'a Plan<'a>,
     /// The results that steps after the nest read.
     outputs: &'a [Slot],
-    /// The index of the program along x, in a loop over programs.
     program_index: Option<Value>,
-    /// The values of the parameters of a loop's body, in a loop over iterations.
     parameters: FxHashMap<Slot, Repr>,
-    /// The addresses of the tiles that a loop over iterations carries. The first field of an entry
-    /// is the word of the argument with the address for the first iteration.
+    /// The addresses of the tiles that a loop over iterations carries. The word has the address for
+    /// the first iteration.
     carried: Vec<(Word, Value)>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
@@ -131,22 +129,17 @@ struct Emitter<'a> {
     bail: Block,
     /// The index of the current row along each dimension of the rows.
     rows: Vec<Value>,
-    /// Vectors of the uniform integers that the current loop reads. The code before the loop
-    /// computes them.
+    /// Vectors of uniform integers, computed before the current loop.
     splats: FxHashMap<Slot, Value>,
-    /// The addresses of the executor's tiles that the current loop reads or writes. The code before
-    /// the loop computes them.
+    /// The addresses of the executor's tiles, computed before the current loop.
     addresses: FxHashMap<Slot, Value>,
-    /// The scans of the current loop.
     scans: Vec<Scan>,
-    /// The scatter whose addresses the current loop checks.
     scatter: Option<Scatter>,
-    /// The accesses of a nest without loops over rows, and their addresses.
+    /// The accesses of a nest without rows, and their addresses.
     accesses: Vec<(Access, Bytes)>,
 }
 
-/// A guard. Until it is dropped, all instructions that the builder appends have the origin of one
-/// step.
+/// Sets the origin of new instructions to a step until it is dropped.
 struct Origin<'a> {
     builder: &'a RefCell<Builder>,
     outer: u32,
@@ -158,9 +151,8 @@ impl Drop for Origin<'_> {
     }
 }
 
-/// Emits the code of a nest. One call of the code executes `repeated`: the members once, several
-/// programs, or several iterations of a loop. `outputs` are the results that steps after the nest
-/// read.
+/// Emits the code of a nest. `repeated` is the unit that one call executes. `outputs` are the
+/// results that later steps read.
 pub(super) fn emit(
     program: &Program,
     plan: &Plan<'_>,
@@ -204,13 +196,11 @@ pub(super) fn emit(
 }
 
 impl<'a> Emitter<'a> {
-    /// Runs a function of the builder.
     fn build<R>(&self, f: impl FnOnce(&mut Builder) -> R) -> R {
         f(&mut self.vectors.0.borrow_mut())
     }
 
-    /// Sets the origin of all following instructions to a step, until the returned guard is
-    /// dropped.
+    /// Sets the origin of new instructions, until the returned guard is dropped.
     #[must_use]
     fn origin(&self, step: &Step) -> Origin<'a> {
         let builder = self.vectors.0;
@@ -258,7 +248,6 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.lanes())
     }
 
-    /// Returns the value of a word of the argument.
     fn word(&mut self, word: Word) -> Value {
         let index = self.words.iter().position(|other| *other == word).unwrap_or_else(|| {
             self.words.push(word);
@@ -267,7 +256,6 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.argument_word((index * 8) as i32))
     }
 
-    /// Emits a loop over consecutive programs along x.
     fn programs(&mut self) {
         let (first, count) = (self.word(Word::ProgramId(0)), self.word(Word::Count));
         let end = self.add(first, count);
@@ -318,7 +306,6 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the code of a row.
     fn row(&mut self, distant: &[DistantRow]) {
         self.row_inputs();
         self.uniform_steps(0, true);
@@ -327,7 +314,7 @@ impl<'a> Emitter<'a> {
         self.row_results();
     }
 
-    /// Emits the phases. The caller has emitted the uniform values of the first phase.
+    /// Emits the phases. The caller has emitted the uniform values of phase 0.
     fn phases(&mut self) {
         let has_rows = !self.plan.space.rows.is_empty();
         for phase in 0..self.plan.phase_count() {
@@ -344,8 +331,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the steps of a phase whose results are uniform, index tiles or ranges. `by_row`
-    /// selects the steps whose results differ from row to row, or all other steps.
+    /// Emits the steps of a phase whose results are not dense. `by_row` selects the steps whose
+    /// results differ from row to row, or the other steps.
     fn uniform_steps(&mut self, phase: usize, by_row: bool) {
         let plan = self.plan;
         for step in plan.imports.iter().filter(|_| phase == 0) {
@@ -365,7 +352,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Begins the loops over the rows, which carry values from row to row.
+    /// Begins the loops over the rows, with the values that they carry.
     fn begin_rows(&mut self, carried: &[Value]) -> Vec<Loop> {
         let mut loops: Vec<Loop> = Vec::new();
         self.rows.clear();
@@ -389,7 +376,7 @@ impl<'a> Emitter<'a> {
         values
     }
 
-    /// Returns the index of the first element of the current row in a dense tile.
+    /// Returns the index of the first element of the current row.
     fn row_offset(&self, layout: &Layout) -> Value {
         let mut offset = self.int(0);
         for &(row, stride) in &layout.rows {
@@ -404,7 +391,7 @@ impl<'a> Emitter<'a> {
         self.plan.layout(slot).expect("the plan has a place for each tile")
     }
 
-    /// Returns the address of the current row of a tile of the executor.
+    /// Returns the address of the current row of a tile.
     fn row_address(&mut self, word: Word, slot: Slot) -> Value {
         let carried = self.carried.iter().find(|(other, _)| *other == word).map(|&(_, start)| start);
         let start = carried.unwrap_or_else(|| self.word(word));
@@ -414,8 +401,7 @@ impl<'a> Emitter<'a> {
         self.add(start, bytes)
     }
 
-    /// Loads the input tiles that are uniform in each row: one element of each tile for the current
-    /// row.
+    /// Loads one element of each input tile that is uniform in the current row.
     fn row_inputs(&mut self) {
         for &slot in &self.plan.inputs {
             let known = self.plan.known[&slot];
@@ -425,14 +411,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Loads one element of a tile of the executor that is uniform in the current row.
     fn load_uniform(&mut self, slot: Slot) {
         let place = self.row_address(Word::Tile(slot), slot);
         let value = self.load_one(self.ty(slot), place);
         self.values.insert(slot, value);
     }
 
-    /// Writes the uniform values of the current row that steps after the nest read.
+    /// Writes the uniform values of the current row that later steps read.
     fn row_results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];
@@ -445,8 +430,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the phase that computes the result of a member. Returns `None` for a dense result,
-    /// and for reductions and stores.
+    /// Returns the phase that computes the result of a member. Returns `None` for dense results,
+    /// reductions and stores.
     fn phase_of(&self, index: usize) -> Option<usize> {
         let step = self.plan.members[index];
         let &[slot] = &step.results[..] else { return None };
@@ -476,7 +461,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the value of a scalar that the executor has computed.
+    /// Reads a scalar that the executor has computed.
     fn scalar_input(&mut self, slot: Slot) -> Repr {
         let ty = self.ty(slot);
         let bits = self.word(Word::Bits(slot));
@@ -489,7 +474,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Assigns scratch memory to the tiles that the nest keeps for a later phase.
+    /// Assigns scratch memory to the tiles that later phases read.
     fn place_kept(&mut self) {
         let kept = self.plan.kept();
         let mut slots: Vec<Slot> = kept.into_iter().collect();
@@ -504,7 +489,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the representation of a slot. A slot without an entry in `values` is dense.
+    /// Returns the representation of a slot. Slots without an entry are dense.
     fn repr(&self, slot: Slot) -> Repr {
         self.values.get(&slot).copied().unwrap_or(Repr::Dense)
     }
@@ -516,7 +501,6 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the base and the stride of an index tile.
     fn affine(&self, slot: Slot) -> (Value, Value) {
         match self.values[&slot] {
             Repr::Affine { base, stride } => (base, stride),
@@ -542,7 +526,6 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.int_select(condition, x, y))
     }
 
-    /// Writes the uniform results that steps after the nest read.
     fn results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];
@@ -554,7 +537,6 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Writes a scalar to a word of the argument.
     fn write_result(&self, word: usize, slot: Slot, value: Repr) {
         let (ty, bits) = (self.ty(slot), self.bits_of(self.ty(slot), value));
         self.build(|builder| {
@@ -563,7 +545,6 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    /// Returns the loops of a phase.
     fn groups(&self, phase: usize) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let group = |groups: &mut Vec<Group>, extent: usize| {

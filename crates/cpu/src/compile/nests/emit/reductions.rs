@@ -10,11 +10,10 @@ use super::{Emitter, Group, Repr};
 use crate::program::{Action, Combine, Strategy};
 use crate::types::Number;
 
-/// A reduction in a loop.
 pub(super) struct Reduction {
     pub member: usize,
     pub combine: Combine,
-    /// The type in which the loop combines elements: binary32 for narrow floats.
+    /// The type of the accumulators: binary32 for narrow floats.
     pub dtype: Dtype,
     /// True if a comparison finds the minimum or maximum: see [`Emitter::reduce_by_comparison`].
     pub by_comparison: bool,
@@ -22,15 +21,12 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Returns whether comparisons can find the result of the reduction. They cannot find a result
-    /// that is a zero or NaN.
+    /// Returns whether comparisons can find the result. They cannot find a zero or NaN.
     pub fn has_comparison(&self) -> bool {
         matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
     }
 }
 
-/// Returns the index of the first accumulator of a reduction among the accumulators of all
-/// reductions.
 pub(super) fn reduced_place(reductions: &[Reduction], index: usize) -> usize {
     reductions[..index].iter().map(|reduction| reduction.accumulators.len()).sum()
 }
@@ -48,9 +44,8 @@ impl Emitter<'_> {
         group.sinks.iter().filter_map(reduction).collect()
     }
 
-    /// Reduces by comparisons, which take one instruction each and ignore NaN. A resulting zero has
-    /// an arbitrary sign. If all elements are NaN, the result is an infinity. If the result is a
-    /// zero or this infinity, another loop repeats the reduction exactly.
+    /// Reduces by comparisons, which take one instruction each. They ignore NaN and the sign of
+    /// zeros. If the result is a zero or the identity, another loop repeats the reduction exactly.
     pub(super) fn reduce_by_comparison(
         &mut self,
         it: &Loop<'_>,
@@ -97,7 +92,6 @@ impl Emitter<'_> {
         results
     }
 
-    /// Returns the identity of a reduction.
     pub(super) fn identity_of(&self, reduction: &Reduction) -> Value {
         let combine = match reduction.combine {
             // A comparison ignores NaN, so an infinity is its identity.
@@ -108,7 +102,6 @@ impl Emitter<'_> {
         self.identity(combine, reduction.dtype)
     }
 
-    /// Returns the identity of a combine function.
     pub(super) fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
         let lane = match elements(dtype) {
             Elements::Mask => {
@@ -144,7 +137,6 @@ impl Emitter<'_> {
         self.build(|builder| builder.constant(lane, bits))
     }
 
-    /// Combines elements with the accumulator of a reduction.
     pub(super) fn combine(&self, reduction: &Reduction, accumulator: Value, value: Value) -> Value {
         let function = if reduction.combine == Combine::Min { Binary::Lesser } else { Binary::Greater };
         if reduction.by_comparison {
@@ -153,7 +145,7 @@ impl Emitter<'_> {
         self.vectors.combine(reduction.combine, reduction.dtype, accumulator, value)
     }
 
-    /// Combines the accumulators of a reduction. Returns a vector whose first lane is the result.
+    /// Combines the accumulators of a reduction to a vector whose first lane is the result.
     pub(super) fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) -> Value {
         let _origin = self.origin(self.plan.members[reduction.member]);
         let (combine, dtype) = (reduction.combine, reduction.dtype);
@@ -191,7 +183,7 @@ impl Emitter<'_> {
         value
     }
 
-    /// Sets the result of a reduction to the first lane of a vector.
+    /// Sets the result of a reduction from the first lane of a vector.
     pub(super) fn set_result(&mut self, it: &Loop<'_>, reduction: &Reduction, value: Value) {
         let step = self.plan.members[reduction.member];
         let _origin = self.origin(step);

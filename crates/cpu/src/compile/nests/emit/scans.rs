@@ -1,5 +1,4 @@
-//! Emits scans of the elements of a row (see [`emit`](super::emit)). The results equal those of
-//! `run/kernels/scan.rs`.
+//! Emits scans of the elements of a row, with the results of `run/kernels/scan.rs`.
 
 use tilewright_native::ir::{Compare, Lane, Value};
 
@@ -8,17 +7,16 @@ use super::{Body, Emitter};
 use crate::program::{Action, Slot, Step, Strategy};
 use crate::tuning::SCAN_BLOCK;
 
-/// A scan in a loop.
 pub(super) struct Scan {
     result: Slot,
-    /// The total of the blocks so far, in all lanes.
+    /// The total so far, in all lanes.
     pub total: Value,
-    /// For each vector of the current block, the values of its lanes before each level of the scan.
+    /// The lanes of each vector of the block before each level of the scan.
     block: Vec<Vec<Value>>,
 }
 
 impl Emitter<'_> {
-    /// Emits, before a loop, the initial totals of its scans.
+    /// Emits the initial totals of the scans of a loop.
     pub(super) fn begin_scans(&mut self, results: &[Slot]) {
         let scan = |&result: &Slot| {
             let Action::Scan { strategy: Strategy::Kernel(combine), .. } = self.definitions[&result].action
@@ -31,8 +29,7 @@ impl Emitter<'_> {
         self.scans = results.iter().map(scan).collect();
     }
 
-    /// Returns a vector of the result of a scan. The caller has to compute the vectors of a row in
-    /// order.
+    /// Returns a vector of a scan. The caller requests the vectors of a row in order.
     pub(super) fn scanned(&mut self, step: &Step, body: &mut Body) -> Value {
         let Action::Scan { strategy: Strategy::Kernel(combine), .. } = step.action else {
             unreachable!("a nest has no other scans")

@@ -1,9 +1,8 @@
-//! Emits scatters, which are stores to addresses that are elements of a tile: see
-//! [`plan`](super::super::plan).
+//! Emits scatters: stores to addresses that are elements of a tile.
 //!
-//! A loop of the phase before the scatter finds the least and the greatest offset whose mask is
-//! true. All addresses between these two offsets must be inside the memory. No other access may
-//! overlap them, except a load that precedes the scatter.
+//! A loop of the phase before the scatter finds the least and the greatest offset under the mask.
+//! All addresses between them must be inside the memory. No access may overlap them, except loads
+//! that precede the scatter.
 
 use tilewright_ir::Dtype;
 use tilewright_native::ir::{Binary, IntBinary, IntCompare, Value};
@@ -12,21 +11,19 @@ use super::super::vectors::{Elements, elements};
 use super::{Emitter, Group};
 use crate::program::{Combine, Step};
 
-/// The maximum magnitude of offsets. Addresses with smaller offsets do not wrap.
+/// The maximum magnitude of an offset, so that no address wraps.
 const MAX_OFFSET: i64 = 1 << 48;
 
-/// The scatter whose addresses a loop checks.
 #[derive(Clone, Copy)]
 pub(super) struct Scatter {
     member: usize,
-    /// The type of the offsets.
     dtype: Dtype,
     /// The least and the greatest offset so far, in each lane.
     pub range: [Value; 2],
 }
 
 impl Emitter<'_> {
-    /// Begins the check of a scatter, if the loop of the group checks a scatter.
+    /// Begins the check of a scatter, if the loop has one.
     pub(super) fn begin_scatter(&mut self, group: &Group) {
         self.scatter = group.checked.map(|member| {
             let [_, offsets] = self.plan.scattered(self.plan.members[member]).expect("it is a scatter");
@@ -36,7 +33,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Sets the least and the greatest offset so far, if the loop checks a scatter.
+    /// Sets the range of offsets, if the loop checks a scatter.
     pub(super) fn set_scatter_range(&mut self, mut values: impl Iterator<Item = Value>) {
         if let (Some(scatter), Some(least), Some(greatest)) =
             (&mut self.scatter, values.next(), values.next())
@@ -45,7 +42,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Extends the range by the offsets of a vector.
+    /// Extends the range of offsets by a vector.
     pub(super) fn extend_scatter_range(&mut self, offsets: Value, mask: Option<Value>) {
         let Some(scatter) = &mut self.scatter else { return };
         let functions = [Binary::Lesser, Binary::Greater];
@@ -56,9 +53,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Ends the check of a scatter. Leaves the nest if an address between the lowest and the
-    /// highest address may be illegal. Also leaves the nest if this range overlaps an access that
-    /// does not precede the scatter.
+    /// Ends the check. Bails out if an address in the range may be illegal, or if another access
+    /// may overlap the range.
     pub(super) fn check_scatter(&mut self) {
         let Some(Scatter { member, dtype, range }) = self.scatter.take() else { return };
         let step = self.plan.members[member];
@@ -95,8 +91,7 @@ impl Emitter<'_> {
         let end = self.add(first, bytes);
         let accesses = std::mem::take(&mut self.accesses);
         for (access, other) in &accesses {
-            // A load may overlap the scatter if it precedes the scatter in two orders: that of the
-            // steps and that of the loops.
+            // The load precedes the scatter in the order of the steps and in that of the loops.
             let is_before = access.member < member && access.last_phase < self.plan.phases[&member];
             if !access.is_store && is_before {
                 continue;
@@ -111,8 +106,7 @@ impl Emitter<'_> {
         self.accesses = accesses;
     }
 
-    /// Stores the elements of a vector where the mask is true. A branch skips vectors whose mask is
-    /// false for all elements.
+    /// Stores elements under the mask. A branch skips vectors without active elements.
     pub(super) fn scatter(&mut self, step: &Step, value: Value, offsets: Value, mask: Option<Value>) {
         let [pointer, slot] = self.plan.scattered(step).expect("it is a scatter");
         let (dtype, size) = (self.ty(slot).dtype(), self.ty(step.operands[1].slot).size);

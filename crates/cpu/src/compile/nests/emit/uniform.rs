@@ -1,5 +1,4 @@
-//! Emits the values that no loop over elements computes: uniform values, index tiles and ranges.
-//! See [`emit`](super::emit).
+//! Emits uniform values, index tiles and ranges, which need no loop over elements.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
@@ -14,7 +13,6 @@ use crate::program::{Action, Slot, Step};
 use crate::types::{Number, TileType};
 
 impl<'a> Emitter<'a> {
-    /// Emits a step whose result is not dense.
     pub(super) fn uniform_step(&mut self, step: &'a Step) {
         let _origin = self.origin(step);
         let slot = step.results[0];
@@ -134,8 +132,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a function of the indices of a segment and a second operand. `first` is the first
-    /// index of the segment. The second operand is a multiple of the length of the segment.
+    /// Emits a function of the indices of a segment. `first` is the first index. The second operand
+    /// is a multiple of the length of the segment.
     fn function_of_segment(
         &mut self,
         function: ElementwiseFn,
@@ -147,8 +145,8 @@ impl<'a> Emitter<'a> {
         let Family::Division(division) = function.family() else {
             return Repr::Integer(self.vectors.apply_to_integers(function, number, &[first, other]));
         };
-        // A division rounds negative quotients towards zero, so negative indices of one segment
-        // might have different quotients.
+        // Division rounds towards zero, so negative indices of one segment might have different
+        // quotients.
         let zero = self.int(0);
         let is_positive = self.compare(IntCompare::LeSigned, zero, first);
         self.check(is_positive);
@@ -203,8 +201,8 @@ impl<'a> Emitter<'a> {
                 self.check_wrap(operand, base, stride);
             }
             if number.bits() == 64 && !number.is_signed() {
-                // The code below compares signed integers, so the elements must not exceed the
-                // largest signed integer.
+                // The code compares signed integers, so no element may exceed the largest signed
+                // integer.
                 let last = self.int(extent as i64 - 1);
                 let reach = self.mul(stride, last);
                 for value in [base, self.add(base, reach)] {
@@ -215,8 +213,7 @@ impl<'a> Emitter<'a> {
         }
         let (x, dx) = self.affine(operands[0]);
         let (y, dy) = self.affine(operands[1]);
-        // Finds the indices `i` for which the comparison of `difference + stride * i` with 0 is
-        // true.
+        // Finds the indices `i` for which `difference + stride * i` compares true with 0.
         let stride = self.known(self.sub(dx, dy)).expect("the plan knows the stride");
         let (function, difference) = if stride > 0 {
             (function, self.sub(x, y))
@@ -292,7 +289,6 @@ impl<'a> Emitter<'a> {
         Repr::Integer(if target.is_pointer() { bits } else { self.extended(target.number, bits) })
     }
 
-    /// Returns a vector of a uniform value.
     pub(super) fn splatted(&self, slot: Slot) -> Value {
         match self.values[&slot] {
             Repr::Float(value) => value,
@@ -301,7 +297,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the check and the load of one element.
+    /// Emits a checked load of one element.
     pub(super) fn scalar_load(&mut self, step: &'a Step) -> Repr {
         let slot = step.results[0];
         let ty = self.ty(slot);
@@ -310,7 +306,7 @@ impl<'a> Emitter<'a> {
         let condition = step.operands.get(1).map(|mask| self.integer(mask.slot));
         let bytes = condition.map_or(size, |on| self.build(|builder| builder.int_select(on, size, zero)));
         self.check_inside(step, pointer, bytes, false);
-        // If the mask is false, the code loads from the argument instead, and discards the value.
+        // If the mask is false, the code loads from the argument and discards the value.
         let place = match condition {
             None => pointer,
             Some(on) => {
@@ -336,7 +332,6 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Loads one element.
     pub(super) fn load_one(&self, ty: &TileType, place: Value) -> Repr {
         let bits = self.build(|builder| builder.int_load(ty.size as u8, place, 0));
         if ty.dtype().is_float() {
@@ -349,7 +344,6 @@ impl<'a> Emitter<'a> {
         Repr::Integer(self.extended(ty.number, bits))
     }
 
-    /// Emits the stores of single elements of a phase.
     pub(super) fn scalar_stores(&mut self, phase: usize) {
         for (index, step) in self.plan.members.iter().enumerate() {
             let is_store = matches!(step.op(), Some(Op::Store { .. }));
@@ -382,12 +376,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the bits of a uniform value.
     pub(super) fn bits(&self, slot: Slot) -> Value {
         self.bits_of(self.ty(slot), self.values[&slot])
     }
 
-    /// Returns the bits of a uniform value of a type.
     pub(super) fn bits_of(&self, ty: &TileType, value: Repr) -> Value {
         match value {
             Repr::Integer(value) => value,
@@ -397,7 +389,6 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Returns the signed type of the same width.
 fn signed_of(number: Number) -> Dtype {
     match number.bits() {
         8 => Dtype::I8,

@@ -1,10 +1,9 @@
-//! Compares the vector code of each formula with the formula on single elements.
+//! Compares each formula in vector code with the formula on single elements.
 
 use super::*;
 use crate::compile::nests::harness::{Compiled, is_same, on_targets, operands};
 use crate::run::kernels::lanes::select;
 
-/// A single element as bits.
 trait Element: LaneType {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
@@ -29,12 +28,10 @@ element! {
     u64: |bits| bits, |x| x;
 }
 
-/// Returns all integers with this number of bits.
 fn narrow_bits(bits: u32) -> Vec<[u64; 3]> {
     (0..1 << bits).map(|bits| [bits, 0, 0]).collect()
 }
 
-/// Compares the vector code of formulas with the formulas on single elements.
 macro_rules! check {
     (
         $from:ident => $to:ident, $operands:expr;
@@ -175,8 +172,7 @@ fn quotients() {
     }
 }
 
-/// Tests the multiply-add of narrow floats, which requires operands of at most 11 bits of
-/// precision.
+/// The operands have at most 11 bits of precision.
 #[test]
 fn multiply_add_to_odd() {
     let truncate = |bits: u64| formats::F16.widen::<f32>(formats::F16.narrow(f32::of(bits), true)).bits();

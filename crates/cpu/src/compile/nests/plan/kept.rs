@@ -9,8 +9,8 @@ use crate::program::{Action, Slot};
 use crate::tuning::MAX_REMATERIALIZED_STEPS;
 
 impl Plan<'_> {
-    /// Returns the dense tiles that the nest keeps in scratch memory for a later phase, because
-    /// recomputing them would take long.
+    /// Returns the dense tiles that the nest keeps for a later phase, because recomputing them
+    /// takes long.
     pub fn kept(&self) -> FxHashSet<Slot> {
         let mut kept = FxHashSet::default();
         for (index, step) in self.members.iter().enumerate() {
@@ -27,10 +27,9 @@ impl Plan<'_> {
         kept
     }
 
-    /// Adds a tile to `kept`, unless the later phase recomputes it.
     fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
         if self.program.ty(slot).is_pointer() {
-            // The scatter itself adds the offsets to the pointer, so it reads only the offsets.
+            // The scatter reads only the offsets.
             let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
             if let Some(offsets) = offsets {
                 self.keep(offsets, kept);
@@ -41,7 +40,7 @@ impl Plan<'_> {
     }
 
     /// Returns the number of cheap steps that recompute a dense tile from memory. Returns `None` if
-    /// one of the steps is not cheap, or if more than `most` steps are necessary.
+    /// it is above `most`, or if a step is not cheap.
     fn cost(&self, slot: Slot, most: usize) -> Option<usize> {
         if self.form(slot) != Some(Form::Dense) || !self.defines(slot) {
             return Some(0);

@@ -1,4 +1,4 @@
-//! Compares the vector code of each function and conversion with the executor's kernels.
+//! Compares the vector code of functions and conversions with the executor's kernels.
 
 use tilewright_ir::Element;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::compile::nests::harness::{Compiled, on_targets, operands};
 use crate::run::kernels::{Operand, cast, elementwise};
 
-/// Returns the type of the lanes that elements have in memory.
+/// Returns the lane type of elements in memory.
 fn memory_lane(dtype: Dtype) -> Lane {
     match elements(dtype) {
         Elements::Lanes(lane) => lane,
@@ -14,7 +14,6 @@ fn memory_lane(dtype: Dtype) -> Lane {
     }
 }
 
-/// Returns the mask of the lanes with an odd integer.
 fn mask_of(vectors: Vectors<'_>, x: Value) -> Value {
     let lane = vectors.0.borrow().lane(x).integer();
     let bits = vectors.convert(Conversion::Bitcast, lane, x);
@@ -22,12 +21,12 @@ fn mask_of(vectors: Vectors<'_>, x: Value) -> Value {
     vectors.compare(Compare::Ne, low, vectors.constant(lane, 0))
 }
 
-/// Converts elements from lanes in memory to the representation of a type.
+/// Converts lanes of memory to the representation of a type.
 fn load(vectors: Vectors<'_>, dtype: Dtype, x: Value) -> Value {
     if dtype.is_bool() { mask_of(vectors, x) } else { x }
 }
 
-/// Converts elements from the representation of a type to lanes in memory.
+/// Converts the representation of a type to lanes of memory.
 fn store(vectors: Vectors<'_>, dtype: Dtype, x: Value) -> Value {
     if dtype.is_bool() { vectors.cast(Dtype::I1, Dtype::I8, x) } else { x }
 }
@@ -54,7 +53,6 @@ fn is_same(dtype: Dtype, x: u64, y: u64) -> bool {
     x == y || (is_nan(x) && is_nan(y))
 }
 
-/// Computes a function with the executor's kernel.
 fn expected(function: ElementwiseFn, dtype: Dtype, result: Dtype, elements: [u64; 3]) -> u64 {
     let operands = elements.map(Operand::Scalar);
     let mut out = [0_u64];

@@ -1,10 +1,8 @@
 //! Keeps packed operands B, which the dots of a launch share.
 //!
-//! Consecutive programs of a grid often multiply different rows of A by the same tiles of B. In a
-//! matmul, these are the tiles of one column of programs; in attention, the keys and values of a
-//! head. Tiles are shared if no program of the launch can write to the memory of B. The first dot
-//! that reads such a tile packs it. Later dots of the same thread find the packed tile by the
-//! address of its elements.
+//! Consecutive programs often multiply different rows of A by the same tiles of B. The first dot of
+//! a thread that reads such a tile packs it. Later dots find the packed tile by the addresses of
+//! its elements. This requires that no program of the launch can write to the memory of B.
 
 use std::ops::Range;
 
@@ -16,8 +14,7 @@ use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 use crate::run::memory::{MatrixIdentity, MatrixReader};
 use crate::tuning::{MAX_SHARED_BYTES, MAX_TESTED_OPERANDS, MIN_PANEL_ROWS, MIN_SHARED_BYTES};
 
-/// The size in bytes of the longest vectors. Packed operands have room for whole vectors of
-/// columns.
+/// The size in bytes of the longest vectors. Packed operands consist of whole vectors.
 const MAX_VECTOR_BYTES: usize = 64;
 
 /// The layout of a packed operand.
@@ -37,7 +34,7 @@ pub(super) struct Key {
     form: PackedForm,
 }
 
-/// The packed operands of a launch, in memory that the thread keeps, and properties of operands.
+/// The packed operands of a launch, and facts about operands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedOperands {
     bytes: Buffer,
@@ -45,10 +42,9 @@ pub(super) struct SharedOperands {
     ranges: FxHashMap<Key, Range<usize>>,
     /// True if a dot has found a packed operand since the memory was last emptied.
     is_useful: bool,
-    /// True if dots have filled the memory, and no dot has found a packed operand in it.
+    /// True if the memory is full, and no dot has found a packed operand in it.
     is_off: bool,
-    /// For each operand whose memory does not change during the launch: whether an element is
-    /// subnormal.
+    /// Whether an operand whose memory does not change has a subnormal element.
     subnormal: FxHashMap<MatrixIdentity, bool>,
 }
 
@@ -65,15 +61,15 @@ impl SharedOperands {
         (self.used, self.is_useful) = (0, false);
     }
 
-    /// Returns the key of operand B. Returns `None` if dots do not share this operand. They do not
-    /// share it if A has too few rows to repay the memory of packed panels.
+    /// Returns the key of operand B, or `None` if dots do not share it. A must have enough rows to
+    /// repay the memory.
     pub fn key(&self, b: &Matrix<'_>, rows_of_a: usize, form: PackedForm) -> Option<Key> {
         let is_shared = b.is_shared && rows_of_a >= MIN_PANEL_ROWS && !self.is_off;
         is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })
     }
 
-    /// Returns whether an element of an operand is subnormal. `test` reads the elements. It is not
-    /// called if an earlier dot has read them, and no program of the launch can change them.
+    /// Returns whether an element of an operand is subnormal. Calls `test`, unless an earlier dot
+    /// has read the same elements.
     pub fn has_subnormals(&mut self, matrix: &Matrix<'_>, test: impl FnOnce() -> bool) -> bool {
         if !matrix.is_shared {
             return test();
@@ -84,8 +80,8 @@ impl SharedOperands {
         *self.subnormal.entry(matrix.elements.identity()).or_insert_with(test)
     }
 
-    /// Returns the packed operand with the key, if an earlier dot has packed it. Otherwise, returns
-    /// the matrix, with memory for its panels if there is room.
+    /// Returns the packed operand with the key if there is one. Otherwise, returns the matrix, with
+    /// memory for its panels if there is room.
     pub fn operand<'a>(
         &'a mut self,
         key: Option<Key>,
@@ -129,10 +125,9 @@ impl SharedOperands {
 
 /// Operand B of a dot.
 pub(super) enum OperandB<'a> {
-    /// A matrix. The dot packs some of its columns at a time, if the reads of the panels repay the
-    /// copy.
+    /// A matrix. The dot packs some columns at a time if that repays the copy.
     Matrix(MatrixReader<'a>),
-    /// A matrix that the dot packs into this memory, for itself and for later dots.
+    /// A matrix that the dot packs into this memory, also for later dots.
     Shared(MatrixReader<'a>, &'a mut [u8]),
     /// All panels of columns, packed.
     Packed(&'a [u8]),

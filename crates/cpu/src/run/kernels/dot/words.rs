@@ -1,9 +1,15 @@
-//! Dots of narrow elements by instructions that multiply words. The elements are bf16 with an
-//! accumulator of binary32, or 8-bit integers with an accumulator of 32-bit integers.
+//! Computes dots of narrow elements by instructions that multiply words.
 //!
-//! A word has 2 or 4 elements with consecutive k. Rows of `a` that consist of whole words are read
-//! in place. `b` is interleaved: each of its words has elements of one column. Elements after the
-//! last k are 0.
+//! The elements are bf16 with a binary32 accumulator, or 8-bit integers with a 32-bit accumulator.
+//! A word has 2 or 4 elements with consecutive k. Rows of `a` are read in place as words. `b` is
+//! interleaved, here for bf16:
+//!
+//! ```text
+//! rows of b:      b00 b01 …      rows of words:  (b00 b10) (b01 b11) …
+//! b10 b11 …
+//! ```
+//!
+//! Elements after the last k are 0.
 
 use tilewright_ir::Dtype;
 
@@ -17,7 +23,6 @@ use crate::run::kernels::simd::vectorize;
 use crate::run::kernels::typed_mut;
 use crate::run::memory::MatrixReader;
 
-/// The instructions of a dot.
 #[derive(Clone, Copy)]
 enum Instructions {
     Amx(Amx, TileProduct),
@@ -39,8 +44,7 @@ impl Instructions {
     }
 }
 
-/// Chooses the most capable instructions for the operands, up to a level. Returns `None` if there
-/// are no such instructions.
+/// Chooses the most capable instructions for the operands up to a level, or `None`.
 fn choose(
     compute: Dtype,
     a: &Matrix<'_>,
@@ -83,9 +87,8 @@ fn choose(
 
 /// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense.
 ///
-/// Returns false, without a change, if the processor has no such instructions for the operands.
-/// Also returns false if an element of bf16 is subnormal, because these instructions would read it
-/// as 0.
+/// Returns false, without a change, if the processor has no such instructions. Also returns false
+/// if an element of bf16 is subnormal: the instructions would read it as 0.
 pub(super) fn dot(
     compute: Dtype,
     acc: &mut [u8],
@@ -107,7 +110,6 @@ pub(super) fn dot(
     }
     let is_signed = b.dtype == Dtype::I8;
     let acc: &mut [u32] = typed_mut(acc);
-    // The type of the elements that the instructions multiply.
     let element = |matrix: &Matrix<'_>| match instructions {
         Instructions::MultiplyAdd(_) => Dtype::I16,
         Instructions::Amx(..)
@@ -174,15 +176,14 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     vectorize(
         #[inline(always)]
         || {
-            // Without the sign bit, the bits of a subnormal element are an integer from 1 to 0x7f.
-            // Subtracting 1 turns zero into the largest integer.
+            // The magnitude bits of a subnormal bf16 are from 1 to 0x7f. Subtracting 1 turns zero
+            // into the largest integer.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
             matrix.least(order) < 0x7f
         },
     )
 }
 
-/// Computes a dot of words with the instructions of a token.
 fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     token.vectorize(
         #[inline(always)]
@@ -192,10 +193,9 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
 
 /// Corrects the accumulator before a dot with flipped sign bits of `b`.
 ///
-/// The instruction reads an element with a flipped sign bit as an unsigned number, which is 128
-/// more than the signed element. Each element of the accumulator thus gets an excess of 128 times
-/// the sum of its row of `a`. This function subtracts the excess. Elements of padding are also
-/// flipped, but the dot multiplies them by 0.
+/// The instruction reads a flipped byte as unsigned, which adds 128 to the signed byte. Each
+/// element of the accumulator thus gets 128 times the sum of its row of `a` too much. This function
+/// subtracts this excess.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -210,8 +210,8 @@ fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     );
 }
 
-/// Returns the matrix whose words have consecutive elements of rows. If rows do not consist of
-/// whole words, the result is a copy in the buffer. Zeros then follow the last element of a row.
+/// Returns the matrix as words with consecutive elements of rows. Copies it to the buffer, padded
+/// with zeros, if the rows do not consist of whole words.
 fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     if let Some(words) = matrix.as_words() {
         return words;
@@ -224,7 +224,7 @@ fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> Matrix
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Returns the matrix whose words have consecutive elements of columns.
+/// Returns the matrix as words with consecutive elements of columns.
 fn words_of_columns<'a>(
     matrix: MatrixReader<'a>,
     buffer: &'a mut Buffer,
@@ -258,8 +258,7 @@ fn words_of_columns<'a>(
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Interleaves groups of 4 rows of 8-bit elements to rows of words. Rows of zeros complete the last
-/// group.
+/// Interleaves groups of 4 rows of bytes to rows of words. Zeros complete the last group.
 #[inline(always)]
 fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     let columns = columns.max(1);
@@ -282,7 +281,6 @@ fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     }
 }
 
-/// Copies a matrix to the buffer, as a dense tile.
 fn copied<'a>(matrix: MatrixReader<'_>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     let (rows, columns, size) = (matrix.rows(), matrix.columns(), matrix.size());
     buffer.resize(rows * columns * size);
@@ -328,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Tests the correction for flipped signs. The test also runs on processors without an
-    /// instruction that multiplies signed by unsigned bytes.
+    /// Input: a product with flipped signs, on any processor. Expected: the product of the signed
+    /// bytes.
     #[test]
     fn flipped_signs_are_corrected() {
         for (m, n, k) in [(3, 19, 7), (16, 64, 64), (9, 32, 130)] {

@@ -1,7 +1,6 @@
-//! The tiles of AMX: 8 registers of 16 rows of 64 bytes.
-//!
-//! An instruction multiplies 16 rows of 16 words of A by 16 rows of 16 words of B. It adds the
-//! products to 16 rows of 16 numbers. As in [`vectors`](super::vectors), each word of B has
+//! Multiplies matrices with the tiles of AMX: 8 registers of 16 rows of 64 bytes.
+//! An instruction multiplies a tile of A by a tile of B, each of 16 by 16 words, and adds the
+//! product to a tile of 16 by 16 numbers. As in [`vectors`](super::vectors), a word of B has
 //! elements of one column with consecutive k.
 
 use crate::run::memory::MatrixReader;
@@ -12,20 +11,17 @@ const SIDE: usize = 16;
 /// The number of bytes of a row.
 const ROW: usize = 64;
 
-/// The instruction of a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TileProduct {
     Bf16,
-    /// The variants for 8-bit elements. Their names say whether the elements of A are signed, then
-    /// whether the elements of B are signed.
+    /// The names say whether the elements of A, then those of B, are signed.
     SignedSigned,
     SignedUnsigned,
     UnsignedSigned,
     UnsignedUnsigned,
 }
 
-/// Proves that the processor has AMX with products of bf16 and of 8-bit integers, and that the
-/// system lets this process use AMX.
+/// Proves that the processor has AMX for bf16 and 8-bit integers, and that the system permits it.
 #[derive(Clone, Copy)]
 pub(crate) struct Amx(());
 
@@ -41,8 +37,8 @@ impl Amx {
         None
     }
 
-    /// Returns whether the operands form whole tiles. A has `m` rows of `row_bytes` bytes, and B
-    /// has `n` columns.
+    /// Returns whether A (`m` rows of `row_bytes` bytes) and B (`n` columns) consist of whole
+    /// tiles.
     pub(crate) fn accepts(m: usize, n: usize, row_bytes: usize) -> bool {
         m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) && row_bytes.is_multiple_of(ROW) && row_bytes > 0
     }
@@ -70,15 +66,13 @@ impl Amx {
     }
 }
 
-/// Returns whether the processor and the system support AMX. Requests from Linux the permission to
-/// use tiles in this process.
+/// Returns whether AMX is available. Requests the permission to use tiles from Linux.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 fn is_available() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-    /// The code of `arch_prctl` that requests the permission to use a component of the processor's
-    /// state.
+    /// The code of `arch_prctl` that requests the permission to use a state component.
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    /// The index of the state component with the data of tiles.
+    /// The state component of the data of tiles.
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     /// The bits of AMX-BF16, AMX-TILE and AMX-INT8 in EDX of CPUID leaf 7.
     const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
@@ -133,8 +127,7 @@ fn with_tiles(function: impl FnOnce()) {
 mod blocks {
     use super::{MatrixReader, SIDE};
 
-    /// The operands of a block: addresses of the first elements, strides in bytes, and the number
-    /// of tiles along k.
+    /// The operands of a block: addresses, strides in bytes, and the number of tiles along k.
     #[derive(Clone, Copy)]
     struct Block {
         acc: *mut u8,
@@ -192,7 +185,6 @@ mod blocks {
         }
     }
 
-    /// Defines the function of an instruction.
     macro_rules! product {
         ($name:ident, $instruction:literal) => {
             /// Adds the product of `a` and `b` to the accumulator.

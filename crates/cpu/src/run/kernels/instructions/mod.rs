@@ -1,9 +1,8 @@
-//! Instructions that multiply words of narrow elements, and their tokens. A value of a token type
-//! proves that the processor has the instructions.
+//! Instructions that multiply words of narrow elements, and their tokens.
 //!
-//! A word of 32 bits has 2 elements of 16 bits or 4 elements of 8 bits, with consecutive k. An
-//! instruction multiplies the elements of two words, and adds the products to a lane of the
-//! accumulator. `run::memory::multiply` is generic over tokens.
+//! A word of 32 bits has 2 or 4 elements with consecutive k. An instruction adds the products of
+//! two words to a lane of the accumulator. The existence of a token proves that the processor has
+//! the instructions. `run::memory::multiply` is generic over tokens.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")

@@ -9,10 +9,9 @@ use std::arch::x86_64::{
 
 use crate::run::memory::Multiply;
 
-/// A token of instructions on words.
 pub(crate) trait WordToken: Multiply<Element = u32> {
-    /// Runs a function that is compiled for the instructions of the token. The callees of the
-    /// function have to be inlined.
+    /// Runs a function that is compiled for the instructions of the token. Its callees must be
+    /// inlined.
     fn vectorize(self, function: impl FnOnce());
 }
 
@@ -20,9 +19,8 @@ pub(crate) trait WordToken: Multiply<Element = u32> {
 #[derive(Clone, Copy)]
 pub(crate) struct MultiplyAdd(());
 
-/// Adds the products of 4 elements of 8 bits by `vpdpbusd` of AVX-VNNI. The elements of A are
-/// signed, and those of B are unsigned. Before the multiplication, `prepare` flips the bits of B
-/// that are set in `flipped`.
+/// Adds the products of 4 elements of 8 bits by `vpdpbusd` of AVX-VNNI: signed elements of A and
+/// unsigned elements of B. `prepare` first flips the bits of B that are set in `flipped`.
 #[derive(Clone, Copy)]
 pub(crate) struct AvxVnni {
     flipped: u32,
@@ -38,7 +36,6 @@ pub(crate) struct Avx512Vnni {
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Bf16(());
 
-/// The sign bits of the elements of a word.
 const SIGNS: u32 = 0x8080_8080;
 
 impl AvxVnni {
@@ -57,7 +54,6 @@ impl Avx512Vnni {
     }
 }
 
-/// Implements a token: creates it, and compiles a function for its instructions.
 macro_rules! token {
     ($token:ident, $value:expr, [$($feature:tt),*], $features:literal) => {
         impl $token {
@@ -106,7 +102,6 @@ token!(
     "avx512f,avx512bw,avx512vl,avx512bf16"
 );
 
-/// Implements the operations of a token by intrinsics.
 macro_rules! multiply {
     (
         $token:ident, $vector:ty, $registers:literal, $splat:ident,
@@ -167,7 +162,7 @@ multiply!(Avx512Bf16, __m512i, 32, _mm512_set1_epi32, |self, b| b, |a, b, sum| {
     _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
 });
 
-/// Other processors have no token, so the program never calls these operations.
+/// Other processors have no token, so these operations are never called.
 #[cfg(not(target_arch = "x86_64"))]
 mod portable {
     use super::{Avx512Bf16, Avx512Vnni, AvxVnni, Multiply, MultiplyAdd};
