@@ -1,7 +1,6 @@
 //! Describes a function to the register allocator.
 //!
-//! Each back end fills a [`Program`] in addition to the list of its own instructions. An
-//! instruction has the same index in the program and in the list.
+//! An instruction has the same index in [`Program`] and in the list of the back end.
 
 use regalloc2::{
     Allocation, Block, Function, Inst, InstRange, MachineEnv, Operand, Output, PRegSet, RegClass,
@@ -11,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::CompileError;
 
-/// The effect of an instruction on the control flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// Continues with the next instruction.
@@ -31,7 +29,6 @@ struct InstData {
     is_call: bool,
 }
 
-/// The jumps and parameters of a block.
 #[derive(Clone, Default, Debug)]
 struct BlockData {
     first: u32,
@@ -39,25 +36,23 @@ struct BlockData {
     successors: SmallVec<[Block; 2]>,
     predecessors: SmallVec<[Block; 4]>,
     parameters: Vec<VReg>,
-    /// The arguments for the parameters of each successor.
+    /// The arguments for each successor.
     arguments: [Vec<VReg>; 2],
 }
 
-/// Instructions whose operands are virtual registers.
 #[derive(Debug)]
 pub struct Program {
     insts: Vec<InstData>,
     operands: Vec<Operand>,
     blocks: Vec<BlockData>,
     registers: usize,
-    /// The registers that a call overwrites, except the register of its result.
+    /// The registers that a call overwrites, except that of its result.
     call_clobbers: PRegSet,
     /// The size of a spill slot of each class, in units of 8 bytes.
     slots: [usize; 3],
 }
 
 impl Program {
-    /// Begins a program. `successors` has the successors of each block.
     pub fn new(successors: &[SmallVec<[usize; 2]>], call_clobbers: PRegSet, slots: [usize; 3]) -> Self {
         let mut blocks = vec![BlockData::default(); successors.len()];
         for (from, targets) in successors.iter().enumerate() {
@@ -69,52 +64,44 @@ impl Program {
         Self { insts: Vec::new(), operands: Vec::new(), blocks, registers: 0, call_clobbers, slots }
     }
 
-    /// Creates a virtual register.
     pub fn register(&mut self, class: RegClass) -> VReg {
         self.registers += 1;
         VReg::new(self.registers - 1, class)
     }
 
-    /// Begins a block, to which the next instructions belong.
     pub fn begin_block(&mut self, block: usize, parameters: Vec<VReg>) {
         self.blocks[block].first = self.insts.len() as u32;
         self.blocks[block].parameters = parameters;
     }
 
-    /// Ends a block. `arguments` has the arguments for the parameters of each successor.
+    /// Ends a block with the arguments for each successor.
     pub fn end_block(&mut self, block: usize, arguments: [Vec<VReg>; 2]) {
         self.blocks[block].end = self.insts.len() as u32;
         self.blocks[block].arguments = arguments;
     }
 
-    /// Adds an instruction.
     pub fn push(&mut self, operands: &[Operand], flow: Flow, is_call: bool) {
         let first = self.operands.len() as u32;
         self.operands.extend_from_slice(operands);
         self.insts.push(InstData { first, end: self.operands.len() as u32, flow, is_call });
     }
 
-    /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Returns the indices of the successors of a block.
     pub fn successors(&self, block: usize) -> impl ExactSizeIterator<Item = usize> {
         self.blocks[block].successors.iter().map(|successor| successor.index())
     }
 
-    /// Returns the indices of the predecessors of a block.
     pub fn predecessors(&self, block: usize) -> impl ExactSizeIterator<Item = usize> {
         self.blocks[block].predecessors.iter().map(|predecessor| predecessor.index())
     }
 
-    /// Returns the indices of the instructions of a block.
     pub fn instructions(&self, block: usize) -> std::ops::Range<usize> {
         self.blocks[block].first as usize..self.blocks[block].end as usize
     }
 
-    /// Assigns registers and spill slots.
     pub fn allocate(&self, environment: &MachineEnv) -> Result<Output, CompileError> {
         let options = RegallocOptions { validate_ssa: cfg!(debug_assertions), ..RegallocOptions::default() };
         regalloc2::run(self, environment, &options)
@@ -122,7 +109,7 @@ impl Program {
     }
 }
 
-/// Returns the number of a physical register in its class, or `None` for a spill slot.
+/// Returns the number of a register in its class, or `None` for a spill slot.
 pub fn register_index(allocation: Allocation) -> Option<usize> {
     allocation.as_reg().map(regalloc2::PReg::hw_enc)
 }

@@ -1,7 +1,6 @@
 //! Builds a [`Function`].
 //!
-//! The builder appends to a current block. It folds operations on constant integers, so that its
-//! users need no special code for addresses and bounds that are constant.
+//! The builder appends to a current block, and folds operations on constant integers.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -25,7 +24,6 @@ pub struct Builder {
     origin: u32,
 }
 
-/// A value that the entry block defines once, before all other instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Constant {
     Int(i64),
@@ -103,13 +101,11 @@ impl Builder {
         self.emit(op, operands, Some(result)).expect("the operation has a result")
     }
 
-    /// Loads the word of 64 bits at an offset from the argument. The entry block loads each word
-    /// once, before all stores.
+    /// Loads the 64-bit word at an offset from the argument. The entry block loads each word once.
     pub fn argument_word(&mut self, offset: i32) -> Value {
         self.shared(Constant::Word(offset))
     }
 
-    /// Returns a value that the entry block defines.
     fn shared(&mut self, constant: Constant) -> Value {
         if let Some(&value) = self.shared.get(&constant) {
             return value;
@@ -191,8 +187,7 @@ impl Builder {
     }
 
     /// Begins `for index in (start..end).step_by(step)` over signed integers. `carried` has the
-    /// initial values of the carried values. The caller then appends the instructions of an
-    /// iteration, and calls [`Self::end_loop`].
+    /// initial carried values. The caller appends the iteration and calls [`Self::end_loop`].
     pub fn begin_loop(&mut self, [start, end]: [Value; 2], carried: &[Value]) -> Loop {
         let (header, after) = (self.block(), self.block());
         let index = self.parameter(header, Type::Int);
@@ -210,9 +205,8 @@ impl Builder {
         Loop { header, after, end, index, values, last_index, last }
     }
 
-    /// Ends the iteration of a loop. The step must be positive, and `next` are the carried values
-    /// for the next iteration. Returns the index after the loop and the last carried values. The
-    /// index after the loop is the first index that is not below the end.
+    /// Ends a loop with a positive step. `next` are the carried values of the next iteration.
+    /// Returns the first index that is not below the end, and the last carried values.
     pub fn end_loop(&mut self, repeated: Loop, step: i64, next: &[Value]) -> (Value, Vec<Value>) {
         let Loop { header, after, end, index, values, last_index, last } = repeated;
         assert!(next.len() == values.len(), "an iteration passes on as many values as it received");
@@ -238,8 +232,7 @@ impl Builder {
         self.emit_one(Op::IntBinary(function), &[x, y], Type::Int)
     }
 
-    /// Returns the result of a function without emitting it. The result is a known constant or an
-    /// operand, or cheaper instructions compute it. Otherwise, returns `None`.
+    /// Returns a known constant, an operand, or cheaper instructions for a function, if possible.
     #[expect(clippy::match_same_arms, reason = "one arm for each neutral operand")]
     fn folded(&mut self, function: IntBinary, x: Value, y: Value) -> Option<Value> {
         use IntBinary as F;
@@ -283,7 +276,6 @@ impl Builder {
         Some(self.int(result))
     }
 
-    /// Divides by a power of two above 1.
     fn divided_by_power_of_two(&mut self, function: IntBinary, x: Value, divisor: i64) -> Value {
         use IntBinary as F;
         let (shift, mask) = (self.int(divisor.trailing_zeros().into()), self.int(divisor - 1));
@@ -476,7 +468,7 @@ impl Builder {
         self.shared(Constant::Mask(value))
     }
 
-    /// Returns the value of all lanes of a constant mask, or `None` for any other mask.
+    /// Returns the value of the lanes of a constant mask.
     fn is_constant_mask(&self, mask: Value) -> Option<bool> {
         let is = |value: bool| self.shared.get(&Constant::Mask(value)) == Some(&mask);
         if is(true) {

@@ -1,19 +1,18 @@
-//! Machine code before it is in executable memory.
+//! Defines machine code outside of executable memory.
 
 use std::fmt;
 
 /// The machine code of a function, followed by its constants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code {
-    /// The instructions, which begin at offset 0, then the constants. The code runs at any address
-    /// that is a multiple of 64.
+    /// The instructions, then the constants. The code runs at any multiple of 64.
     pub(crate) bytes: Vec<u8>,
     /// The number of bytes of the instructions.
     pub(crate) instruction_bytes: usize,
     /// The size of the spill slots in bytes.
     pub(crate) spill_bytes: usize,
-    /// The offsets at which the origin of instructions changes, each with the new origin. The list
-    /// is empty unless [`compile_with_origins`](crate::compile_with_origins) created the code.
+    /// The offsets at which the origin of instructions changes, with the new origins. Empty without
+    /// [`compile_with_origins`](crate::compile_with_origins).
     pub(crate) origins: Vec<(usize, u32)>,
 }
 

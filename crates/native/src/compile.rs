@@ -46,8 +46,7 @@ fn compile_function(function: &Function, target: Target, notes_origins: bool) ->
     }
 }
 
-/// Generates the code of a function. The function must have the number of lanes of 32 bits in a
-/// vector register of the ISA.
+/// Generates the code of a function, whose number of lanes is that of 32 bits in a register.
 fn generate<M: Machine>(
     mut function: Function,
     isa: M::Isa,

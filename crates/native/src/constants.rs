@@ -1,9 +1,8 @@
-//! The constants in memory after the code of a function.
+//! Collects the constants in memory after the code of a function.
 
 use rustc_hash::FxHashMap;
 
-/// The constants of a function. The offset of each constant from the start of the code is a
-/// multiple of its size. Sizes are powers of two up to 64 bytes.
+/// The constants. Sizes are powers of two up to 64 bytes, and offsets are multiples of the size.
 #[derive(Default, Debug)]
 pub struct Constants {
     constants: Vec<Vec<u8>>,
@@ -11,7 +10,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Returns the index of a constant. Adds the constant if it is new.
+    /// Returns the index of a constant, which is added if it is new.
     pub fn index(&mut self, bytes: Vec<u8>) -> usize {
         debug_assert!(bytes.len().is_power_of_two() && bytes.len() <= 64, "the size has an alignment");
         if let Some(&index) = self.indices.get(&bytes) {
@@ -22,7 +21,7 @@ impl Constants {
         self.constants.len() - 1
     }
 
-    /// Appends the constants to the code, the largest first. Returns the offset of each constant.
+    /// Appends the constants to the code, largest first. Returns their offsets.
     pub fn append(&self, code: &mut Vec<u8>) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.constants.len()).collect();
         order.sort_by_key(|&index| std::cmp::Reverse(self.constants[index].len()));

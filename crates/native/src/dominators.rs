@@ -1,19 +1,17 @@
-//! The dominator tree of a function.
+//! Computes the dominator tree of a function.
 
 use crate::{ir::Function, layout::reachable_blocks, uses::jumps};
 
 /// The dominator tree of the reachable blocks. Source: Cooper, Harvey and Kennedy, "A Simple, Fast
 /// Dominance Algorithm", 2001.
 pub struct Dominators {
-    /// The number of each block in reverse postorder, or `None` for an unreachable block.
+    /// The number of each block in reverse postorder, or `None` if it is unreachable.
     order: Vec<Option<usize>>,
-    /// The immediate dominator of each block. The index and the dominator are numbers in reverse
-    /// postorder.
+    /// The immediate dominator of each block, by reverse postorder numbers.
     parents: Vec<usize>,
 }
 
 impl Dominators {
-    /// Computes the dominators of a function whose terminators name existing blocks.
     pub fn new(function: &Function) -> Self {
         let blocks = reachable_blocks(function);
         let mut order = vec![None; function.blocks.len()];
@@ -46,7 +44,6 @@ impl Dominators {
         Self { order, parents: parents.into_iter().map(|parent| parent.unwrap_or(0)).collect() }
     }
 
-    /// Returns whether the entry reaches a block.
     pub fn is_reachable(&self, block: usize) -> bool {
         self.order[block].is_some()
     }
@@ -63,8 +60,7 @@ impl Dominators {
     }
 }
 
-/// Returns the closest common dominator of two blocks. All blocks are given by their numbers in
-/// reverse postorder.
+/// Returns the closest common dominator of two blocks, by reverse postorder numbers.
 fn intersect(parents: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
     while a != b {
         if a > b {

@@ -1,5 +1,4 @@
-//! Writes the blocks of a function in their order. The encoder of the architecture writes each
-//! instruction.
+//! Writes the blocks of a function in order, with the writer of the architecture.
 
 use regalloc2::{Allocation, Edit, InstOrEdit, RegClass};
 
@@ -8,25 +7,19 @@ use crate::{
     select::{Assigned, Machine, MachineInst},
 };
 
-/// Writes machine code.
 pub trait Writer {
-    /// The architecture.
     type Machine: Machine;
 
-    /// Returns the number of bytes so far.
     fn offset(&self) -> usize;
-    /// Begins a block at the current offset. `is_loop` is true if this block or a later block jumps
-    /// to it.
+    /// Begins a block. `is_loop` is true if this or a later block jumps to it.
     fn begin_block(&mut self, block: usize, is_loop: bool);
     /// Saves registers and reserves the frame.
     fn prologue(&mut self) -> Result<(), CompileError>;
-    /// Restores registers and returns to the caller.
     fn epilogue(&mut self) -> Result<(), CompileError>;
-    /// Calls the function at an address.
     fn call(&mut self, function: usize) -> Result<(), CompileError>;
     /// Moves a value between registers, or between a register and a spill slot.
     fn edit(&mut self, from: Allocation, to: Allocation) -> Result<(), CompileError>;
-    /// Writes an instruction. Its operands have these registers.
+    /// Writes an instruction with the registers of its operands.
     fn plain(
         &mut self,
         plain: &<Self::Machine as Machine>::Plain,
@@ -36,9 +29,8 @@ pub trait Writer {
     fn jump(&mut self, condition: Option<<Self::Machine as Machine>::Condition>, block: usize);
 }
 
-/// Writes the blocks of a function. If `function.notes_origins` is true, returns each offset at
-/// which the origin (the source position) changes, with the new origin. Otherwise, returns an empty
-/// list.
+/// Writes the blocks of a function. With `function.notes_origins`, returns each offset at which the
+/// origin changes, and the new origin.
 pub fn write<W: Writer>(
     writer: &mut W,
     function: &Assigned<'_, W::Machine>,
@@ -47,7 +39,7 @@ pub fn write<W: Writer>(
     let program = &function.selected.program;
     let forwarding = forwarding_blocks(function);
     let resolve = |mut block: usize| {
-        // `forwarding_blocks` excludes cycles. The bound would end this loop even in a cycle.
+        // `forwarding_blocks` excludes cycles. The bound is a safeguard.
         for _ in 0..program.blocks() {
             if !forwarding[block] {
                 break;
@@ -121,8 +113,8 @@ fn write_inst<W: Writer>(
     Ok(())
 }
 
-/// Returns whether each block only jumps to its successor. Jumps to such a block can go to the
-/// successor instead.
+/// Returns whether each block only jumps to its successor, so that jumps to it may go there
+/// instead.
 fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
     let program = &function.selected.program;
     let mut has_moves = vec![false; function.selected.insts.len()];
@@ -133,9 +125,8 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .map(|block| {
             let insts = program.instructions(block);
             let first = insts.start;
-            // Every cycle contains a block that branches, or a block that jumps backward and has a
-            // predecessor with one successor. Blocks of these two kinds do not forward, so each
-            // chain of forwarding blocks ends.
+            // Every cycle has a block that branches, or a backward jump whose predecessor has one
+            // successor. These blocks do not forward, so each chain of forwarding blocks ends.
             let is_forward = program.successors(block).all(|successor| successor > block);
             let is_edge = program.predecessors(block).all(|from| program.successors(from).len() > 1);
             (is_forward || is_edge)
@@ -146,8 +137,7 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the registers of two classes, general and vector, that a function may write. The lists
-/// include registers that instructions only read.
+/// Returns the general and vector registers that a function may write, or also only reads.
 pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32]; 2] {
     let mut written = [[false; 32]; 2];
     let mut mark = |allocation: Allocation| {
@@ -166,8 +156,7 @@ pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32];
     written
 }
 
-/// Returns the class of a moved value, and the numbers of the source and destination registers.
-/// `None` means a spill slot.
+/// Returns the class, the source and the destination of a move. `None` is a spill slot.
 pub fn moved_registers(
     from: Allocation,
     to: Allocation,

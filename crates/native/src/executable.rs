@@ -1,6 +1,7 @@
-//! Executable memory. All `unsafe` code of the crate is in this module and in `interpret`.
+//! Maps machine code to executable memory.
 //!
-//! A page is first writable, then executable, and never both.
+//! A page is first writable, then executable, and never both. All `unsafe` code of the crate is
+//! here and in `interpret`.
 
 #![allow(unsafe_code, reason = "executable memory is mapped and called by raw pointers")]
 
@@ -40,7 +41,6 @@ impl Executable {
 mod mapping {
     use std::{io, ptr::NonNull};
 
-    /// Pages that are readable and executable.
     #[derive(Debug)]
     pub(super) struct Mapping {
         start: NonNull<libc::c_void>,
@@ -94,7 +94,7 @@ mod mapping {
 mod mapping {
     use std::io;
 
-    /// Empty, because this platform has no executable memory yet.
+    /// This platform has no executable memory yet.
     #[derive(Debug)]
     pub(super) enum Mapping {}
 
@@ -109,8 +109,7 @@ mod mapping {
     }
 }
 
-/// Makes instruction caches coherent with stores to memory. On x86-64, the processor does this
-/// itself.
+/// Makes instruction caches coherent with stores. On x86-64, the processor does this itself.
 #[cfg(all(unix, not(miri)))]
 mod instruction_cache {
     /// Makes the processors fetch the bytes that were stored last.
@@ -120,8 +119,7 @@ mod instruction_cache {
     /// The memory is mapped.
     #[cfg(all(target_arch = "aarch64", not(target_vendor = "apple")))]
     pub(super) unsafe fn synchronize(start: *const u8, bytes: usize) {
-        // The cache type register has the binary logarithms of the sizes, in words, of the smallest
-        // cache lines.
+        // The register has the binary logarithms of the smallest cache lines, in words.
         let types: u64;
         // SAFETY: programs may read the register.
         unsafe { std::arch::asm!("mrs {}, ctr_el0", out(reg) types, options(nomem, nostack)) };

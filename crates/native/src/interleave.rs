@@ -1,11 +1,13 @@
 //! Interleaves independent chains of instructions.
+//! A loop with several vectors per iteration has a chain of dependent instructions per vector. A
+//! single `exp` is a chain of 27 instructions and 64 cycles. The schedulers of a processor then do
+//! not see the next chain. This pass alternates the chains of a group:
 //!
-//! A loop that computes several vectors in an iteration has a chain of dependent instructions for
-//! each vector, one chain after another. A processor overlaps the chains only if its schedulers
-//! contain instructions of more than one chain. A single `exp` is a chain of 27 instructions, which
-//! together take 64 cycles. This pass therefore divides the chains into groups. The chains of a
-//! group alternate, instruction by instruction. The groups are as large as the number of vector
-//! registers permits.
+//! ```text
+//! before: a1 a2 a3 b1 b2 b3      after: a1 b1 a2 b2 a3 b3
+//! ```
+//!
+//! Groups are as large as the vector registers permit.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -16,16 +18,14 @@ use crate::{
     uses::Uses,
 };
 
-/// The numbers of chains that a group may have, in the order in which the pass tries them.
+/// The sizes of groups, in the order in which the pass tries them.
 const GROUPS: [usize; 3] = [4, 3, 2];
 
-/// The fewest instructions of a chain that is interleaved. The processor overlaps shorter chains
-/// itself, because its schedulers contain several of them.
+/// The fewest instructions of an interleaved chain. The processor overlaps shorter chains itself.
 const MIN_CHAIN: usize = 12;
 
-/// The number of vector registers by which the live values of a block may exceed the available
-/// registers. The allocator spills values with few uses, such as accumulators. These spills cost
-/// less than the latency of a chain that is not interleaved.
+/// The number of vector registers by which the live values may exceed the available registers.
+/// Spills of values with few uses, such as accumulators, cost less than the latency of a chain.
 ///
 /// The value 8 is between the measured values 4 and 12. Measured: time relative to code without
 /// groups, for the values 0, 4 and 12, EPYC (AVX2), 2026-11-28. Softmax: 0.93, 0.91, 0.86. Gelu
@@ -33,7 +33,7 @@ const MIN_CHAIN: usize = 12;
 const MAX_SPILLED: usize = 8;
 
 /// Interleaves the chains of each block. Moves no load or store across a store. `registers` is the
-/// number of vector registers; `weight` returns the number of vector registers of a value.
+/// number of vector registers.
 pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize, weight: Weight<'_>) {
     let uses = &Uses::new(function, reachable);
     let constants = constant_weights(function, weight);
@@ -54,17 +54,16 @@ pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize
     }
 }
 
-/// For each instruction of a block: the indices of earlier instructions that must stay before it.
+/// For each instruction: the earlier instructions that must stay before it.
 type Dependencies = Vec<SmallVec<[usize; 4]>>;
 
-/// Returns the chains of a block, and the dependencies of its instructions. A chain is the
-/// ascending list of the indices of its instructions.
+/// Returns the chains of a block, as ascending indices, and the dependencies of its instructions.
 fn chains(function: &Function, uses: &Uses, block: Block) -> (Vec<Vec<usize>>, Dependencies) {
     let insts = &function.block(block).insts;
     let mut definitions: FxHashMap<Value, usize> = FxHashMap::default();
     let mut parents: Vec<usize> = (0..insts.len()).collect();
     let mut dependencies: Dependencies = Vec::with_capacity(insts.len());
-    // The index of the last store. `loads` has the loads after this store.
+    // The last store, and the loads after it.
     let mut store: Option<usize> = None;
     let mut loads: Vec<usize> = Vec::new();
     for (index, inst) in insts.iter().enumerate() {
@@ -107,8 +106,8 @@ fn root(parents: &mut [usize], mut index: usize) -> usize {
     index
 }
 
-/// Returns the indices of a block's instructions in an order in which the chains of each group
-/// alternate. An instruction outside of chains is before its first user in a chain, or at the end.
+/// Returns an order in which the chains of each group alternate. Other instructions are before
+/// their first user in a chain, or at the end.
 fn merged(chains: &[Vec<usize>], dependencies: &Dependencies, size: usize) -> Vec<usize> {
     let mut order = Vec::with_capacity(dependencies.len());
     let mut is_placed = vec![false; dependencies.len()];
@@ -126,8 +125,7 @@ fn merged(chains: &[Vec<usize>], dependencies: &Dependencies, size: usize) -> Ve
     order
 }
 
-/// Appends an instruction to the order, after its dependencies. Does nothing if the instruction is
-/// already in the order.
+/// Appends an instruction, after its dependencies, unless it is already in the order.
 fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], order: &mut Vec<usize>) {
     if std::mem::replace(&mut is_placed[index], true) {
         return;
@@ -138,9 +136,8 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether an instruction and the users of its result must be in the same chain. Several
-/// chains may use an integer, a constant vector or mask, copies of an integer, or the mask of the
-/// first lanes.
+/// Returns whether an instruction is in one chain with the users of its result. Chains may share
+/// integers, constants, splats, and the mask of the first lanes.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -197,12 +194,10 @@ mod tests {
         layout::reachable_blocks,
     };
 
-    /// The number of registers of a vector in these tests.
     const VECTOR_REGISTERS: usize = 4;
 
-    /// Returns a function with four chains of products. A chain loads a vector and multiplies it by
-    /// itself. With `stores_at_once`, each chain stores its last product immediately. Otherwise,
-    /// the stores follow the products of all chains.
+    /// Returns a function with four chains, which load a vector and square it repeatedly. With
+    /// `stores_at_once`, each chain ends with its store. Otherwise, the stores follow all chains.
     fn four_chains(stores_at_once: bool) -> Function {
         let mut builder = Builder::new(8);
         let base = builder.argument();
@@ -225,7 +220,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Returns a letter for each instruction after interleaving: l(oad), m(ultiply), s(tore).
+    /// Returns a letter per instruction after interleaving: l(oad), m(ultiply), s(tore).
     fn interleaved(mut function: Function, registers: usize) -> String {
         let types = function.types.clone();
         let weight = |value: Value| if types[value.0 as usize] == Type::Int { 0 } else { VECTOR_REGISTERS };
@@ -248,8 +243,7 @@ mod tests {
 
     #[test]
     fn groups_fit_into_the_registers() {
-        // In any order, the last chain needs registers for one vector while the results of the
-        // other three chains are live.
+        // In any order, the last chain needs a register while three results are live.
         let registers = 4 * VECTOR_REGISTERS - MAX_SPILLED;
         assert!(interleaved(four_chains(false), registers).starts_with("ll"));
         let one_after_another = interleaved(four_chains(false), registers - 1);

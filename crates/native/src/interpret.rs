@@ -1,10 +1,9 @@
 //! Interprets vector SSA, one lane after another.
 //!
-//! The interpreter defines every operation in plain Rust, independently of the machine-code
-//! generator. A function has the same results in the interpreter and as machine code, with two
-//! exceptions. The first exception is the payloads and the signs of NaN. The second one is results
-//! that the comments of [`crate::ir`] call unspecified. The interpreter also checks the
-//! preconditions that these comments state on the values of operands.
+//! The interpreter defines every operation in plain Rust, independently of the code generator. Its
+//! results differ from those of machine code only in payloads and signs of NaN, and where
+//! [`crate::ir`] calls a result unspecified. It also checks the preconditions of [`crate::ir`] on
+//! operand values.
 
 mod memory;
 
@@ -19,7 +18,6 @@ use crate::ir::{
 use crate::print::{InstText, address_operands};
 use memory::Memory;
 
-/// The maximum number of lanes.
 const MAX_LANES: usize = 16;
 
 /// The reason why the interpreter did not reach the end of a function.
@@ -73,7 +71,6 @@ pub unsafe fn interpret(function: &Function, argument: u64, limit: u64) -> Resul
     frame.run(argument)
 }
 
-/// The content of a value.
 #[derive(Clone, Copy)]
 enum Content {
     /// The value is not defined yet.
@@ -85,11 +82,9 @@ enum Content {
     Mask(u32),
 }
 
-/// The state of an interpretation.
 struct Frame<'a> {
     function: &'a Function,
     memory: Memory,
-    /// The content of each value.
     contents: Vec<Content>,
     /// The number of instructions and terminators that may still be executed.
     remaining: u64,
@@ -129,7 +124,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Counts an instruction or terminator that is executed.
+    /// Counts an executed instruction or terminator.
     fn count(&mut self) -> Result<(), InterpretError> {
         self.remaining = self.remaining.checked_sub(1).ok_or(InterpretError::Limit(self.limit))?;
         Ok(())
@@ -180,7 +175,6 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the mask of all lanes.
     fn all_lanes(&self) -> u32 {
         (1 << self.function.lanes) - 1
     }
@@ -191,8 +185,7 @@ impl Frame<'_> {
         Content::Vector(std::array::from_fn(|index| if index < lanes { compute(index) } else { 0 }))
     }
 
-    /// Returns the address of an access. The operands of the address are the first operands of the
-    /// instruction.
+    /// Returns the address of an access from the first operands.
     fn address(&self, inst: &Inst, address: Address) -> u64 {
         let base = self.int(inst.operands[0]).wrapping_add(i64::from(address.offset) as u64);
         if address.indexed {
@@ -373,12 +366,10 @@ fn int_compare(function: IntCompare, x: u64, y: u64) -> bool {
     }
 }
 
-/// Returns the width of a lane in bits.
 fn width(lane: Lane) -> u32 {
     8 * lane.bytes() as u32
 }
 
-/// Sets the bits above the width of a lane to 0.
 fn low_bits(lane: Lane, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - width(lane)))
 }
@@ -468,7 +459,7 @@ where
     }
 }
 
-/// Computes a function of integers, whose result has unspecified bits above the width of the lane.
+/// Computes a function of integers. Bits above the width of the lane are unspecified.
 fn integer_binary(function: Binary, lane: Lane, x: u64, y: u64) -> u64 {
     let width = width(lane);
     match function {

@@ -1,12 +1,11 @@
-//! Vector SSA: the input of the machine-code generator.
+//! Defines vector SSA, the input of the machine-code generator.
 //!
-//! A function has blocks with parameters; each block ends in a terminator. A value is an integer of
-//! 64 bits, a vector or a mask. Every vector and mask of a function has the same number of lanes,
-//! [`Function::lanes`], for any width of the lanes. If a vector of 32-bit lanes fits in one
-//! register, a vector of 64-bit lanes needs two registers.
+//! A function has blocks with parameters and terminators. A value is an integer of 64 bits, a
+//! vector or a mask. All vectors and masks of a function have [`Function::lanes`] lanes, whatever
+//! their width. A vector of 64-bit lanes thus needs two registers if one of 32-bit lanes needs one.
 //!
-//! Addresses are integers. An instruction that accesses memory checks nothing: the user of
-//! [`Builder`](crate::Builder) emits the checks.
+//! Addresses are integers. Accesses check nothing: the user of [`Builder`](crate::Builder) emits
+//! the checks.
 
 use smallvec::SmallVec;
 

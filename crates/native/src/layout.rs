@@ -14,22 +14,20 @@ pub enum MachineBlock {
     Prologue,
     /// A block of the function.
     Source(Block),
-    /// A block on a critical edge: a jump from a block with two jumps to a block with several
-    /// predecessors. The fields are the block with two jumps and the index of the jump.
+    /// A block on a critical edge, from a block with two jumps to one with several predecessors.
+    /// The fields are the first block and the index of its jump.
     Edge(Block, usize),
 }
 
-/// The blocks of the machine code in their order. The first block is the prologue.
+/// The blocks of the machine code in order, from the prologue on, and their successors.
 #[derive(Debug)]
 pub struct Layout {
-    /// The blocks.
     pub blocks: Vec<MachineBlock>,
-    /// The successors of each machine block.
     pub successors: Vec<SmallVec<[usize; 2]>>,
 }
 
-/// Returns the reachable blocks in reverse postorder. The first target of a branch is before the
-/// second target. The body of a loop is therefore before the code after the loop.
+/// Returns the reachable blocks in reverse postorder. The first target of a branch precedes the
+/// second, so the body of a loop precedes the code after it.
 pub fn reachable_blocks(function: &Function) -> Vec<Block> {
     let mut visited = vec![false; function.blocks.len()];
     let mut order = Vec::new();
@@ -40,8 +38,7 @@ pub fn reachable_blocks(function: &Function) -> Vec<Block> {
     visited[0] = true;
     stack.push((Block(0), successors(Block(0))));
     while let Some((block, rest)) = stack.last_mut() {
-        // The second target is visited first, so that it is after the first target in the reverse
-        // order.
+        // The second target is visited first, so that it is later in the reverse order.
         match rest.pop() {
             Some(next) if !visited[next.0 as usize] => {
                 visited[next.0 as usize] = true;

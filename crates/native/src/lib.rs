@@ -1,4 +1,4 @@
-//! Vector SSA and its machine code.
+//! Defines vector SSA and compiles it to machine code.
 //!
 //! ```text
 //! Builder ──> ir::Function ── compile ──> machine code ── Executable ──> call

@@ -6,7 +6,6 @@ use iced_x86::{Decoder, DecoderOptions, FastFormatter, Instruction, OpKind, Symb
 
 use crate::{Code, Isa, Target};
 
-/// The size of an instruction of AArch64 in bytes.
 const WORD: usize = 4;
 
 /// An instruction of a listing.
@@ -37,7 +36,7 @@ pub fn listing(code: &Code, target: &Target) -> Vec<ListedInstruction> {
     listed
 }
 
-/// The labels of jump targets. The key is the offset of the target instruction.
+/// The labels of jump targets, by offset.
 #[derive(Clone, Default)]
 struct Labels(BTreeMap<u64, String>);
 
@@ -64,7 +63,7 @@ impl SymbolResolver for Labels {
         address: u64,
         _address_size: u32,
     ) -> Option<SymbolResult<'_>> {
-        // Only jumps have labels as operands, because a constant may equal an offset by chance.
+        // Only jumps have labels, because a constant may equal an offset by chance.
         let label = self.0.get(&address).filter(|_| is_jump(instruction))?;
         Some(SymbolResult::with_str(address, label))
     }
@@ -93,12 +92,12 @@ fn list_x86(instructions: &[u8]) -> Vec<ListedInstruction> {
     decoded.iter().map(list).collect()
 }
 
-/// Lists instructions of AArch64. Only builds for AArch64 and tests have the decoder; other builds
-/// list the words.
+/// Lists instructions of AArch64. Only builds for AArch64 and tests have the decoder; others list
+/// words.
 fn list_aarch64(instructions: &[u8]) -> Vec<ListedInstruction> {
     let words = instructions.chunks_exact(WORD).map(|word| word.try_into().expect("a word has 4 bytes"));
     let texts: Vec<String> = words.map(aarch64_text).collect();
-    // The decoder prints the distance of a jump as `$+0x10`.
+    // The decoder prints distances as `$+0x10`.
     let distances: Vec<Option<i64>> = texts.iter().map(|text| distance(text)).collect();
     let target = |index: usize, distance: i64| ((WORD * index) as i64 + distance) as u64;
     let is_jump = |text: &str| text.starts_with(['b', 'c', 't']);
@@ -120,7 +119,6 @@ fn list_aarch64(instructions: &[u8]) -> Vec<ListedInstruction> {
     texts.into_iter().enumerate().map(list).collect()
 }
 
-/// Returns the distance of a jump, in bytes, from the end of its text.
 fn distance(text: &str) -> Option<i64> {
     let (_, number) = text.rsplit_once('$')?;
     let (sign, digits) = number.split_at_checked(1)?;
@@ -153,8 +151,8 @@ mod tests {
     use crate::ir::{Binary, IntBinary, Lane};
     use crate::{Builder, Place, compile, compile_with_origins};
 
-    /// Returns code that adds 1.5 to the elements of an array. The loads have origin 1, the
-    /// additions origin 2, and the stores origin 3.
+    /// Returns code that adds 1.5 to an array. Loads, additions and stores have the origins 1, 2
+    /// and 3.
     fn sum(target: Target) -> Code {
         let mut builder = Builder::new(target.lanes());
         let base = builder.argument_word(0);

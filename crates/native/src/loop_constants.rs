@@ -1,9 +1,7 @@
 //! Chooses the vector constants that stay in registers during an innermost loop.
 //!
-//! Each use of any other constant loads the constant from memory, or computes it again. A constant
-//! in a register saves a load for each use. Such loads take 6% of the time of `exp` with AVX-512,
-//! and 10% with AVX2. A spilled vector costs more than that, so constants use only the registers
-//! that the loop leaves free.
+//! Each use of another constant loads or computes it. Such loads take 6% of the time of `exp` with
+//! AVX-512, and 10% with AVX2. A spilled vector costs more, so constants use only free registers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,18 +10,16 @@ use crate::{
     uses::{Uses, jumps},
 };
 
-/// The number of registers that remain for the temporaries of instruction sequences.
+/// The registers for the temporaries of instruction sequences.
 const RESERVED: usize = 4;
 
-/// The constants that stay in registers, for each block that jumps to itself.
+/// The constants in registers, for each block that jumps to itself.
 pub type LoopConstants = FxHashMap<Block, Vec<Value>>;
 
-/// A function that returns the number of vector registers that a value takes.
 pub type Weight<'a> = &'a dyn Fn(Value) -> usize;
 
-/// Chooses constants for each block that jumps to itself and that has one other predecessor.
-/// `registers` is the number of vector registers; `weight` returns the number of vector registers
-/// of a value.
+/// Chooses constants for each block that jumps to itself and has one other predecessor. `registers`
+/// is the number of vector registers.
 pub fn loop_constants(
     function: &Function,
     uses: &Uses,
@@ -32,7 +28,7 @@ pub fn loop_constants(
     weight: Weight<'_>,
 ) -> LoopConstants {
     let mut entries = vec![0; function.blocks.len()];
-    // The caller also enters the first block, so this block never has only one entry.
+    // The caller also enters the first block.
     entries[0] = 2;
     let mut is_loop = vec![false; function.blocks.len()];
     for &block in reachable {
@@ -50,13 +46,11 @@ pub fn loop_constants(
     headers.map(|&block| (block, chosen(function, uses, block, registers, weight, &constants))).collect()
 }
 
-/// Returns the number of registers of each vector constant.
 pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Value, usize> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts
         .filter_map(|inst| match inst.op {
-            // The 64-bit lanes of such a constant are all equal, so one register represents both
-            // registers of the vector.
+            // The lanes are equal, so one register represents both registers of a 64-bit vector.
             Op::Constant(..) => Some((inst.result?, 1)),
             Op::Iota(_) => inst.result.map(|result| (result, weight(result))),
             // tidy: wildcard because the other operations are not constant vectors
@@ -65,10 +59,9 @@ pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Va
         .collect()
 }
 
-/// Returns the operands that an instruction reads from registers or memory.
 fn read_operands(inst: &Inst) -> &[Value] {
     match inst.op {
-        // The count of such a shift is a constant, which the instruction contains.
+        // Shifts contain constant counts.
         Op::Binary(Binary::Shl | Binary::Shr | Binary::Sar) => &inst.operands[..1],
         // tidy: wildcard because only shifts have immediate counts
         _ => &inst.operands,
@@ -104,8 +97,7 @@ fn chosen(
     order.into_iter().map(|(value, _)| value).collect()
 }
 
-/// Returns the maximum number of vector registers that the live values of a block need. Does not
-/// count the constants.
+/// Returns the maximum number of vector registers of the live values, without constants.
 pub fn max_live(
     function: &Function,
     uses: &Uses,

@@ -1,8 +1,7 @@
 //! Prints a function as text, for messages and tests.
 //!
-//! Each instruction is one line: its result, its operation, the type on which it operates, and its
-//! operands. The text of a function does not depend on the process, except for the addresses of
-//! called functions. A function that the verifier rejects can also be printed.
+//! An instruction is one line: result, operation, type and operands. Only the addresses of called
+//! functions depend on the process. Ill-formed functions can be printed too.
 //!
 //! ```text
 //! function of 16 lanes
@@ -100,7 +99,6 @@ impl Display for Target {
     }
 }
 
-/// A list of values, separated by commas.
 struct List<'a>(&'a [Value]);
 
 impl Display for List<'_> {
@@ -114,17 +112,14 @@ impl Display for List<'_> {
 }
 
 impl Function {
-    /// Returns the type of a value, or `None` if the value does not exist in the function.
+    /// Returns the type of a value, if the value exists.
     pub(crate) fn type_of(&self, value: Value) -> Option<Type> {
         self.types.get(value.0 as usize).copied()
     }
 }
 
-/// The text of an instruction, which is one line.
 pub(crate) struct InstText<'a> {
-    /// The function, which has the types of the operands.
     pub function: &'a Function,
-    /// The instruction.
     pub inst: &'a Inst,
 }
 
@@ -196,7 +191,6 @@ impl InstText<'_> {
         Text(self.inst.operands.get(index).map_or("?".into(), ToString::to_string))
     }
 
-    /// Returns the lane type of an operand.
     fn lane(&self, index: usize) -> Text {
         let ty = self.inst.operands.get(index).and_then(|&value| self.function.type_of(value));
         match ty {
@@ -206,8 +200,7 @@ impl InstText<'_> {
         }
     }
 
-    /// Returns the text of an address. The operands of the address are the first operands of the
-    /// instruction.
+    /// Returns the text of an address from the first operands.
     fn address(&self, address: Address) -> Text {
         let base = self.operand(0);
         let index = match (address.indexed, address.scale) {
@@ -223,8 +216,7 @@ impl InstText<'_> {
         Text(format!("[{base}{index}{offset}]"))
     }
 
-    /// Prints the operands after those of an address. The last operand is a mask if `masked` is
-    /// true.
+    /// Prints the operands after those of an address. With `masked`, the last one is a mask.
     fn rest(&self, f: &mut Formatter<'_>, address: Address, masked: bool) -> Result {
         let operands = self.inst.operands.get(address_operands(address)..).unwrap_or_default();
         for (index, operand) in operands.iter().enumerate() {
@@ -235,7 +227,6 @@ impl InstText<'_> {
     }
 }
 
-/// A text that is printed as it is.
 struct Text(String);
 
 impl Display for Text {
@@ -244,7 +235,6 @@ impl Display for Text {
     }
 }
 
-/// Returns the number of operands of an address.
 pub(crate) fn address_operands(address: Address) -> usize {
     1 + usize::from(address.indexed)
 }

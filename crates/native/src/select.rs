@@ -1,15 +1,17 @@
-//! Selects instructions for a function. This file has the code that is the same for all processors.
+//! Selects instructions for a function, with the code that all processors share.
 //!
-//! An integer uses a general register. A vector uses one vector register, or two if its lanes have
-//! 64 bits; these registers are the *parts* of the vector. A vector of 8- or 16-bit lanes is packed
-//! into the low bytes of its register. The architecture determines the registers of masks.
+//! An integer has a general register. A vector has one vector register, or two if its lanes have 64
+//! bits: its *parts*. Lanes of 8 or 16 bits are packed in the low bytes. The architecture
+//! determines the registers of masks. A constant has no register, except in loops with free
+//! registers: each use loads or computes it again.
 //!
-//! A constant has no register: each use loads the constant from memory or computes it again. Only
-//! loops with free registers keep constants in registers.
+//! A result with one use, later in the block, may be *pending* until that use, and one machine
+//! instruction may do both:
 //!
-//! An instruction whose result has only one use, later in the same block, may be *pending* until
-//! that use. One machine instruction may then do the work of the pending instruction and of its
-//! use. An example is an addition that loads an operand.
+//! ```text
+//! v2 = load f32 [v0]
+//! v3 = add f32 v1, v2      vaddps v3, v1, [v0]
+//! ```
 
 use std::fmt::Debug;
 
@@ -26,85 +28,63 @@ use crate::{
     uses::{Position, TERMINATOR, Uses},
 };
 
-/// The class of general registers.
 pub const INTS: RegClass = RegClass::Int;
-/// The class of vector registers.
 pub const VECTORS: RegClass = RegClass::Float;
 
 /// An architecture: its registers, the instructions of each operation, and their encoding.
 pub trait Machine: Sized + Debug {
-    /// An instruction.
     type Plain: Debug;
-    /// A condition on the flags.
     type Condition: Copy + Debug;
-    /// An instruction set of the architecture.
     type Isa: Copy + Debug;
 
-    /// The register of the first argument of a function.
     const ARGUMENT: usize;
-    /// The register of the result of a function.
     const RESULT: usize;
 
-    /// Returns the registers that the allocator may assign.
     fn environment(isa: Self::Isa) -> MachineEnv;
     /// Returns the registers that a call overwrites, except the register of its result.
     fn call_clobbers(isa: Self::Isa) -> PRegSet;
     /// Returns the sizes of spill slots by class, in units of 8 bytes.
     fn slots(isa: Self::Isa) -> [usize; 3];
-    /// Returns the number of vector registers.
     fn vector_registers(isa: Self::Isa) -> usize;
-    /// Returns the class of the registers of masks.
     fn mask_class(isa: Self::Isa) -> RegClass;
 
     /// Moves a constant to a new general register. Does not change the flags.
     fn int_constant(selector: &mut Selector<'_, Self>, value: i64) -> VReg;
-    /// Sets a new register to a constant mask.
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
-    /// Loads or computes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
-    /// Sets the flags, and returns the condition that an integer is not 0. Before the condition is
-    /// used, only moves may be emitted.
+    /// Returns the condition that an integer is not 0. Before its use, only moves may be emitted.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
-    /// Returns whether an operation may be pending. One machine instruction may then do the work of
-    /// the operation and of its only use.
+    /// Returns whether an operation may be pending until its only use.
     fn may_wait(op: &Op) -> bool;
     /// Selects the instructions of an operation that is not a constant.
     fn operation<'a>(selector: &mut Selector<'a, Self>, inst: &'a Inst) -> Result<(), CompileError>;
 
-    /// Returns the opposite condition.
     fn negated(condition: Self::Condition) -> Self::Condition;
-    /// Encodes a function.
     fn encode(function: &Assigned<'_, Self>) -> Result<Code, CompileError>;
 }
 
-/// An instruction before its registers are assigned.
 #[derive(Debug)]
 pub enum MachineInst<M: Machine> {
     /// Defines the register of the function's argument. The instruction has no code.
     Begin,
-    /// An instruction of the processor.
     Plain(M::Plain),
     /// Continues with the only successor.
     Jump,
-    /// Continues with the first successor if the condition is true, otherwise with the second
-    /// successor.
+    /// Continues with the first successor if the condition is true, otherwise with the second.
     Branch(M::Condition),
     /// Calls the function at an address.
     Call(usize),
-    /// Ends the function. Its result is in the register [`Machine::RESULT`].
+    /// Ends the function. Its result is in [`Machine::RESULT`].
     Return,
 }
 
 /// The instructions of a function before register allocation.
 #[derive(Debug)]
 pub struct Selected<M: Machine> {
-    /// The operands of the instructions, and the blocks.
     pub program: Program,
-    /// The instructions.
     pub insts: Vec<MachineInst<M>>,
-    /// The origin of each instruction, a number for its source position (`Inst::origin`).
+    /// The origin of each instruction (`Inst::origin`).
     pub origins: Vec<u32>,
-    /// The constants in memory.
     pub constants: Constants,
     /// The size in bytes of the scratch area at the bottom of the frame.
     pub scratch_bytes: usize,
@@ -112,20 +92,16 @@ pub struct Selected<M: Machine> {
     pub has_streaming_stores: bool,
 }
 
-/// A function whose registers are assigned.
 #[derive(Debug)]
 pub struct Assigned<'a, M: Machine> {
-    /// The instruction set.
     pub isa: M::Isa,
-    /// The instructions.
     pub selected: &'a Selected<M>,
-    /// The assigned registers, and the moves that the allocator inserts between instructions.
+    /// The assigned registers, and the moves between instructions.
     pub output: &'a Output,
     /// True if the encoder records the origins of the instructions.
     pub notes_origins: bool,
 }
 
-/// Selects the instructions of a function.
 pub fn select<M: Machine>(
     function: &Function,
     isa: M::Isa,
@@ -178,43 +154,33 @@ pub fn select<M: Machine>(
     Ok(selector.out)
 }
 
-/// Returns whether an operation is a constant. Each use loads or computes a constant again.
+/// Returns whether an operation is a constant, which each use loads or computes again.
 fn is_constant(op: &Op) -> bool {
     matches!(op, Op::IntConstant(_) | Op::Constant(..) | Op::Iota(_) | Op::MaskConstant(_))
 }
 
-/// A function during selection.
 pub struct Selector<'a, M: Machine> {
-    /// The function.
     pub function: &'a Function,
-    /// The instruction set.
     pub isa: M::Isa,
-    /// The uses of the function's values.
     pub uses: &'a Uses,
-    /// The instructions so far.
     pub out: Selected<M>,
-    /// The registers of each value's parts.
+    /// The registers of the parts of each value.
     values: Vec<[Option<VReg>; 2]>,
     /// The operation of each value that is a constant.
     known: Vec<Option<Op>>,
-    /// The pending instructions of this block, in their order.
     pub pending: Vec<(Value, &'a Inst)>,
-    /// The position of the current instruction.
     pub position: Position,
-    /// The origin of the current instruction.
     origin: u32,
-    /// The registers of masks that were converted in this block to lanes of another width. The key
-    /// is the mask, the number of bytes of a lane, and the part.
+    /// The masks that this block has converted to lanes of another width. The key is the mask, the
+    /// bytes of a lane, and the part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
     /// The constants that stay in registers in each innermost loop.
     loop_constants: LoopConstants,
-    /// The registers of the constants of `loop_constants`. The key is the block of the loop, the
-    /// constant, and the part.
+    /// The registers of `loop_constants`, by loop, constant and part.
     hoisted: FxHashMap<(Block, Value, usize), VReg>,
 }
 
 impl<'a, M: Machine> Selector<'a, M> {
-    /// Returns the number of registers of a value.
     pub fn parts(&self, value: Value) -> usize {
         match self.function.ty(value) {
             Type::Vector(lane) => lane_parts(lane),
@@ -222,7 +188,6 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the number of vector registers of a value.
     fn vectors_of(&self, value: Value) -> usize {
         vectors_of::<M>(self.isa, self.function.ty(value))
     }
@@ -235,7 +200,6 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the lane type of a vector.
     pub fn lane(&self, value: Value) -> Result<Lane, CompileError> {
         match self.function.ty(value) {
             Type::Vector(lane) => Ok(lane),
@@ -243,33 +207,28 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Creates a register of a class.
     pub fn register(&mut self, class: RegClass) -> VReg {
         self.out.program.register(class)
     }
 
-    /// Creates a vector register.
     pub fn vector(&mut self) -> VReg {
         self.register(VECTORS)
     }
 
-    /// Creates a general register.
     pub fn int(&mut self) -> VReg {
         self.register(INTS)
     }
 
-    /// Sets the register of a part of a value.
     pub fn set(&mut self, value: Value, part: usize, register: VReg) {
         self.values[value.0 as usize][part] = Some(register);
     }
 
-    /// Reserves bytes at the bottom of the frame. All instruction sequences that need such bytes
-    /// use the same bytes, because no two of these sequences overlap.
+    /// Reserves bytes at the bottom of the frame. All sequences share these bytes, because no two
+    /// overlap.
     pub fn reserve_scratch(&mut self, bytes: usize) {
         self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
     }
 
-    /// Adds an instruction.
     pub fn push(&mut self, inst: MachineInst<M>, operands: &[Operand], flow: Flow) {
         let is_call = matches!(inst, MachineInst::Call(_));
         self.out.program.push(operands, flow, is_call);
@@ -282,15 +241,13 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.known[value.0 as usize]
     }
 
-    /// Returns the register of a part of a constant in the loop of the current block. Returns
-    /// `None` if the loop does not keep the constant in a register.
+    /// Returns the register of a constant that the loop of the current block keeps in a register.
     pub fn hoisted(&self, value: Value, part: usize) -> Option<VReg> {
         let (block, index) = self.position;
         if index == TERMINATOR { None } else { self.hoisted.get(&(block, value, part)).copied() }
     }
 
-    /// Loads or computes the constants of the loop `header`, before a jump that enters the loop
-    /// from another block.
+    /// Loads or computes the constants of the loop `header`, before a jump that enters it.
     fn hoist_constants(&mut self, from: Block, header: Block) {
         if from == header {
             return;
@@ -308,7 +265,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the value of a constant integer, or `None` for any other value.
+    /// Returns the value of a constant integer.
     pub fn known_int(&self, value: Value) -> Option<i64> {
         match self.known(value) {
             Some(Op::IntConstant(value)) => Some(value),
@@ -317,8 +274,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the bits of one lane of a constant vector with equal lanes. Returns `None` for any
-    /// other value.
+    /// Returns the bits of a lane of a constant vector with equal lanes.
     pub fn known_bits(&self, value: Value) -> Option<u64> {
         match self.known(value) {
             Some(Op::Constant(_, bits)) => Some(bits),
@@ -327,20 +283,18 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Removes and returns the pending instruction of a value. Returns `None` if the value is not
-    /// pending.
+    /// Removes and returns the pending instruction of a value, if there is one.
     pub fn take_pending(&mut self, value: Value) -> Option<&'a Inst> {
         let index = self.pending.iter().position(|&(pending, _)| pending == value)?;
         Some(self.pending.remove(index).1)
     }
 
-    /// Returns the pending instruction of a value. Returns `None` if the value is not pending.
+    /// Returns the pending instruction of a value, if there is one.
     pub fn find_pending(&self, value: Value) -> Option<&'a Inst> {
         self.pending.iter().find(|&&(pending, _)| pending == value).map(|&(_, inst)| inst)
     }
 
-    /// Emits the pending instruction of a value by itself. Does nothing if the value is not
-    /// pending.
+    /// Emits the pending instruction of a value, if there is one.
     pub fn force(&mut self, value: Value) -> Result<(), CompileError> {
         if let Some(inst) = self.take_pending(value) {
             M::operation(self, inst)?;
@@ -348,7 +302,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         Ok(())
     }
 
-    /// Returns the register of a part of a value. The value may be neither a constant nor pending.
+    /// Returns the register of a value that is neither constant nor pending.
     pub fn assigned(&self, value: Value, part: usize) -> Result<VReg, CompileError> {
         self.values[value.0 as usize][part]
             .ok_or_else(|| CompileError::Unsupported(format!("{value:?}, which no instruction defines")))
@@ -425,7 +379,6 @@ impl<'a, M: Machine> Selector<'a, M> {
         Ok(())
     }
 
-    /// Returns the registers of a jump's arguments.
     fn arguments(&mut self, target: &Target) -> Result<Vec<VReg>, CompileError> {
         let mut registers = Vec::new();
         let parameters = &self.function.block(target.block).parameters;
@@ -446,7 +399,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         layout: &Layout,
         arguments: &mut [Vec<VReg>; 2],
     ) -> Result<(), CompileError> {
-        // Pending arguments are emitted in this block, not in the edge blocks that pass them.
+        // Pending arguments are emitted in this block, not in edge blocks.
         for target in crate::uses::jumps(terminator) {
             for &argument in &target.arguments {
                 self.force(argument)?;
@@ -479,7 +432,6 @@ impl<'a, M: Machine> Selector<'a, M> {
         uses.count == 1 && uses.is_local
     }
 
-    /// Selects the instructions of an operation, or makes the operation pending.
     fn inst(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
         if is_constant(&inst.op) || !self.uses.is_live(inst) {
             return Ok(());
@@ -494,7 +446,7 @@ impl<'a, M: Machine> Selector<'a, M> {
     }
 }
 
-/// Returns the number of vector registers of a value of a type.
+/// Returns the number of vector registers of a type.
 pub fn vectors_of<M: Machine>(isa: M::Isa, ty: Type) -> usize {
     match ty {
         Type::Int => 0,
@@ -503,7 +455,6 @@ pub fn vectors_of<M: Machine>(isa: M::Isa, ty: Type) -> usize {
     }
 }
 
-/// Returns the number of registers of a vector.
 pub fn lane_parts(lane: Lane) -> usize {
     if lane.bytes() == 8 { 2 } else { 1 }
 }

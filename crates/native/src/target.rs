@@ -1,4 +1,4 @@
-//! The processor for which machine code is compiled.
+//! Describes the processor for which machine code is compiled.
 
 use std::fmt;
 

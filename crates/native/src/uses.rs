@@ -1,36 +1,33 @@
-//! Finds the uses of values. An instruction is dead if it has no effect and its result has no uses.
+//! Finds the uses of values, and the dead instructions: no effect and no uses of the result.
 
 use crate::ir::{Block, Function, Inst, Op, Target, Terminator, Value};
 
-/// The index of a terminator in its block. It is greater than the index of any instruction.
+/// The index of a terminator in its block, greater than that of any instruction.
 pub const TERMINATOR: u32 = u32::MAX;
 
 /// The position of an instruction: its block and its index in the block.
 pub type Position = (Block, u32);
 
-/// The uses of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueUses {
     /// The number of uses by live instructions, terminators and jumps.
     pub count: u32,
-    /// The definition. The definition of a parameter has index 0 of its block.
+    /// The definition. A parameter has index 0 of its block.
     pub definition: Position,
-    /// The last use if [`Self::is_local`] is true. Otherwise the position is unspecified.
+    /// The last use if [`Self::is_local`], otherwise unspecified.
     pub last: Position,
     /// True if all uses are in the block of the definition.
     pub is_local: bool,
 }
 
-/// The uses of all values of a function.
 #[derive(Debug)]
 pub struct Uses {
     values: Vec<ValueUses>,
 }
 
-/// The place in a function that defines a value.
+/// The definition of a value.
 #[derive(Clone, Copy)]
 enum Definition {
-    /// No block defines the value.
     Absent,
     Inst(Position),
     Parameter(Block, u32),
@@ -41,7 +38,6 @@ fn has_effect(inst: &Inst) -> bool {
     inst.result.is_none() || matches!(inst.op, Op::Call { .. })
 }
 
-/// Returns the jumps of a terminator.
 pub fn jumps(terminator: &Terminator) -> impl Iterator<Item = &Target> {
     let (first, second) = match terminator {
         Terminator::Jump(target) => (Some(target), None),
@@ -51,8 +47,7 @@ pub fn jumps(terminator: &Terminator) -> impl Iterator<Item = &Target> {
     first.into_iter().chain(second)
 }
 
-/// Returns the value that a terminator reads, other than the arguments of its jumps. Returns `None`
-/// if the terminator reads no other value.
+/// Returns the value that a terminator reads, other than the arguments of its jumps.
 fn condition(terminator: &Terminator) -> Option<Value> {
     match terminator {
         Terminator::Jump(_) => None,
@@ -109,17 +104,14 @@ impl Uses {
         uses.is_local &= uses.definition.0 == position.0;
     }
 
-    /// Returns the uses of a value.
     pub fn of(&self, value: Value) -> ValueUses {
         self.values[value.0 as usize]
     }
 
-    /// Returns whether a value has uses.
     pub fn is_used(&self, value: Value) -> bool {
         self.of(value).count > 0
     }
 
-    /// Returns whether an instruction has to be compiled.
     pub fn is_live(&self, inst: &Inst) -> bool {
         has_effect(inst) || inst.result.is_some_and(|result| self.is_used(result))
     }

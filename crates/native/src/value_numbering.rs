@@ -1,9 +1,7 @@
-//! Value numbering: replaces the results of instructions that compute the same value as an earlier
-//! instruction.
+//! Replaces results that an earlier instruction has already computed.
 //!
-//! An integer is shared if the block of its first computation dominates the block of the second
-//! computation. A vector or mask is shared only inside of a block. Otherwise, it would occupy a
-//! register across blocks.
+//! An integer is shared if the earlier block dominates the later one. Vectors and masks are shared
+//! only inside of a block, where they occupy a register for a shorter time.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,11 +12,9 @@ use crate::{
     layout::reachable_blocks,
 };
 
-/// An operation without effects, and its operands.
 type Key = (Op, SmallVec<[Value; 4]>);
 
-/// Replaces the uses of results that equal the result of an earlier instruction. The later
-/// instructions remain, without uses.
+/// Replaces the uses of repeated results. The repeated instructions remain, without uses.
 pub fn number_values(function: &mut Function) {
     let dominators = Dominators::new(function);
     let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();
@@ -67,8 +63,7 @@ fn replace_in(terminator: &mut Terminator, replaced: &[Value]) {
     }
 }
 
-/// Returns the operation and its operands. Sorts the operands of commutative operations on
-/// integers.
+/// Returns the operation and its operands, sorted for commutative operations on integers.
 fn key(inst: &Inst) -> Key {
     use IntBinary as F;
     let mut operands = inst.operands.clone();
@@ -83,8 +78,7 @@ fn key(inst: &Inst) -> Key {
     (inst.op, operands)
 }
 
-/// Returns whether the result of an operation depends only on its operands, and the operation has
-/// no effect.
+/// Returns whether an operation depends only on its operands and has no effect.
 fn is_pure(op: Op) -> bool {
     match op {
         Op::IntConstant(_)

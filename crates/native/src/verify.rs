@@ -1,6 +1,6 @@
-//! Verifies that a function follows the rules in the comments of [`crate::ir`].
+//! Checks a function against the rules in the comments of [`crate::ir`].
 //!
-//! The interpreter and the machine-code generator assume a function that passes these checks.
+//! The interpreter and the code generator assume a verified function.
 
 use std::fmt::{Display, Formatter};
 
@@ -33,8 +33,8 @@ pub fn verify(function: &Function) -> Result<(), VerifyError> {
     verifier.verify().map_err(|message| VerifyError { message })
 }
 
-/// The position of a definition or a use: a block, and an index in it. Parameters have index 0,
-/// instructions have the following indices, and the terminator has the last index.
+/// A block and an index in it. Parameters have index 0, then come the instructions and the
+/// terminator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Position {
     block: usize,
@@ -43,7 +43,6 @@ struct Position {
 
 struct Verifier<'a> {
     function: &'a Function,
-    /// The definition of each value.
     definitions: Vec<Option<Position>>,
 }
 
@@ -103,7 +102,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Returns the type of a value that has a definition.
+    /// Returns the type of a defined value.
     fn ty(&self, value: Value) -> Result<Type, String> {
         let is_defined = self.definitions.get(value.0 as usize).is_some_and(Option::is_some);
         match self.function.type_of(value) {
@@ -154,7 +153,6 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the number and the types of operands.
     fn check_operands(&self, inst: &Inst, expected: &[Type]) -> Result<(), String> {
         if inst.operands.len() != expected.len() {
             return Err(format!(
@@ -177,8 +175,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the operands and the attributes of an instruction. Compares its result with the type
-    /// that follows from them.
+    /// Checks an instruction, and the type of its result.
     fn check_inst(&self, inst: &Inst) -> Result<(), String> {
         let expected = self.check_op(inst)?;
         match (inst.result, expected) {
@@ -189,7 +186,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the operands and the attributes of an instruction. Returns the type of its result.
+    /// Checks operands and attributes. Returns the type of the result.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn check_op(&self, inst: &Inst) -> Result<Option<Type>, String> {
         use Type::{Int, Mask, Vector};
@@ -379,7 +376,6 @@ fn with(mut types: Vec<Type>, more: &[Type]) -> Vec<Type> {
     types
 }
 
-/// Checks that a binary function is defined for lanes of a type.
 fn check_binary(function: Binary, lane: Lane) -> Result<(), String> {
     match function {
         Binary::Add
@@ -404,7 +400,6 @@ fn check_binary(function: Binary, lane: Lane) -> Result<(), String> {
     }
 }
 
-/// Returns whether a conversion is defined for these two lane types.
 fn is_conversion(conversion: Conversion, from: Lane, to: Lane) -> bool {
     let is_int = |lane: Lane| !lane.is_float();
     let is_wide_int = |lane: Lane| matches!(lane, Lane::I32 | Lane::I64);

@@ -5,14 +5,11 @@ use tilewright_native::ir::{
 };
 use tilewright_native::{Builder, InterpretError, Place, interpret, verify};
 
-/// The number of lanes of the functions.
 const LANES: usize = 4;
 
-/// Memory that a function accesses.
 #[repr(align(64))]
 struct Memory([u8; 256]);
 
-/// Runs a function on memory.
 fn run(function: &Function, memory: &mut Memory) -> Result<u64, InterpretError> {
     verify(function).unwrap_or_else(|error| panic!("{error}\n{function}"));
     let address = memory.0.as_mut_ptr().expose_provenance() as u64;
@@ -23,7 +20,6 @@ fn run(function: &Function, memory: &mut Memory) -> Result<u64, InterpretError> 
     }
 }
 
-/// Returns the result of a function that does not access memory.
 fn int(build: impl FnOnce(&mut Builder) -> Value) -> i64 {
     let mut builder = Builder::new(LANES);
     let result = build(&mut builder);
@@ -31,7 +27,6 @@ fn int(build: impl FnOnce(&mut Builder) -> Value) -> i64 {
     run(&builder.finish(), &mut Memory([0; 256])).expect("the function ends") as i64
 }
 
-/// Returns the lanes of a vector that a function computes.
 fn lanes(build: impl FnOnce(&mut Builder) -> Value) -> [u64; LANES] {
     let mut builder = Builder::new(LANES);
     let result = build(&mut builder);
@@ -47,7 +42,6 @@ fn lanes(build: impl FnOnce(&mut Builder) -> Value) -> [u64; LANES] {
     })
 }
 
-/// Returns a vector with these lanes.
 fn vector(builder: &mut Builder, lane: Lane, values: [u64; LANES]) -> Value {
     let mut result = builder.constant(lane, values[0]);
     for (index, &value) in values.iter().enumerate().skip(1) {
@@ -88,7 +82,7 @@ fn double(values: [f64; LANES]) -> [u64; LANES] {
     values.map(f64::to_bits)
 }
 
-/// Computes a function of two integers that the builder does not know as constants.
+/// Computes a function of two integers that are not known as constants.
 fn int_binary(function: IntBinary, x: i64, y: i64) -> Result<i64, InterpretError> {
     let mut builder = Builder::new(LANES);
     let argument = builder.argument();
@@ -222,7 +216,7 @@ fn float_lanes() {
     let (x, y) = ([0.0, nan, 1.0, 3.0], [-0.0, 1.0, nan, 2.0]);
     let of =
         |function| binary(function, Lane::F32, single(x), single(y)).map(|bits| f32::from_bits(bits as u32));
-    // If the operands are equal, or if one of them is NaN, the result is the second operand.
+    // If the operands are equal or NaN, the result is the second one.
     assert_eq!(of(Binary::Lesser).map(f32::to_bits), [-0.0, 1.0, nan, 2.0].map(f32::to_bits));
     assert_eq!(of(Binary::Greater).map(f32::to_bits), [-0.0, 1.0, nan, 3.0].map(f32::to_bits));
     assert_eq!(of(Binary::Div)[3], 1.5);
@@ -266,15 +260,14 @@ fn conversions() {
     assert_eq!(convert(C::ZeroExtend, I8, I64, [0x80, 0x7f, 0xff, 0]), [0x80, 0x7f, 0xff, 0]);
     assert_eq!(convert(C::Truncate, I64, I16, [0x1_8765, 7, 0x10_0000, u64::MAX]), [0x8765, 7, 0, 0xffff]);
     let ones = u64::MAX;
-    // 2^24 + 1 and 2^24 + 3 are halfway between two floats, and round to the even float.
+    // 2^24 + 1 and 2^24 + 3 are midpoints, and round to the even float.
     let x = [0x0100_0001, 0x0100_0003, 0xffff_ffff, 5];
     assert_eq!(convert(C::SignedToFloat, I32, F32, x), single([16_777_216.0, 16_777_220.0, -1.0, 5.0]));
     assert_eq!(
         convert(C::UnsignedToFloat, I32, F32, x),
         single([16_777_216.0, 16_777_220.0, 4_294_967_296.0, 5.0])
     );
-    // The second integer is 1 above the midpoint of two floats. A conversion through binary64 would
-    // lose this 1 and round down.
+    // The second integer is 1 above a midpoint. A conversion through binary64 would round down.
     let x = [ones, (1 << 60) + (1 << 36) + 1, 1 << 63, 0];
     let expected = single([1.844_674_4e19, f32::from_bits(0x5d80_0001), 9.223_372e18, 0.0]);
     assert_eq!(convert(C::UnsignedToFloat, I64, F32, x), expected);
@@ -357,14 +350,14 @@ fn memory() {
     let base = builder.argument();
     let (two, bits) = (builder.int(2), builder.int(0b0101));
     let mask = builder.mask_of_bits(bits);
-    // Lanes whose mask is false are 0 in registers and unchanged in memory.
+    // Expected: masked-off lanes are 0 in registers and unchanged in memory.
     let place = Place { base, index: Some((two, 8)), offset: -8 };
     let loaded = builder.load(Lane::I16, place, Some(mask));
     builder.store(Place { base, index: None, offset: 64 }, loaded, None, false);
     builder.store(Place { base, index: None, offset: 80 }, loaded, Some(mask), false);
     let one = builder.load_splat(Lane::I8, Place { base, index: None, offset: 3 });
     builder.store(Place { base, index: None, offset: 96 }, one, None, false);
-    // Two lanes store to the same address; memory then has the last of them.
+    // Two lanes store to one address. Expected: the last of them.
     let offsets = vector(&mut builder, Lane::I64, [0, 4, 1 << 40, 4]);
     let bits = builder.int(0b1011);
     let mask = builder.mask_of_bits(bits);
@@ -393,7 +386,7 @@ fn loops_pass_values_at_once() {
     let result = int(|builder| {
         let (start, end) = (builder.int(0), builder.int(10));
         let (a, b) = (builder.int(0), builder.int(1));
-        // Computes Fibonacci numbers: the two carried values must change in parallel.
+        // Fibonacci numbers: the carried values must change in parallel.
         let repeated = builder.begin_loop([start, end], &[a, b]);
         let [a, b] = [repeated.values[0], repeated.values[1]];
         let next = builder.int_binary(IntBinary::Add, a, b);

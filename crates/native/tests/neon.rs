@@ -1,4 +1,4 @@
-//! Tests the text of machine code for NEON. The tests run on any processor.
+//! Tests the text of machine code for NEON, on any processor.
 
 #[path = "common/disassembler.rs"]
 mod disassembler;
@@ -9,7 +9,6 @@ use tilewright_native::{Builder, Isa, Place, Target, compile};
 
 use disassembler::{check_instructions, disassembly};
 
-/// Returns the text of a function's code.
 fn code_of(builder: Builder) -> String {
     let code = compile(&builder.finish(), &Target::new(Isa::Neon)).expect("the function compiles");
     check_instructions(Isa::Neon, code.instructions());

@@ -7,7 +7,6 @@ use tilewright_native::ir::{
 };
 use tilewright_native::{Builder, Place, verify};
 
-/// Returns a function with a loop that copies floats and adds them up.
 fn sum() -> Function {
     let mut builder = Builder::new(16);
     let base = builder.argument();
@@ -133,7 +132,7 @@ fn operations_have_text() {
     .assert_eq(&function.to_string());
 }
 
-/// Applies each change to a well-formed function. Returns the errors of the verifier.
+/// Returns the verifier's error for each change of a well-formed function.
 fn errors(changes: &[&dyn Fn(&mut Function)]) -> String {
     let mut text = String::new();
     for change in changes {
@@ -147,13 +146,12 @@ fn errors(changes: &[&dyn Fn(&mut Function)]) -> String {
     text
 }
 
-/// Returns the instruction of the loop whose operation `is_chosen` accepts.
+/// Returns the instruction of the loop that `is_chosen` accepts.
 fn find(function: &mut Function, is_chosen: fn(&Op) -> bool) -> &mut Inst {
     let insts = &mut function.blocks[1].insts;
     insts.iter_mut().find(|inst| is_chosen(&inst.op)).expect("the loop has the operation")
 }
 
-/// Returns the addition of the loop.
 fn add(function: &mut Function) -> &mut Inst {
     find(function, |op| matches!(op, Op::Binary(_)))
 }

@@ -20,7 +20,7 @@ use crate::{
 
 type Assigned<'a> = select::Assigned<'a, Aarch64>;
 
-/// The size of the allocator's unit of spill slots, in bytes.
+/// The size of a unit of spill slots in bytes.
 const UNIT: usize = 8;
 
 /// The alignment of the first instruction of a loop, in bytes.
@@ -29,36 +29,36 @@ const LOOP_ALIGNMENT: usize = 32;
 /// The size of the smallest page, in bytes.
 const PAGE: usize = 4096;
 
-/// The size of an instruction in bytes.
 const WORD: usize = 4;
 
-/// The register in which the encoder computes far addresses and offsets.
+/// The register for far addresses and offsets.
 const TEMPORARY: u32 = TEMPORARIES[0];
 
 /// The encodings of conditional jumps and of loads of constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
-    /// One instruction, which reaches 1 MiB.
+    /// One instruction, with a reach of 1 MiB.
     Near,
     /// Several instructions. A jump reaches 128 MiB, and a load of a constant reaches 4 GiB.
     Far,
 }
 
-/// The frame of the function. From `sp` up, it has the spill slots, the saved vector registers, the
-/// saved general registers, the frame pointer, and the return address.
+/// The frame of the function:
+///
+/// ```text
+/// sp → spill slots, saved vector registers, saved general registers, frame pointer, return address
+/// ```
 #[derive(Debug)]
 struct Frame {
     /// The pairs of saved general registers.
     saved: Vec<[u32; 2]>,
-    /// The pairs of saved vector registers.
     saved_vectors: Vec<[u32; 2]>,
-    /// The size of the spill slots in bytes, rounded up to a multiple of 16.
+    /// The size of the spill slots in bytes, a multiple of 16.
     size: usize,
     /// False if the function needs no frame.
     is_needed: bool,
 }
 
-/// Encodes a function.
 pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
     match encode_within(function, Reach::Near)? {
         Some(code) => Ok(code),
@@ -67,7 +67,7 @@ pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
     }
 }
 
-/// Encodes a function. Returns `None` if a jump or a load of a constant does not reach its target.
+/// Encodes a function. Returns `None` if a jump or a constant is out of reach.
 fn encode_within(function: &Assigned<'_>, reach: Reach) -> Result<Option<Code>, CompileError> {
     let mut writer = Writer {
         function,
@@ -93,8 +93,8 @@ impl Frame {
         Self { saved, saved_vectors, size, is_needed }
     }
 
-    /// Returns the registers of a range that the function writes, in pairs. If their number is odd,
-    /// another register of the range completes the last pair.
+    /// Returns the registers of a range that the function writes, in pairs. Another register of the
+    /// range may complete the last pair.
     fn pairs(range: Range<usize>, written: &[bool]) -> Vec<[u32; 2]> {
         let (mut saved, rest): (Vec<usize>, Vec<usize>) = range.partition(|&register| written[register]);
         if saved.len() % 2 == 1 {
@@ -108,19 +108,14 @@ struct Writer<'a> {
     function: &'a Assigned<'a>,
     frame: Frame,
     reach: Reach,
-    /// The instructions so far.
     words: Vec<u32>,
-    /// The index of the first instruction of each block.
     block_offsets: Vec<usize>,
-    /// For each jump: its index in `words`, its target block and, for a conditional jump, its
-    /// condition.
+    /// For each jump: its index in `words`, its target, and its condition, if any.
     jumps: Vec<(usize, usize, Option<Condition>)>,
-    /// For each load of a constant: the index in `words` of its first instruction, and the index of
-    /// the constant.
+    /// For each load of a constant: the index in `words`, and the index of the constant.
     constants: Vec<(usize, usize)>,
 }
 
-/// Returns an instruction word whose bits are 0 except for a register in a field.
 fn field(register: u32, field: Field) -> u32 {
     register << field as u32
 }
@@ -131,14 +126,14 @@ impl Writer<'_> {
         self.words.push(opcode.0 | bits);
     }
 
-    /// Moves a constant to the register `TEMPORARY`.
+    /// Moves a constant to `TEMPORARY`.
     fn temporary(&mut self, value: u64) {
         for (index, opcode) in move_constant(value) {
             self.words.push(opcode.0 | index << 21 | field(TEMPORARY, Field::D));
         }
     }
 
-    /// Loads or stores `register` at an offset in the frame. The access has `bytes` bytes.
+    /// Loads or stores `bytes` bytes of a register at an offset in the frame.
     fn spill(&mut self, opcode: Opcode, register: usize, bytes: usize, offset: usize) {
         let fields = [(register as u32, Field::D), (STACK, Field::N)];
         if let Some(opcode) = opcode.offset(bytes, offset as i64) {
@@ -183,8 +178,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the instructions that move a constant to a register. Each instruction encodes 16 bits of
-/// the constant; the integer before it is the index of these bits, from 0 to 3.
+/// Returns the instructions that move a constant to a register. Each one encodes 16 bits; the
+/// integer is the index of these bits, from 0 to 3.
 pub fn move_constant(value: u64) -> Vec<(u32, Opcode)> {
     let parts: Vec<u32> = (0..4).map(|index| (value >> (16 * index)) as u32 & 0xffff).collect();
     let count = |part: u32| parts.iter().filter(|&&other| other == part).count();
@@ -231,8 +226,8 @@ impl encode::Writer for Writer<'_> {
             self.inst(o::PUSH_PAIR_D, &[(first, Field::D), (second, Field::A)]);
         }
         let stack = [(STACK, Field::D), (STACK, Field::N)];
-        // A large frame must not skip the page that guards the end of the stack, so the code
-        // accesses each page.
+        // A large frame must not skip the guard page at the end of the stack, so the code accesses
+        // each page.
         for _ in 0..self.frame.size / PAGE {
             self.inst(o::SUB_IMMEDIATE.with(addition(PAGE)), &stack);
             self.inst(o::STR_X, &[(ZERO, Field::D), (STACK, Field::N)]);
@@ -335,7 +330,7 @@ impl encode::Writer for Writer<'_> {
     }
 }
 
-/// Returns the immediate field of an addition or subtraction. The constant must fit into the field.
+/// Returns the immediate field of an addition, in which the constant must fit.
 fn addition(value: usize) -> u32 {
     super::immediates::addition(value as i64).expect("the constant has 12 bits, or is a page")
 }

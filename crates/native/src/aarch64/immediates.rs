@@ -1,7 +1,7 @@
-//! Encodes constants that fit in an instruction.
+//! Encodes constants as immediate fields of instructions.
 
-/// Returns the immediate field of an addition. The constant must be from 0 to 4095, or such a
-/// number shifted to the left by 12 bits. Returns `None` for any other constant.
+/// Returns the immediate field of an addition: a constant from 0 to 4095, or such a constant
+/// shifted to the left by 12 bits.
 pub fn addition(value: i64) -> Option<u32> {
     match value {
         0..0x1000 => Some((value as u32) << 10),
@@ -11,8 +11,8 @@ pub fn addition(value: i64) -> Option<u32> {
 }
 
 /// Returns the immediate fields of a bitwise operation, or `None` if the constant has no encoding.
-/// A constant with an encoding consists of equal elements of 2, 4, 8, 16, 32 or 64 bits. Each
-/// element is a rotated run of ones.
+/// An encodable constant repeats an element of 2 to 64 bits, which is a rotated run of ones: for
+/// example, 0x00ff_00ff_00ff_00ff.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {
         return None;
@@ -35,21 +35,19 @@ pub fn bitwise(value: u64) -> Option<u32> {
     Some(is_whole << 22 | rotation << 16 | length << 10)
 }
 
-/// Returns the immediate fields with 8 bits of an instruction that creates a constant vector.
+/// Returns the fields of the 8-bit immediate of a vector constant.
 pub fn vector_byte(bits: u32) -> u32 {
     (bits >> 5) << 16 | (bits & 31) << 5
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary32, or `None` if `fmov` cannot encode the
-/// number.
+/// Returns the 8 bits that `fmov` expands to this binary32, if there are any.
 pub fn single(bits: u32) -> Option<u32> {
     let exponent = bits >> 25 & 0x3f;
     let is_short = bits.trailing_zeros() >= 19 && matches!(exponent, 0x20 | 0x1f);
     is_short.then_some(bits >> 24 & 0x80 | (exponent & 1) << 6 | bits >> 19 & 0x3f)
 }
 
-/// Returns the 8 bits that `fmov` expands to this binary64, or `None` if `fmov` cannot encode the
-/// number.
+/// Returns the 8 bits that `fmov` expands to this binary64, if there are any.
 pub fn double(bits: u64) -> Option<u32> {
     let exponent = (bits >> 54) as u32 & 0x1ff;
     let is_short = bits.trailing_zeros() >= 48 && matches!(exponent, 0x100 | 0xff);

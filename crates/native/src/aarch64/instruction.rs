@@ -1,4 +1,4 @@
-//! Instructions of AArch64 whose registers are not assigned yet.
+//! Defines instructions of AArch64 whose registers are not assigned yet.
 
 use regalloc2::{Operand, VReg};
 use smallvec::SmallVec;
@@ -18,28 +18,23 @@ pub enum Field {
     M = 16,
 }
 
-/// An instruction of the processor.
 #[derive(Clone, Debug)]
 pub struct Plain {
-    /// The instruction word, whose register fields are 0.
+    /// The instruction word, with empty register fields.
     pub opcode: Opcode,
-    /// For each register of the instruction: its field, and the index of its operand in the
-    /// allocator's list.
+    /// The field of each register, and the index of its operand for the allocator.
     pub registers: SmallVec<[(Field, u8); 4]>,
-    /// The index of the constant in memory that the instruction reads, if any.
+    /// The index of the constant in memory, if the instruction reads one.
     pub constant: Option<usize>,
-    /// The index of a register in the allocator's list, and a bit of that register. The processor
-    /// skips the instruction if the bit is 0. It is `None` if the processor always executes the
-    /// instruction.
+    /// The processor skips the instruction if this bit of this register is 0. The register is an
+    /// index in the operands for the allocator.
     pub guard: Option<(u8, u32)>,
 }
 
 /// A condition on the flags, with its number in the encoding of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// Equal.
     Equal = 0,
-    /// Not equal.
     NotEqual = 1,
     /// Unsigned at least.
     AboveOrEqual = 2,
@@ -60,7 +55,6 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Returns the opposite condition.
     #[must_use]
     pub fn negated(self) -> Self {
         use Condition as C;
@@ -78,7 +72,6 @@ impl Condition {
         }
     }
 
-    /// Returns the condition for operands in the opposite order.
     #[must_use]
     pub fn swapped(self) -> Self {
         use Condition as C;
@@ -97,7 +90,6 @@ impl Condition {
     }
 }
 
-/// An operand of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {
     /// A register that the instruction writes.
@@ -106,14 +98,13 @@ pub enum Arg {
     Use(Field, VReg),
     /// The register of the result. The instruction also reads an input from it.
     Tied {
-        /// The result.
         def: VReg,
-        /// The value that the register has before the instruction.
+        /// The value of the register before the instruction.
         input: VReg,
     },
     /// A constant in memory, by its index.
     Constant(usize),
-    /// A general register and a bit of it. The processor skips the instruction if the bit is 0.
+    /// The processor skips the instruction if this bit of the register is 0.
     Guard(VReg, u32),
 }
 

@@ -1,4 +1,4 @@
-//! Machine code for AArch64 with Advanced SIMD (NEON).
+//! Generates machine code for AArch64 with Advanced SIMD (NEON).
 
 mod encode;
 mod immediates;
@@ -7,6 +7,5 @@ mod opcodes;
 mod registers;
 mod select;
 
-/// The architecture.
 #[derive(Debug)]
 pub enum Aarch64 {}

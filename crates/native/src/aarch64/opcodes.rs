@@ -1,10 +1,8 @@
-//! The instructions of AArch64 that the selector uses.
+//! Lists the instructions of AArch64 that the selector uses.
 //!
-//! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
-//! word with empty fields, which the selector and the encoder fill. The table also has the text of
-//! each word, and a test compares this text with the output of a disassembler. If the type of the
-//! lanes of a vector instruction is not in its name, the word has 8-bit or binary32 lanes in 64
-//! bits. [`Opcode::lanes`] chooses other lanes.
+//! An [`Opcode`] is an instruction word with empty fields for registers and constants. The table
+//! also has the text of each word, and a test compares it with a disassembler. A vector instruction
+//! has 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
 
 use crate::ir::Lane;
 
@@ -12,32 +10,28 @@ use crate::ir::Lane;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 
-/// The bit with which a vector instruction operates on 128 bits (Q in the manual). An instruction
-/// that widens or narrows lanes operates on the upper half of the narrow vector.
+/// The bit with which a vector instruction operates on 128 bits (Q in the manual). With it, an
+/// instruction that widens or narrows lanes operates on the upper half of the narrow vector.
 const WHOLE: u32 = 1 << 30;
 
 impl Opcode {
-    /// Adds bits to fields that are empty.
     #[must_use]
     pub const fn with(self, bits: u32) -> Self {
         Self(self.0 | bits)
     }
 
-    /// Makes the instruction operate on 128 bits or, if it widens or narrows lanes, on the upper
-    /// half of the narrow vector.
+    /// Sets [`WHOLE`].
     #[must_use]
     pub const fn whole(self) -> Self {
         self.with(WHOLE)
     }
 
-    /// Sets the size of integer lanes.
     #[must_use]
     pub fn size(self, bytes: usize) -> Self {
         self.with(bytes.trailing_zeros() << 22)
     }
 
-    /// Sets the type of the lanes. Lanes of 32 and 64 bits fill the 128 bits of a register. For
-    /// lanes of 8 and 16 bits, the instruction operates on 64 bits.
+    /// Sets the type of the lanes. Lanes of 8 and 16 bits fill 64 bits, and wider lanes 128 bits.
     #[must_use]
     pub fn lanes(self, lane: Lane) -> Self {
         let sized = match lane {
@@ -48,26 +42,24 @@ impl Opcode {
         if lane.bytes() >= 4 { sized.whole() } else { sized }
     }
 
-    /// Selects a lane by its size in bytes and its index.
     #[must_use]
     pub fn element(self, bytes: usize, index: usize) -> Self {
         Self(self.0 & !(0x1f << 16)).with(((bytes * (1 + 2 * index)) as u32) << 16)
     }
 
-    /// Sets the count of a shift to the left, and the width of the lanes that it shifts.
+    /// Sets the count of a left shift, and the width of its lanes.
     #[must_use]
     pub fn left(self, bytes: usize, count: usize) -> Self {
         Self(self.0 & !(0x7f << 16)).with(((8 * bytes + count) as u32) << 16)
     }
 
-    /// Sets the count of a shift to the right, and the width of the lanes of its result.
+    /// Sets the count of a right shift, and the width of the lanes of its result.
     #[must_use]
     pub fn right(self, bytes: usize, count: usize) -> Self {
         Self(self.0 & !(0x7f << 16)).with(((16 * bytes - count) as u32) << 16)
     }
 
-    /// Sets the offset of a load or store of `bytes` bytes. Returns `None` if the offset does not
-    /// fit.
+    /// Sets the offset of an access of `bytes` bytes, if it fits.
     pub fn offset(self, bytes: usize, offset: i64) -> Option<Self> {
         let scaled = offset / bytes as i64;
         if (0..0x1000).contains(&scaled) && offset % bytes as i64 == 0 {
@@ -76,18 +68,16 @@ impl Opcode {
         (-0x100..0x100).contains(&offset).then(|| self.with((offset as u32 & 0x1ff) << 12))
     }
 
-    /// Adds an index to the address of a load or store. If `is_scaled` is true, multiplies the
-    /// index by the number of accessed bytes.
+    /// Adds an index to the address of an access. With `is_scaled`, it counts accesses, not bytes.
     #[must_use]
     pub fn index(self, is_scaled: bool) -> Self {
         self.with(0x0020_6800 | (u32::from(is_scaled) << 12))
     }
 
-    /// Selects the lane that a load or store of one lane accesses.
     #[must_use]
     pub fn memory_element(self, bytes: usize, index: usize) -> Self {
-        // Bits 30, 12, 11 and 10 have the offset of the lane in the register, in bytes. The lowest
-        // bits of the offset are 0, so bit 10 is also a part of the size of an 8-byte lane.
+        // Bits 30, 12, 11 and 10 have the offset of the lane in bytes. Its low bits are 0, so bit
+        // 10 also encodes the size of an 8-byte lane.
         let position = (index * bytes) as u32;
         let size = [0, 0x4000, 0x8000, 0x8400][bytes.trailing_zeros() as usize];
         self.with(size | ((position >> 3) << 30) | ((position & 7) << 10))

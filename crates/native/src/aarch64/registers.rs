@@ -1,4 +1,4 @@
-//! The registers of AArch64 and their use by calls (AAPCS64).
+//! Lists the registers of AArch64 and their use by calls (AAPCS64).
 //!
 //! The classes of the allocator are general registers (`Int`) and vector registers (`Float`).
 
@@ -8,15 +8,13 @@ use regalloc2::{MachineEnv, PReg, PRegSet};
 
 use crate::select::{INTS, VECTORS};
 
-/// The general registers, except [`FRAME`] and [`LINK`]. The allocator may assign most of them.
+/// The general registers without [`FRAME`] and [`LINK`].
 const GENERAL: Range<usize> = 0..29;
 
-/// The registers of the first four arguments of a function. The first register is also that of the
-/// result.
+/// The registers of the first four arguments. The first is also that of the result.
 pub const ARGUMENTS: [usize; 4] = [0, 1, 2, 3];
 
-/// The registers that a linker may overwrite at a call. The encoder uses them to compute far
-/// addresses.
+/// The registers that a linker may overwrite at a call, used for far addresses.
 pub const TEMPORARIES: [u32; 2] = [16, 17];
 
 /// The register that platforms may reserve.
@@ -28,27 +26,23 @@ pub const SAVED: Range<usize> = 19..29;
 /// The vector registers whose low 64 bits a function saves before it writes them.
 pub const SAVED_VECTORS: Range<usize> = 8..16;
 
-/// The frame pointer.
 pub const FRAME: u32 = 29;
 
-/// The return address.
 pub const LINK: u32 = 30;
 
 /// The stack pointer in addresses, additions and subtractions of a constant.
 pub const STACK: u32 = 31;
 
-/// The register that is always 0. It has the same number as the stack pointer. Each instruction
-/// defines which of these two registers the number means.
+/// The register that is always 0. It shares its number with the stack pointer; the instruction
+/// determines which one it means.
 pub const ZERO: u32 = 31;
 
-/// The number of vector registers.
 pub const VECTOR_COUNT: usize = 32;
 
 fn set(registers: impl Iterator<Item = PReg>) -> PRegSet {
     registers.fold(PRegSet::empty(), PRegSet::with)
 }
 
-/// Returns the general registers that the allocator may assign.
 fn ints() -> impl Iterator<Item = usize> {
     GENERAL.filter(|&index| index != PLATFORM && !TEMPORARIES.contains(&(index as u32)))
 }
@@ -61,8 +55,7 @@ fn vector(index: usize) -> PReg {
     PReg::new(index, VECTORS)
 }
 
-/// Returns the registers that the allocator may assign. The allocator prefers registers that the
-/// function need not save.
+/// Returns the assignable registers. The allocator prefers those that the function need not save.
 pub fn environment() -> MachineEnv {
     let vectors = || 0..VECTOR_COUNT;
     MachineEnv {
@@ -81,8 +74,8 @@ pub fn environment() -> MachineEnv {
     }
 }
 
-/// Returns the registers that a call overwrites, except the register of its result. The set has all
-/// vector registers, because a called function saves at most the low half of a vector register.
+/// Returns the registers that a call overwrites, except that of its result. All vector registers
+/// are included, because a callee saves at most their low halves.
 pub fn call_clobbers() -> PRegSet {
     let ints = ints().filter(|index| *index != ARGUMENTS[0] && !SAVED.contains(index));
     set(ints.map(general).chain((0..VECTOR_COUNT).map(vector)))

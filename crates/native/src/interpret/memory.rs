@@ -1,10 +1,7 @@
-//! Accesses the memory of an interpreted function, and calls functions by their addresses.
+//! Accesses memory and calls functions by their addresses.
 #![expect(unsafe_code, reason = "a function of vector SSA knows memory and functions by address only")]
 
-/// The memory of the process.
-///
-/// The methods are safe, because the caller of [`Memory::new`] guarantees that each access is
-/// sound.
+/// The memory of the process. The caller of [`Memory::new`] guarantees that each access is sound.
 #[derive(Debug)]
 pub(super) struct Memory(());
 
@@ -21,7 +18,7 @@ impl Memory {
         Self(())
     }
 
-    /// Loads up to 8 bytes, the lowest first, extended with zeros.
+    /// Loads up to 8 bytes, lowest first, extended with zeros.
     pub(super) fn load(&self, address: u64, bytes: usize) -> u64 {
         let mut value = [0; 8];
         let source = std::ptr::with_exposed_provenance::<u8>(address as usize);
@@ -30,7 +27,7 @@ impl Memory {
         u64::from_le_bytes(value)
     }
 
-    /// Stores the low bytes of a value, the lowest first.
+    /// Stores the low bytes of a value, lowest first.
     pub(super) fn store(&self, address: u64, bytes: usize, value: u64) {
         let value = value.to_le_bytes();
         let destination = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);

@@ -16,24 +16,25 @@ use crate::{
 
 type Assigned<'a> = select::Assigned<'a, X86>;
 
-/// The size of the allocator's unit of spill slots, in bytes.
+/// The size of a unit of spill slots in bytes.
 const UNIT: usize = 8;
 
-/// The alignment of the first instruction of a loop, in bytes. Caches of decoded instructions have
-/// windows of this size.
+/// The alignment of loops in bytes: the window of the caches of decoded instructions.
 const LOOP_ALIGNMENT: usize = 32;
 
 /// The size of the smallest page, in bytes.
 const PAGE: usize = 4096;
 
-/// The frame of the function. From `rsp` up, it has the bytes that a called function may use, the
-/// spill slots, and the saved vector registers. The bytes of called functions are also the scratch
-/// area. The saved general registers are directly below the address in `rbp`.
+/// The frame of the function:
+///
+/// ```text
+/// rsp → bytes of called functions (also scratch), spill slots, saved vectors
+/// rbp → saved general registers directly below
+/// ```
 #[derive(Debug)]
 struct Frame {
     /// The saved general registers.
     saved: Vec<usize>,
-    /// The saved vector registers.
     saved_vectors: Vec<usize>,
     /// The offset of the first spill slot from `rsp`.
     spills: usize,
@@ -47,7 +48,6 @@ struct Frame {
     is_needed: bool,
 }
 
-/// Encodes a function.
 pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
     let frame = Frame::new(function);
     let mut writer = Writer {
@@ -83,15 +83,13 @@ struct Writer<'a> {
     function: &'a Assigned<'a>,
     frame: Frame,
     encoder: Encoder,
-    /// The number of bytes so far.
     position: usize,
     block_offsets: Vec<usize>,
-    /// The offset of the end of each jump, and its target block. The last 4 bytes of the jump are
-    /// the distance to this block.
+    /// The offset of the end of each jump, whose last 4 bytes are the distance, and its target
+    /// block.
     jumps: Vec<(usize, usize)>,
-    /// The distances to constants in the code. The first two fields are the offset of the distance
-    /// and the offset of the next instruction. The last two fields are the index of the constant
-    /// and the number of bytes to add.
+    /// The distances to constants: the offset of the distance, the offset of the next instruction,
+    /// the index of the constant, and the number of bytes to add.
     constants: Vec<(usize, usize, usize, i32)>,
 }
 
@@ -100,8 +98,8 @@ impl Writer<'_> {
         let length = self
             .encoder
             .encode(instruction, self.position as u64)
-            // The names of all instructions would add 350 KB to the binary, so the message has the
-            // number of the instruction's code.
+            // The names of all instructions would add 350 KB to the binary, so the message has a
+            // number.
             .map_err(|error| CompileError::Encoding(format!("{}: {error}", instruction.code() as usize)))?;
         self.position += length;
         Ok(())
@@ -161,7 +159,7 @@ impl Writer<'_> {
         self.position += bytes.len();
     }
 
-    /// Pads the code to a multiple of `alignment` bytes with instructions that do nothing.
+    /// Pads the code to a multiple of `alignment` bytes with no-ops.
     fn align(&mut self, alignment: usize) {
         const NOPS: [&[u8]; 9] = [
             &[0x90],
@@ -228,8 +226,8 @@ impl encode::Writer for Writer<'_> {
             self.registers(Opcode::Push_r64, &[Size::R64.register(register)])?;
         }
         let (size, alignment) = (self.frame.size, self.frame.alignment);
-        // A large frame must not skip the page that guards the end of the stack, so the code
-        // accesses each page.
+        // A large frame must not skip the guard page at the end of the stack, so the code accesses
+        // each page.
         for offset in (PAGE..=size).step_by(PAGE) {
             self.memory(Opcode::Test_rm64_r64, Register::RSP, true, Register::RSP, -(offset as i64))?;
         }

@@ -1,4 +1,4 @@
-//! Instructions of x86-64 whose registers are not assigned yet.
+//! Defines instructions of x86-64 whose registers are not assigned yet.
 
 use iced_x86::{Code, Instruction, OpKind, Register};
 use regalloc2::{Operand, PReg, VReg};
@@ -9,15 +9,12 @@ use super::registers::Size;
 /// An instruction of the processor, with placeholders for its registers.
 #[derive(Clone, Debug)]
 pub struct Plain {
-    /// The instruction.
     pub template: Instruction,
-    /// The placeholders.
     pub patches: SmallVec<[Patch; 4]>,
-    /// The index of the constant in memory that the instruction reads, if any.
+    /// The index of the constant in memory, if the instruction reads one.
     pub constant: Option<usize>,
 }
 
-/// The position of a register in an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// The operand with this index.
@@ -30,12 +27,9 @@ pub enum Slot {
     Mask,
 }
 
-/// A placeholder for a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Patch {
-    /// The position of the register.
     pub slot: Slot,
-    /// The part of the register.
     pub size: Size,
     /// The index of the operand in the list of the allocator.
     pub operand: u8,
@@ -48,9 +42,7 @@ pub enum Condition {
     Below = 2,
     /// Unsigned at least.
     AboveOrEqual = 3,
-    /// Equal.
     Equal = 4,
-    /// Not equal.
     NotEqual = 5,
     /// Unsigned at most.
     BelowOrEqual = 6,
@@ -67,7 +59,6 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Returns the opposite condition.
     #[must_use]
     pub fn negated(self) -> Self {
         use Condition as C;
@@ -85,7 +76,6 @@ impl Condition {
         }
     }
 
-    /// Returns the condition for operands in the opposite order.
     #[must_use]
     pub fn swapped(self) -> Self {
         use Condition as C;
@@ -102,7 +92,7 @@ impl Condition {
         }
     }
 
-    /// Returns the instruction that sets a byte to 1 if the condition is true, otherwise to 0.
+    /// Returns the instruction that sets a byte to 1 or 0 by the condition.
     pub fn set(self) -> Code {
         match self {
             Condition::Below => Code::Setb_rm8,
@@ -118,7 +108,7 @@ impl Condition {
         }
     }
 
-    /// Returns the instruction that moves 64 bits if the condition is true.
+    /// Returns the conditional move of 64 bits.
     pub fn conditional_move(self) -> Code {
         match self {
             Condition::Below => Code::Cmovb_r64_rm64,
@@ -135,7 +125,6 @@ impl Condition {
     }
 }
 
-/// The base of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
     /// A general register.
@@ -146,10 +135,8 @@ pub enum Base {
     Constant(usize),
 }
 
-/// A memory operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// The base.
     pub base: Base,
     /// The index, its size and its factor.
     pub index: Option<(VReg, Size, u8)>,
@@ -160,29 +147,24 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the memory operand whose address is in a register.
     pub fn at(base: VReg) -> Self {
         Self { base: Base::Register(base), index: None, offset: 0, is_broadcast: false }
     }
 
-    /// Returns a memory operand in the scratch area of the frame.
     pub fn scratch(offset: i32) -> Self {
         Self { base: Base::Scratch, index: None, offset, is_broadcast: false }
     }
 
-    /// Returns the memory operand of a constant.
     pub fn constant(index: usize, is_broadcast: bool) -> Self {
         Self { base: Base::Constant(index), index: None, offset: 0, is_broadcast }
     }
 
-    /// Returns the memory operand that is `bytes` bytes after this one.
     #[must_use]
     pub fn plus(self, bytes: i32) -> Self {
         Self { offset: self.offset + bytes, ..self }
     }
 }
 
-/// An operand of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {
     /// A register that the instruction writes.
@@ -191,16 +173,13 @@ pub enum Arg {
     Use(VReg, Size),
     /// A register that the instruction reads and writes.
     Tied {
-        /// The result.
         def: VReg,
         /// The value that the register has before the instruction.
         input: VReg,
-        /// The part of the register.
         size: Size,
     },
-    /// Another operand of the instruction that names the register of the first operand again.
+    /// The register of the first operand, named again.
     First(Size),
-    /// A memory operand.
     Memory(Memory),
     /// A constant, with the kind of its encoding.
     Immediate(OpKind, i64),
@@ -210,34 +189,28 @@ pub enum Arg {
     FixedDef(VReg, PReg),
 }
 
-/// Returns an immediate operand of 8 bits.
 pub fn imm8(value: u8) -> Arg {
     Arg::Immediate(OpKind::Immediate8, i64::from(value))
 }
 
-/// Returns an immediate operand of 32 bits that the instruction extends by its sign.
+/// Returns a 32-bit immediate that the instruction sign-extends.
 pub fn imm32(value: i32) -> Arg {
     Arg::Immediate(OpKind::Immediate32to64, i64::from(value))
 }
 
-/// The mask of an instruction's lanes.
 #[derive(Clone, Copy, Debug)]
 pub enum Masking {
     /// All lanes.
     All,
-    /// The instruction computes or stores only the lanes of a mask. With zeroing, the other lanes
-    /// of the result are 0. Otherwise, the instruction defines them: `vpblendmd` takes the lanes of
-    /// its first source, for example.
+    /// Only the lanes of a mask. With zeroing, the other lanes of the result are 0. Otherwise, the
+    /// instruction defines them: `vpblendmd`, for example, takes them from its first source.
     By {
-        /// The mask.
         mask: VReg,
         /// True if lanes whose mask is false become 0.
         zeroing: bool,
     },
-    /// The masking of [`Self::By`] without zeroing, for instructions that also overwrite the mask.
-    /// These are gathers and scatters.
+    /// The lanes of a mask that the instruction overwrites: gathers and scatters.
     Consumed {
-        /// The mask.
         mask: VReg,
         /// The register of the mask after the instruction.
         def: VReg,
@@ -362,8 +335,7 @@ impl Plain {
         }
     }
 
-    /// Returns the instruction with the assigned registers. `register` maps an operand of the
-    /// allocator to the number of its register.
+    /// Returns the instruction with registers. `register` maps an operand to a register number.
     pub fn assigned(&self, register: impl Fn(usize) -> usize) -> Instruction {
         let mut instruction = self.template;
         for patch in &self.patches {

@@ -1,4 +1,4 @@
-//! Machine code for x86-64 with AVX2 or AVX-512.
+//! Generates machine code for x86-64 with AVX2 or AVX-512.
 
 mod encode;
 mod instruction;
@@ -6,7 +6,6 @@ mod registers;
 mod select;
 mod tables;
 
-/// The architecture.
 #[derive(Debug)]
 pub enum X86 {}
 

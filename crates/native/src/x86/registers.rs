@@ -1,7 +1,7 @@
-//! The registers of x86-64 and their use by calls.
+//! Lists the registers of x86-64 and their use by calls.
 //!
-//! The classes of the allocator are general registers (`Int`), vector registers (`Float`) and mask
-//! registers (`Vector`).
+//! The classes of the allocator are general (`Int`), vector (`Float`) and mask registers
+//! (`Vector`).
 
 use iced_x86::Register;
 use regalloc2::{MachineEnv, PReg, PRegSet, RegClass};
@@ -9,16 +9,13 @@ use regalloc2::{MachineEnv, PReg, PRegSet, RegClass};
 use super::Isa;
 use crate::select::{INTS, VECTORS};
 
-/// The number of `rax` in the encoding of instructions.
 pub const RAX: usize = 0;
-/// The number of `rdx` in the encoding of instructions.
 pub const RDX: usize = 2;
 const RCX: usize = 1;
 const RBX: usize = 3;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
-/// The class of mask registers.
 pub const MASKS: RegClass = RegClass::Vector;
 
 /// The registers of the first arguments of a function.
@@ -31,10 +28,9 @@ pub const SAVED: &[usize] =
 /// The vector registers whose low 128 bits a function saves before it writes them.
 pub const SAVED_VECTORS: std::ops::Range<usize> = if cfg!(windows) { 6..16 } else { 0..0 };
 
-/// The number of bytes below the arguments on the stack that a called function may overwrite.
+/// The bytes below the stack arguments that a callee may overwrite.
 pub const SHADOW_BYTES: usize = if cfg!(windows) { 32 } else { 0 };
 
-/// The part of a register that an operand of an instruction names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
     /// The low 8 bits of a general register.
@@ -56,7 +52,6 @@ pub enum Size {
 }
 
 impl Size {
-    /// Returns the register with a number.
     pub fn register(self, index: usize) -> Register {
         let first = match self {
             // AH, CH, DH and BH are between BL and SPL.
@@ -82,7 +77,6 @@ fn set(registers: impl Iterator<Item = PReg>) -> PRegSet {
     registers.fold(PRegSet::empty(), PRegSet::with)
 }
 
-/// Returns the number of vector registers.
 pub fn vector_count(isa: Isa) -> usize {
     if isa == Isa::Avx512 { 32 } else { 16 }
 }
@@ -97,13 +91,11 @@ fn masks(isa: Isa) -> impl Iterator<Item = PReg> {
     (1..count).map(|index| PReg::new(index, MASKS))
 }
 
-/// Returns whether [`SAVED`] contains a general register.
 fn is_saved(index: usize) -> bool {
     SAVED.contains(&index)
 }
 
-/// Returns the registers that the allocator may assign. The allocator prefers registers that the
-/// function need not save.
+/// Returns the assignable registers. The allocator prefers those that the function need not save.
 pub fn environment(isa: Isa) -> MachineEnv {
     // rsp and rbp address the frame.
     let ints = || (0..16).filter(|index| !matches!(index, 4 | 5));
@@ -124,13 +116,12 @@ pub fn environment(isa: Isa) -> MachineEnv {
     }
 }
 
-/// Returns the registers that a call overwrites, except the register of its result.
+/// Returns the registers that a call overwrites, except that of its result.
 pub fn call_clobbers(isa: Isa) -> PRegSet {
     let ints = (1..16).filter(|&index| !matches!(index, 4 | 5) && !is_saved(index)).map(general);
     set(ints.chain(vectors(isa)).chain(masks(isa)))
 }
 
-/// Returns the sizes of spill slots by class, in units of 8 bytes.
 pub fn slots(isa: Isa) -> [usize; 3] {
     match isa {
         Isa::Avx2 => [1, 4, 1],

@@ -1,18 +1,16 @@
-//! The instructions of x86-64 for operations on vectors.
+//! Lists the instructions of x86-64 for operations on vectors.
 
 use iced_x86::Code as C;
 
 use super::Isa;
 use crate::ir::{Binary, Lane};
 
-/// The instructions of one ISA, one for each lane type in the order of [`Lane`]. An entry is
-/// `INVALID` if the ISA has no instruction for the type.
+/// An instruction per lane type, in the order of [`Lane`], or `INVALID`.
 type ByLane = [C; 6];
 
-/// No instruction.
 const NONE: C = C::INVALID;
 
-/// The instructions of functions of two vectors: the instructions of AVX-512, then those of AVX2.
+/// The instructions of functions of two vectors: those of AVX-512, then those of AVX2.
 static BINARY: [(Binary, ByLane, ByLane); 18] = [
     (
         Binary::Add,
@@ -284,7 +282,6 @@ static BINARY: [(Binary, ByLane, ByLane); 18] = [
     ),
 ];
 
-/// Returns the instruction that applies a function to lanes of a type.
 pub fn binary(isa: Isa, function: Binary, lane: Lane) -> Option<C> {
     let (_, wide, narrow) = BINARY.iter().find(|row| row.0 == function)?;
     by_lane(isa, wide, narrow, lane)
@@ -317,7 +314,7 @@ static LOAD: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that loads a register of lanes. An AVX-512 instruction can mask lanes.
+/// Returns the instruction that loads a register of lanes, with a mask in AVX-512.
 pub fn load(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &LOAD;
     by_lane(isa, wide, narrow, lane)
@@ -342,7 +339,7 @@ static STORE: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes. An AVX-512 instruction can mask lanes.
+/// Returns the instruction that stores a register of lanes, with a mask in AVX-512.
 pub fn store(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE;
     by_lane(isa, wide, narrow, lane)
@@ -367,8 +364,8 @@ static STORE_STREAMING: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes and bypasses the caches. For a register
-/// of 8-bit lanes, AVX2 has no such instruction: returns an ordinary store.
+/// Returns the instruction that stores past the caches. For 8-bit lanes, AVX2 has none: returns an
+/// ordinary store.
 pub fn store_streaming(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE_STREAMING;
     by_lane(isa, wide, narrow, lane)
@@ -429,7 +426,6 @@ static BROADCAST_LOAD: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that copies one element of memory to all lanes.
 pub fn broadcast_load(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &BROADCAST_LOAD;
     by_lane(isa, wide, narrow, lane)
@@ -454,7 +450,6 @@ static BROADCAST_LANE: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that copies the first lane of a register to all lanes.
 pub fn broadcast_lane(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &BROADCAST_LANE;
     by_lane(isa, wide, narrow, lane)
@@ -472,7 +467,6 @@ static BROADCAST_INT: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, NONE, NONE],
 );
 
-/// Returns the AVX-512 instruction that copies a general register to all lanes.
 pub fn broadcast_int(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &BROADCAST_INT;
     by_lane(isa, wide, narrow, lane)
@@ -490,8 +484,8 @@ static COMPARE_SIGNED: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, C::VEX_Vcmpps_ymm_ymm_ymmm256_imm8, C::VEX_Vcmppd_ymm_ymm_ymmm256_imm8],
 );
 
-/// Returns the instruction that compares floats or, with AVX-512, signed integers. The result of an
-/// AVX-512 instruction is a mask register.
+/// Returns the instruction that compares floats or, with AVX-512, signed integers to a mask
+/// register.
 pub fn compare_signed(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &COMPARE_SIGNED;
     by_lane(isa, wide, narrow, lane)
@@ -527,7 +521,6 @@ static COMPARE_EQUAL: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the AVX2 instruction that compares integers for equality.
 pub fn compare_equal(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &COMPARE_EQUAL;
     by_lane(isa, wide, narrow, lane)
@@ -570,7 +563,6 @@ static BLEND: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that selects lanes by a mask register, or by a vector of masks.
 pub fn blend(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &BLEND;
     by_lane(isa, wide, narrow, lane)
@@ -581,7 +573,6 @@ static SQUARE_ROOT: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, C::VEX_Vsqrtps_ymm_ymmm256, C::VEX_Vsqrtpd_ymm_ymmm256],
 );
 
-/// Returns the instruction that computes square roots.
 pub fn square_root(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SQUARE_ROOT;
     by_lane(isa, wide, narrow, lane)
@@ -599,7 +590,6 @@ static ROUND: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, C::VEX_Vroundps_ymm_ymmm256_imm8, C::VEX_Vroundpd_ymm_ymmm256_imm8],
 );
 
-/// Returns the instruction that rounds to an integral float.
 pub fn round(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &ROUND;
     by_lane(isa, wide, narrow, lane)
@@ -671,7 +661,6 @@ static SHL_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsllw_xmm_xmm_imm8, C::VEX_Vpslld_ymm_ymm_imm8, C::VEX_Vpsllq_ymm_ymm_imm8, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes to the left by a constant.
 pub fn shl_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SHL_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)
@@ -689,7 +678,6 @@ static SHR_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsrlw_xmm_xmm_imm8, C::VEX_Vpsrld_ymm_ymm_imm8, C::VEX_Vpsrlq_ymm_ymm_imm8, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes to the right by a constant, inserting zeros.
 pub fn shr_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SHR_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)
@@ -707,14 +695,12 @@ static SAR_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsraw_xmm_xmm_imm8, C::VEX_Vpsrad_ymm_ymm_imm8, NONE, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes to the right by a constant, inserting the sign.
 pub fn sar_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SAR_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)
 }
 
-/// Returns whether the vector instructions of a lane type can copy one element of their memory
-/// operand to all lanes.
+/// Returns whether vector instructions can copy one element of their memory operand to all lanes.
 pub fn can_broadcast(isa: Isa, lane: Lane) -> bool {
     isa == Isa::Avx512 && lane.bytes() >= 4
 }

@@ -1,5 +1,4 @@
-//! Decodes machine code with iced-x86 and yaxpeax-arm, to print and check the output of the
-//! compiler.
+//! Decodes machine code with iced-x86 and yaxpeax-arm.
 
 use std::fmt::Write;
 
@@ -8,7 +7,6 @@ use tilewright_native::Isa;
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::InstDecoder;
 
-/// Returns the text of instructions.
 pub fn disassembly(isa: Isa, instructions: &[u8]) -> String {
     let mut text = String::new();
     match isa {
@@ -33,8 +31,8 @@ pub fn disassembly(isa: Isa, instructions: &[u8]) -> String {
     text
 }
 
-/// Checks that a decoder accepts all instructions. For x86-64, also checks that the decoded
-/// instructions, except jumps and no-ops, encode to the same bytes.
+/// Checks that a decoder accepts the instructions. On x86-64, they must also encode to the same
+/// bytes, except jumps and no-ops.
 pub fn check_instructions(isa: Isa, bytes: &[u8]) {
     match isa {
         Isa::Avx2 | Isa::Avx512 => check_x86(isa, bytes),
@@ -48,14 +46,13 @@ pub fn check_instructions(isa: Isa, bytes: &[u8]) {
     }
 }
 
-/// Decodes instructions of x86-64 and encodes them again.
 fn check_x86(isa: Isa, bytes: &[u8]) {
     let mut encoder = Encoder::new(64);
     let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
     while decoder.can_decode() {
         let instruction = decoder.decode();
         assert!(!instruction.is_invalid(), "offset {:x} of\n{}", instruction.ip(), disassembly(isa, bytes));
-        // A jump may have a longer encoding than the one that the encoder of this test chooses.
+        // The compiler may have chosen a longer jump.
         if instruction.op0_kind() == OpKind::NearBranch64 {
             continue;
         }

@@ -7,7 +7,7 @@ use tilewright_native::{
 
 use crate::harness::{LANES, Random, call, compiled, low, read, targets, write};
 
-/// An accessible page between two pages that cannot be accessed.
+/// A page between two inaccessible pages.
 struct Guarded {
     start: *mut u8,
     page: usize,
@@ -63,7 +63,7 @@ fn accesses_of_the_last_lanes_touch_nothing_else() {
                 builder.ret(zero);
                 let executable = compiled(&builder.finish(), target);
                 for count in if is_masked { 0..=lanes } else { lanes..=lanes } {
-                    // Lanes at the end of the page, then lanes at its start.
+                    // Lanes at the end of the page, then at its start.
                     for is_end in [true, false] {
                         let offset = if is_end { page - count * bytes } else { 0 };
                         let skipped = if is_end { 0 } else { lanes - count };
@@ -136,8 +136,7 @@ fn gathers_and_scatters() {
             builder.scatter(to, offsets, value, mask);
             let whole = builder.int_load(8, argument, 32);
             builder.store(place(whole), value, None, false);
-            // The gather and the scatter must not overwrite the registers of the mask and the
-            // offsets.
+            // The registers of the mask and the offsets must not be overwritten.
             let bits = builder.mask_bits(mask);
             let first = builder.first(offsets);
             let sum = builder.int_binary(IntBinary::Add, bits, first);
@@ -149,8 +148,7 @@ fn gathers_and_scatters() {
                 let memory: Vec<u64> = (0..64).map(|_| random.next()).collect();
                 let mut stored = vec![0u64; 64];
                 let mask = random.next() & ((1 << lanes) - 1);
-                // An access of a lane whose mask is false would fault. Other lanes may have equal
-                // offsets.
+                // A masked-off lane would fault. Other lanes may have equal offsets.
                 let offsets: Vec<u64> = (0..lanes)
                     .map(|lane| {
                         if mask >> lane & 1 == 1 {

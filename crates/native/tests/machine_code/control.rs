@@ -49,7 +49,7 @@ fn calls_keep_all_values() {
 #[test]
 fn spilled_vectors_and_masks_keep_their_values() {
     for target in targets() {
-        // The larger of the two frames has several pages.
+        // The larger frame has several pages.
         for count in [60, 300] {
             spill(target, count);
         }
@@ -70,7 +70,7 @@ fn spill(target: Target, count: i32) {
     let ints: Vec<Value> = masks.iter().map(|&mask| builder.mask_bits(mask)).collect();
     let zero = builder.int(0);
     let three = builder.int(3);
-    // The loop uses all values, so all values are live at its entry.
+    // All values are live at the entry of the loop.
     let repeated = builder.begin_loop([zero, three], &values);
     let mut next = Vec::new();
     for index in 0..count as usize {
@@ -174,7 +174,7 @@ extern "C" fn nothing() -> u64 {
     0
 }
 
-/// A number of calls whose code takes more than 1 MiB, the reach of a conditional jump of AArch64.
+/// Calls whose code exceeds 1 MiB, the reach of a conditional jump of AArch64.
 const CALLS: usize = 90_000;
 
 #[test]

@@ -13,7 +13,7 @@ pub fn targets() -> Vec<Target> {
     Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
-/// Compiles a function and checks that a decoder accepts its instructions.
+/// Compiles a function. A decoder must accept its instructions.
 pub fn compiled(function: &Function, target: Target) -> Executable {
     let code = compile(function, &target).expect("the function compiles");
     let bytes = code.instructions();
@@ -24,13 +24,11 @@ pub fn compiled(function: &Function, target: Target) -> Executable {
     Executable::new(&code).expect("the platform has executable memory")
 }
 
-/// Runs a function whose argument is the address of `arguments`.
 pub fn call(executable: &Executable, arguments: &mut [u64]) -> u64 {
     // SAFETY: the functions of the tests access only the memory to which `arguments` refers.
     unsafe { executable.call(arguments.as_mut_ptr()) }
 }
 
-/// A generator of pseudorandom numbers: xorshift64*.
 pub struct Random(pub u64);
 
 impl Random {
@@ -55,7 +53,6 @@ pub fn f32_of(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// Returns the bits of edge cases and of random values.
 pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
     let mut samples: Vec<u64> = match lane {
         Lane::F32 => [
@@ -143,8 +140,7 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
                 0x0000_0001_0000_0001,
                 0xffff_ffff_0000_0000,
                 0x8000_0000_0000_0001,
-                // Integers just above the midpoint of two neighboring floats: of binary64, then of
-                // binary32.
+                // Just above midpoints of two floats: of binary64, then of binary32.
                 0x8000_0000_0000_0401,
                 0x8000_0080_0000_0001,
                 31,
@@ -154,7 +150,7 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
     for _ in 0..24 {
         let mut bits = random.next();
         if random.next().is_multiple_of(2) {
-            // Makes integers of all magnitudes.
+            // Integers of all magnitudes.
             bits = if lane.is_float() { bits } else { bits >> (random.next() % 64) };
         }
         samples.push(bits);
@@ -186,8 +182,7 @@ pub fn same(lane: Lane, x: u64, y: u64) -> bool {
     }
 }
 
-/// Runs `body` on each vector of the inputs in a loop, and returns the lanes of the results. Checks
-/// that both loops of [`map_in_loop`] have the same results.
+/// Runs `body` on vectors of the inputs. Both loops of [`map_in_loop`] must have the same results.
 pub fn map(
     target: Target,
     inputs: &[(Lane, Vec<u64>)],
@@ -203,8 +198,8 @@ pub fn map(
     results
 }
 
-/// Runs `body` on each vector of the inputs in a loop. A loop of one block may keep constants in
-/// registers; a loop of two blocks may not.
+/// Runs `body` in a loop. A loop of one block may keep constants in registers; one of two blocks
+/// may not.
 pub fn map_in_loop(
     target: Target,
     inputs: &[(Lane, Vec<u64>)],
@@ -251,7 +246,7 @@ pub fn map_in_loop(
     results
 }
 
-/// Returns all pairs of samples: the left elements, then the right elements.
+/// Returns all pairs of samples, as left and right elements.
 pub fn pairs(lane: Lane) -> [(Lane, Vec<u64>); 2] {
     let samples = samples(lane, &mut Random(7));
     let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -282,7 +277,7 @@ pub fn check(
     }
 }
 
-/// Runs a function of integers that are loaded from memory.
+/// Runs a function of integers from memory.
 pub fn integers(target: Target, values: &[i64], body: impl FnOnce(&mut Builder, &[Value]) -> Value) -> i64 {
     let mut builder = Builder::new(target.lanes());
     let argument = builder.argument();

@@ -83,8 +83,7 @@ fn functions_of_integers() {
                 let result = integers(target, &[y], |b, v| {
                     let x = b.int(x);
                     let result = b.int_binary(function, x, v[0]);
-                    // The operand has a later use, so the instruction must not overwrite its
-                    // register.
+                    // The operand has a later use, so its register must not be overwritten.
                     let zero = b.int_binary(F::Xor, v[0], v[0]);
                     b.int_binary(F::Add, result, zero)
                 });

@@ -1,7 +1,6 @@
-//! Tests that machine code computes what the definitions of the operations say.
+//! Compares machine code with scalar Rust, on edge cases and random inputs.
 //!
-//! Each test runs a small function on edge cases and random inputs, and compares the results with
-//! scalar Rust. The tests use each instruction set of the processor.
+//! The tests use each instruction set of the processor.
 
 #![cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #![allow(unsafe_code, reason = "machine code is called, and pages without access are mapped")]

@@ -248,7 +248,7 @@ fn multiply_add() {
             let z: Vec<u64> =
                 x.1.iter().rev().enumerate().map(|(index, &bits)| bits ^ (index as u64 % 5)).collect();
             let inputs = [x, y, (lane, z)];
-            // Tests each combination of constant operands and operands with later uses.
+            // Each combination of constant operands and operands with later uses.
             for variant in 0..32 {
                 let constant = if lane == Lane::F32 { u64::from(1.1f32.to_bits()) } else { 1.1f64.to_bits() };
                 let choose = |which: u32| variant >> which & 1 == 1;
@@ -353,7 +353,7 @@ fn comparisons_and_selections() {
                     check(&what, target, to, &inputs, &results, &expected);
                 }
             }
-            // Selects loaded lanes; one operand may be in memory.
+            // Selects loaded lanes. One operand may be in memory.
             let results = map(target, &inputs, lane, |b, x| {
                 let mask = b.compare(Compare::Lt, x[0], x[1]);
                 b.select(mask, x[0], x[1])
@@ -388,7 +388,7 @@ fn select_uses_a_loaded_operand_once() {
     }
 }
 
-/// Returns the result of a conversion, or `None` if the type does not represent the result.
+/// Returns the result of a conversion, if the type represents it.
 fn convert_reference(conversion: Conversion, from: Lane, to: Lane, x: u64) -> Option<u64> {
     let f32_bits = |x: f32| u64::from(x.to_bits());
     Some(match conversion {

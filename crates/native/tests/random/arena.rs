@@ -1,4 +1,4 @@
-//! The memory of random programs, between two pages that cannot be accessed.
+//! Maps the memory of random programs, between inaccessible pages.
 #![expect(unsafe_code, reason = "pages and processes of the operating system")]
 
 use std::ffi::c_int;
@@ -6,17 +6,15 @@ use std::io;
 
 use crate::generate::ARENA;
 
-/// Memory of [`ARENA`] bytes between two pages that cannot be accessed. Child processes share the
-/// memory.
+/// [`ARENA`] bytes between two inaccessible pages. Child processes share them.
 pub struct Arena {
-    /// The mapping: a guard page, the arena, a guard page, and a page for results.
+    /// A guard page, the arena, a guard page, and a page for results.
     mapping: *mut u8,
     /// The number of bytes of the arena, rounded up to pages.
     size: usize,
     page: usize,
 }
 
-/// The end of a run in a child process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The run ended with this value.
@@ -27,11 +25,10 @@ pub enum Outcome {
     Signal(c_int),
 }
 
-/// The maximum time of a run in seconds. A signal ends a longer run.
+/// The maximum time of a run in seconds.
 const PATIENCE: u32 = 20;
 
 impl Arena {
-    /// Maps the memory.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call has no precondition.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -53,7 +50,7 @@ impl Arena {
         Ok(Self { mapping, size, page })
     }
 
-    /// Returns the address of the arena. The arena ends at the end of a page.
+    /// Returns the address of the arena, which ends at the end of a page.
     pub fn address(&self) -> u64 {
         self.start().expose_provenance() as u64
     }
@@ -68,21 +65,19 @@ impl Arena {
         unsafe { self.mapping.add(2 * self.page + self.size) }.cast()
     }
 
-    /// Replaces the content.
     pub fn write(&mut self, content: &[u8]) {
         assert_eq!(content.len(), ARENA);
         // SAFETY: the arena has `ARENA` bytes, and so has `content`.
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), self.start(), ARENA) };
     }
 
-    /// Returns the content.
     pub fn read(&self) -> Vec<u8> {
         // SAFETY: the arena has `ARENA` bytes, and no code writes to them now.
         unsafe { std::slice::from_raw_parts(self.start(), ARENA) }.to_vec()
     }
 
-    /// Calls `run` in a child process, with the address of the arena. The parent process sees the
-    /// stores to the arena. A signal ends a run after [`PATIENCE`] seconds.
+    /// Calls `run` in a child process, whose stores to the arena this process sees. A signal ends a
+    /// run after [`PATIENCE`] seconds.
     pub fn isolate(&mut self, run: &dyn Fn(u64) -> Result<u64, String>) -> Outcome {
         let results = self.results();
         // SAFETY: the child process only calls `run`, and ends without running destructors.
@@ -92,8 +87,7 @@ impl Arena {
             // SAFETY: the calls have no precondition.
             unsafe {
                 libc::alarm(PATIENCE);
-                // If a signal ends this process, its messages must not be in the output of the
-                // tests.
+                // The messages of a failing process must not be in the output of the tests.
                 libc::close(libc::STDERR_FILENO);
             }
             let result = run(self.address());

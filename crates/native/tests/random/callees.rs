@@ -1,8 +1,7 @@
-//! Defines the functions that random programs call. They change all registers that a call may
-//! change. A program that keeps a value in such a register therefore fails.
+//! Defines the callees of random programs, which change all registers that they may change.
 #![expect(unsafe_code, reason = "a function of vector SSA passes addresses as integers")]
 
-/// Returns the address of a function with this number of integer parameters.
+/// Returns a function with this number of integer parameters.
 pub fn mix(arguments: usize) -> usize {
     match arguments {
         0 => mix_0 as *const () as usize,
@@ -13,8 +12,8 @@ pub fn mix(arguments: usize) -> usize {
     }
 }
 
-/// Returns the address of a function whose parameters are an address and an integer. That function
-/// adds the integer to the 8 bytes at the address, and returns their previous value.
+/// Returns a function that adds an integer to the 8 bytes at an address, and returns their previous
+/// value.
 pub fn exchange() -> usize {
     exchange_integers as *const () as usize
 }
@@ -144,8 +143,8 @@ fn clobber() {
     }
 }
 
-/// Changes the registers that a function of the C ABI need not preserve. They include the upper
-/// halves of all vector registers.
+/// Changes the registers that a function of the C ABI need not preserve, with the upper halves of
+/// vector registers.
 #[cfg(target_arch = "aarch64")]
 fn clobber() {
     // SAFETY: the instructions change only declared registers.

@@ -1,26 +1,22 @@
-//! The engines that execute a function.
+//! Defines the engines that execute a function.
 
 use tilewright_native::ir::Function;
 use tilewright_native::{Executable, Isa, Target, compile, interpret};
 
-/// The maximum number of instructions that a random function executes.
 const LIMIT: u64 = 1_000_000;
 
-/// A function that is ready to run. Its argument is the address of its memory.
+/// A prepared function. Its argument is the address of its memory.
 pub type Run = Box<dyn Fn(u64) -> Result<u64, String>>;
 
-/// An engine that executes functions.
 pub struct Engine {
-    /// The name, for messages.
     pub name: &'static str,
-    /// Prepares a function.
     pub prepare: fn(&Function) -> Result<Run, String>,
 }
 
 /// The engine whose results are the expected results.
 pub const INTERPRETER: Engine = Engine { name: "interpreter", prepare: prepare_interpreter };
 
-/// Returns the engines of this machine that execute functions of this number of lanes.
+/// Returns the engines of this machine for this number of lanes.
 pub fn engines(lanes: usize) -> Vec<Engine> {
     let machines = [
         (Isa::Avx512, Engine { name: "AVX-512", prepare: |function| prepare_machine(function, Isa::Avx512) }),

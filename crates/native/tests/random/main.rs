@@ -1,8 +1,7 @@
-//! Compares the results of the interpreter and of machine code on random functions.
+//! Compares the interpreter and machine code on random functions.
 //!
-//! A seed identifies a function. `TILEWRIGHT_SEEDS=0..50000` replaces the default seeds. The test
-//! shrinks a failing function before it prints it. Each run of machine code has its own process, so
-//! a fault of the processor also becomes a failure of the test.
+//! `TILEWRIGHT_SEEDS=0..50000` replaces the default seeds. A failing function is shrunk. Machine
+//! code runs in its own process, so a fault of the processor is a failure of the test.
 #![cfg(unix)]
 
 mod arena;
@@ -26,7 +25,6 @@ use engine::{Engine, INTERPRETER, engines};
 use generate::{ARENA, Kind, Program, REGION, generate};
 use shrink::{shrink, text};
 
-/// The seeds of a test run.
 const SEEDS: Range<u64> = 0..250;
 
 /// The number of failing functions that a test run shows.
@@ -62,7 +60,7 @@ fn engines_agree() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The number of functions whose code a decoder checks for each instruction set.
+/// The number of functions whose code a decoder checks, for each instruction set.
 const DECODED: u64 = 100;
 
 #[test]
@@ -77,8 +75,7 @@ fn decoders_read_the_code_of_all_instruction_sets() {
     }
 }
 
-/// An engine with a deliberate error. A test checks that the comparison finds the error and shrinks
-/// the function.
+/// An engine with an error, which the comparison must find and shrink.
 const FAULTY: Engine = Engine {
     name: "faulty",
     prepare: |function| {
@@ -102,8 +99,7 @@ fn a_fault_is_found_and_shrunk() {
     assert!(instructions <= 20, "{failure}");
 }
 
-/// Runs a program. Returns the description of a failure, or `None` if all engines have the expected
-/// results.
+/// Returns the description of a failure, if there is one.
 fn failure_of(seed: u64, program: &Program, engines: &[Engine], arena: &mut Arena) -> Option<String> {
     arena.write(&program.arena);
     let run = (INTERPRETER.prepare)(&program.function).expect("the interpreter needs no preparation");
@@ -125,13 +121,11 @@ fn failure_of(seed: u64, program: &Program, engines: &[Engine], arena: &mut Aren
     Some(format!("seed {seed}, {}: {difference}{:?}\n{}", failing.name, program.layout, text(&small)))
 }
 
-/// The results of a function.
 struct Execution {
     outcome: Outcome,
     memory: Vec<u8>,
 }
 
-/// Executes a function in its own process.
 fn execute(engine: &Engine, function: &Function, program: &Program, arena: &mut Arena) -> Execution {
     arena.write(&program.arena);
     let outcome = match (engine.prepare)(function) {

@@ -1,4 +1,4 @@
-//! Random numbers and the bits of random lanes.
+//! Generates random numbers and the bits of random lanes.
 
 use tilewright_native::ir::Lane;
 
@@ -7,12 +7,10 @@ use tilewright_native::ir::Lane;
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns 64 random bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -21,7 +19,6 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a number from 0 to `count - 1`.
     pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }
@@ -31,12 +28,11 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Returns one of the items.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// Returns the bits of a random lane. Edge cases are frequent.
+    /// Returns the bits of a random lane, often an edge case.
     pub fn bits(&mut self, lane: Lane) -> u64 {
         let width = 8 * lane.bytes();
         let kept = u64::MAX >> (64 - width);

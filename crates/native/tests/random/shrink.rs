@@ -8,9 +8,8 @@ use tilewright_native::ir::{
 
 use crate::generate::conversion_range;
 
-/// Returns a small function for which `fails` still returns true. `fails` also receives functions
-/// that access memory outside of the arena, that do not end, or that violate the rules of the
-/// verifier. It must return false for such functions.
+/// Returns a small function for which `fails` is still true. `fails` is false for functions that
+/// leave the arena, do not end, or are ill-formed.
 pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> Function {
     let mut best = function.clone();
     loop {
@@ -33,7 +32,7 @@ pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> 
 
 type Fails<'a> = &'a mut dyn FnMut(&Function) -> bool;
 
-/// Adopts a change if `fails` returns true for the changed function.
+/// Adopts a change if `fails` is true for the changed function.
 fn try_change(best: &mut Function, fails: Fails, change: impl FnOnce(&mut Function)) -> bool {
     let mut changed = best.clone();
     change(&mut changed);
@@ -45,7 +44,7 @@ fn try_change(best: &mut Function, fails: Fails, change: impl FnOnce(&mut Functi
     is_adopted
 }
 
-/// Replaces the terminators of blocks by a return of the function's argument.
+/// Replaces terminators by a return of the argument.
 fn end_early(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for index in 0..best.blocks.len() {
@@ -75,8 +74,7 @@ fn simplify_branches(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Removes instructions or replaces them by constants. Tries many instructions at once, then one at
-/// a time.
+/// Removes instructions or replaces them by constants, many at once, then one by one.
 fn drop_instructions(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -98,7 +96,7 @@ fn drop_instructions(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Replaces an instruction by a constant, or removes it if it has no result.
+/// Replaces an instruction by a constant, or removes it.
 fn replace_by_constant(function: &mut Function, block: usize, index: usize) {
     let inst = &function.blocks[block].insts[index];
     match inst.result {
@@ -110,7 +108,6 @@ fn replace_by_constant(function: &mut Function, block: usize, index: usize) {
     }
 }
 
-/// Returns the instruction that defines a value as a constant.
 fn constant(function: &Function, value: Value, choice: usize) -> Inst {
     let op = match function.ty(value) {
         Type::Int => Op::IntConstant([0, 8][choice % 2]),
@@ -128,7 +125,6 @@ fn constant(function: &Function, value: Value, choice: usize) -> Inst {
     Inst { op, operands: [].into_iter().collect(), result: Some(value), origin: 0 }
 }
 
-/// Replaces parameters of blocks by constants.
 fn replace_parameters(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 1..best.blocks.len() {
@@ -207,7 +203,7 @@ fn replace_uses(function: &mut Function, old: Value, new: Value) {
     }
 }
 
-/// Replaces results by an operand of the same type, or by another constant.
+/// Replaces results by an operand of the same type, or by a constant.
 fn replace_results(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -235,7 +231,7 @@ fn replace_results(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Appends a block to its only predecessor.
+/// Appends blocks to their only predecessor.
 fn merge_blocks(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -256,7 +252,6 @@ fn merge_blocks(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Returns whether each block is reachable.
 fn reachable_blocks(function: &Function) -> Vec<bool> {
     let mut reachable = vec![false; function.blocks.len()];
     let mut pending = vec![0];
@@ -271,7 +266,7 @@ fn reachable_blocks(function: &Function) -> Vec<bool> {
     reachable
 }
 
-/// Returns the text of a function without unreachable blocks.
+/// Returns the text of the reachable blocks.
 pub fn text(function: &Function) -> String {
     let reachable = reachable_blocks(function);
     let mut text = String::new();
@@ -288,8 +283,7 @@ pub fn text(function: &Function) -> String {
     text
 }
 
-/// Removes instructions without effect whose result is unused, and the content of unreachable
-/// blocks.
+/// Removes unused instructions, and the content of unreachable blocks.
 fn remove_unused(function: &mut Function) {
     let reachable = reachable_blocks(function);
     let argument = function.blocks[0].parameters[0];
@@ -324,8 +318,8 @@ fn remove_unused(function: &mut Function) {
     }
 }
 
-/// Returns whether all guards of the generator are still in the function. If so, no payload of a
-/// NaN and no conversion out of range can influence results.
+/// Returns whether all guards of the generator remain, so that no payload of a NaN and no
+/// conversion out of range matters.
 fn is_defined(function: &Function) -> bool {
     let definitions: HashMap<Value, &Inst> = function
         .blocks
@@ -364,7 +358,7 @@ impl Guards<'_> {
         self.definitions.get(&value).is_some_and(|inst| matches!(inst.op, Op::Constant(..)))
     }
 
-    /// Returns whether a value has no NaN, except for the NaN of a constant.
+    /// Returns whether a value has no NaN, except that of a constant.
     fn has_no_nan(&self, value: Value) -> bool {
         let Some(inst) = self.definitions.get(&value) else { return false };
         match inst.op {

@@ -9,14 +9,11 @@ use crate::{
     select::lane_parts,
 };
 
-/// The operands of an address.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
-    /// The base.
     base: VReg,
-    /// The index, and the count of its shift to the left.
+    /// The index, and the count of its left shift.
     index: Option<(VReg, u32)>,
-    /// The number of bytes to add.
     offset: i64,
 }
 
@@ -30,7 +27,7 @@ enum Guard {
 }
 
 impl Selector<'_> {
-    /// Returns the address of an access. `operands` begins with the operands of the address.
+    /// Returns the address of an access from the first operands.
     fn memory(&mut self, address: Address, operands: &[Value]) -> Result<Memory, CompileError> {
         let mut offset = i64::from(address.offset);
         let mut index = None;
@@ -46,7 +43,6 @@ impl Selector<'_> {
         Ok(Memory { base: self.read(operands[0], 0)?, index, offset })
     }
 
-    /// Replaces the base of an address by the sum of the base and the shifted index.
     fn without_index(&mut self, memory: Memory) -> Memory {
         match memory.index {
             None => memory,
@@ -57,14 +53,13 @@ impl Selector<'_> {
         }
     }
 
-    /// Emits the computation of the address that `memory` describes. Returns the register that
-    /// receives the address.
+    /// Computes an address in a register.
     fn address_of(&mut self, memory: Memory) -> VReg {
         let memory = self.without_index(memory);
         self.add_constant(memory.base, memory.offset)
     }
 
-    /// Loads or stores a register. The access has `bytes` bytes.
+    /// Loads or stores `bytes` bytes of a register.
     fn access(&mut self, opcode: Opcode, bytes: usize, register: Arg, memory: Memory) {
         let mut memory = memory;
         if let Some((index, shift)) = memory.index
@@ -83,7 +78,7 @@ impl Selector<'_> {
         self.emit(opcode, &[register, Arg::Use(Field::N, base)]);
     }
 
-    /// Returns the operands of an access after those of its address.
+    /// Returns the operands after those of the address.
     fn after_address(address: Address, operands: &[Value]) -> &[Value] {
         &operands[1 + usize::from(address.indexed)..]
     }
@@ -137,7 +132,6 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the addresses of the parts of a vector.
     fn part_addresses(&mut self, lane: Lane, memory: Memory) -> Vec<Memory> {
         let parts = lane_parts(lane);
         let memory = if parts > 1 { self.without_index(memory) } else { memory };
@@ -145,7 +139,6 @@ impl Selector<'_> {
         (0..parts as i64).map(|part| Memory { offset: memory.offset + part * bytes, ..memory }).collect()
     }
 
-    /// Returns the guard of an access with a mask.
     fn guard(&mut self, mask: Value) -> Result<Guard, CompileError> {
         match self.known(mask) {
             Some(Op::MaskConstant(true)) => Ok(Guard::All),
@@ -162,7 +155,7 @@ impl Selector<'_> {
         def
     }
 
-    /// Loads or stores a lane if bit `bit` of the mask is set.
+    /// Loads or stores a lane if its bit in the mask is set.
     fn lane_access(&mut self, opcode: Opcode, register: Arg, at: VReg, (guard, bit): (Guard, usize)) {
         let at = Arg::Use(Field::N, at);
         match guard {
@@ -211,7 +204,6 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the number of lanes in one register.
     fn register_lanes(&self, lane: Lane) -> usize {
         self.function.lanes / lane_parts(lane)
     }
@@ -269,7 +261,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the address of each lane of a gather or scatter: `base` plus the offset of the lane.
+    /// Returns `base` plus the offset of each lane.
     fn lane_addresses(&mut self, base: VReg, offsets: Value) -> Result<Vec<VReg>, CompileError> {
         let mut addresses = Vec::new();
         for index in 0..self.function.lanes {

@@ -10,7 +10,6 @@ use crate::{
     select::lane_parts,
 };
 
-/// The registers of a vector's parts.
 type Parts = SmallVec<[VReg; 2]>;
 
 impl Selector<'_> {
@@ -61,14 +60,14 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Extends lanes to twice their width. Returns them in two registers.
+    /// Extends lanes to twice their width, in two registers.
     pub(super) fn widened(&mut self, x: VReg, from: Lane, is_signed: bool) -> [VReg; 2] {
         let opcode = if is_signed { o::SSHLL } else { o::USHLL };
         let opcode = opcode.left(from.bytes(), 0);
         [self.compute(opcode, &[x]), self.compute(opcode.whole(), &[x])]
     }
 
-    /// Extends lanes to at most 32 bits, so that they fit in one register.
+    /// Extends lanes to at most 32 bits, in one register.
     pub(super) fn extended(&mut self, x: VReg, from: Lane, to: Lane, is_signed: bool) -> VReg {
         let opcode = if is_signed { o::SSHLL } else { o::USHLL };
         let (mut register, mut bytes) = (x, from.bytes());
@@ -93,12 +92,10 @@ impl Selector<'_> {
         register
     }
 
-    /// Converts binary32 to binary64.
     pub(super) fn single_to_double(&mut self, x: VReg) -> [VReg; 2] {
         [self.compute(o::FCVTL, &[x]), self.compute(o::FCVTL.whole(), &[x])]
     }
 
-    /// Converts binary64 to binary32.
     pub(super) fn double_to_single(&mut self, low: VReg, high: VReg) -> VReg {
         let low = self.compute(o::FCVTN, &[low]);
         self.modify(o::FCVTN.whole(), low, &[high])
@@ -155,7 +152,6 @@ impl Selector<'_> {
         }
     }
 
-    /// Applies an instruction to each part.
     fn each_part(&mut self, opcode: Opcode, parts: &[VReg]) -> Parts {
         parts.iter().map(|&part| self.compute(opcode, &[part])).collect()
     }

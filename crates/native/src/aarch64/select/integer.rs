@@ -102,7 +102,6 @@ impl Selector<'_> {
         self.apply_int(opcode, x, y)
     }
 
-    /// Shifts to the left by a constant below 64.
     fn shift_left(&mut self, x: VReg, count: u32) -> VReg {
         let (rotation, last) = ((64 - count) % 64, 63 - count);
         self.compute_int(o::UBFM.with(rotation << 16 | last << 10), &[x])
@@ -124,14 +123,13 @@ impl Selector<'_> {
         })
     }
 
-    /// Returns `x` if comparing `x` with `y` satisfies the condition, otherwise `y`.
+    /// Returns `x` if the comparison of `x` and `y` is true, otherwise `y`.
     fn int_extremum(&mut self, condition: Condition, x: Value, y: Value) -> Result<VReg, CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         self.emit(o::CMP, &[Arg::Use(Field::N, x), Arg::Use(Field::M, y)]);
         Ok(self.choose(condition, x, y))
     }
 
-    /// Returns `x` if the condition is true, otherwise `y`.
     fn choose(&mut self, condition: Condition, x: VReg, y: VReg) -> VReg {
         self.compute_int(o::CSEL.with((condition as u32) << 12), &[x, y])
     }
@@ -143,8 +141,7 @@ impl Selector<'_> {
         Ok(self.compute_int(o::MSUB, &[quotient, y, x]))
     }
 
-    /// Compares integers, and returns the condition on the flags. Before the condition is used,
-    /// only moves may be emitted.
+    /// Compares integers. Returns a condition, before whose use only moves may be emitted.
     fn compare_flags(&mut self, inst: &Inst) -> Result<Condition, CompileError> {
         let Op::IntCompare(function) = inst.op else {
             return Err(CompileError::Unsupported(format!("a comparison by {:?}", inst.op)));
@@ -176,8 +173,7 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags, and returns the condition that an integer is not 0. Before the condition is
-    /// used, only moves may be emitted.
+    /// Returns the condition that an integer is not 0. Before its use, only moves may be emitted.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)
@@ -191,7 +187,7 @@ impl Selector<'_> {
 
     pub(super) fn int_compare(&mut self, result: Value, inst: &Inst) -> Result<(), CompileError> {
         let condition = self.compare_flags(inst)?;
-        // The instruction has the opposite condition: it increments 0 if that condition is false.
+        // The instruction takes the opposite condition.
         let register = self.compute_int(o::CSET.with((condition.negated() as u32) << 12), &[]);
         self.set(result, 0, register);
         Ok(())

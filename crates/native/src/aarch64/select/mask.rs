@@ -8,23 +8,19 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// A lane width that no lane has, for keys of [`Selector::mask_parts`]. The entry of such a key is
-/// the register with the bits of a mask as an integer.
+/// The lane width in the keys of [`Selector::mask_parts`] for masks as integers.
 const BITS: usize = 0;
 
 impl Selector<'_> {
-    /// Returns a vector whose bits are all 1.
     pub(super) fn ones(&mut self) -> VReg {
         self.vector_bits(u64::MAX)
     }
 
-    /// Returns a vector whose bits are all 0.
     pub(super) fn zeros(&mut self) -> VReg {
         self.vector_bits(0)
     }
 
-    /// Returns the mask of part `part` of a vector with lanes of type `lane`. The lanes of the
-    /// result have the width of `lane`.
+    /// Returns part `part` of a mask, with lanes of the width of `lane`.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         if lane.bytes() == 4 || self.known(mask).is_some() {
             return self.read(mask, 0);
@@ -43,7 +39,7 @@ impl Selector<'_> {
         Ok(register)
     }
 
-    /// Converts lanes whose bits are all 1 or all 0 to a mask.
+    /// Converts lanes that are all ones or all zeros to a mask.
     pub(super) fn mask_of_lanes(&mut self, parts: &[VReg], lane: Lane) -> VReg {
         match (parts, lane.bytes()) {
             (&[low, high], _) => self.compute(o::UZP1.lanes(Lane::I32), &[low, high]),
@@ -52,7 +48,6 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the complement of a vector.
     pub(super) fn inverted(&mut self, x: VReg) -> VReg {
         self.compute(o::NOT.whole(), &[x])
     }
@@ -104,8 +99,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns a vector with `1 << i` in its 32-bit lane i. This bit represents lane i when a mask
-    /// becomes an integer.
+    /// Returns a vector with `1 << i` in its 32-bit lane i.
     fn weights(&mut self) -> VReg {
         let weights = (0..self.function.lanes).flat_map(|lane| (1u32 << lane).to_le_bytes()).collect();
         self.constant(weights)

@@ -1,11 +1,10 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. A register also has 4 lanes of
-//! 8 or 16 bits: these are its lowest bits, and its other bits are unspecified. A mask is a vector
-//! of 32-bit lanes; the bits of a lane are all 1 or all 0.
+//! A vector register has 4 lanes of at most 32 bits, or 2 lanes of 64 bits. Lanes of 8 and 16 bits
+//! are in its lowest bits. A mask is a vector of 32-bit lanes that are all ones or all zeros.
 //!
-//! If a comparison of integers has one use, in its own block, the comparison is *pending* until
-//! this use ([`crate::select`]). The instruction of the use may then read the flags.
+//! A comparison of integers with one use, in its own block, is *pending* until that use
+//! ([`crate::select`]), whose instruction may read the flags.
 
 mod access;
 mod convert;
@@ -32,7 +31,7 @@ use crate::{
 
 type Selector<'a> = select::Selector<'a, Aarch64>;
 
-/// The fields of the operands that an instruction only reads, in order.
+/// The fields of the operands that an instruction reads, in order.
 const OPERANDS: [Field; 3] = [Field::N, Field::M, Field::A];
 
 impl Machine for Aarch64 {
@@ -102,7 +101,6 @@ impl<'a> Selector<'a> {
         self.push(MachineInst::Plain(inst), &operands, Flow::Next);
     }
 
-    /// Emits an instruction whose operands are registers.
     fn emit_to(&mut self, opcode: Opcode, result: Arg, operands: &[VReg]) {
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         args.push(result);
@@ -124,15 +122,13 @@ impl<'a> Selector<'a> {
         def
     }
 
-    /// Emits an instruction that overwrites the register `input`. Returns the register of the
-    /// result.
+    /// Emits an instruction that overwrites `input`.
     fn modify(&mut self, opcode: Opcode, input: VReg, operands: &[VReg]) -> VReg {
         let def = self.register(input.class());
         self.emit_to(opcode, Arg::Tied { def, input }, operands);
         def
     }
 
-    /// Selects the instructions of an operation.
     fn operation(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
         let operands = inst.operands.as_slice();
         let result = || {
@@ -156,8 +152,7 @@ impl<'a> Selector<'a> {
             Op::Convert(conversion, lane) => self.convert(result()?, conversion, lane, operands[0]),
             Op::Rotate(count) => self.rotate(result()?, count, operands[0]),
             Op::Load { lane, address, masked } => self.load(result()?, lane, address, masked, operands),
-            // A streaming store becomes an ordinary store. The instruction that may bypass the
-            // caches, `stnp`, stores only pairs of registers.
+            // A streaming store becomes an ordinary store: `stnp` stores only pairs of registers.
             Op::Store { address, masked, streaming: _ } => self.store(address, masked, operands),
             Op::Prefetch { address } => self.prefetch(address, operands),
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),

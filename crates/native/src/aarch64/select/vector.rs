@@ -1,5 +1,4 @@
-//! Selects instructions for operations on vectors: constants, arithmetic, comparisons and
-//! permutations.
+//! Selects instructions for operations on vectors.
 
 use regalloc2::VReg;
 
@@ -15,8 +14,7 @@ fn unsupported(operation: impl std::fmt::Debug, lane: Lane) -> CompileError {
     CompileError::Unsupported(format!("{operation:?} of {lane:?}"))
 }
 
-/// Returns the instruction without operands that fills a vector with copies of 64 constant bits.
-/// Returns `None` if there is no such instruction.
+/// Returns the instruction that fills a vector with copies of 64 constant bits, if there is one.
 fn move_vector(bits: u64) -> Option<Opcode> {
     let bytes = bits.to_le_bytes();
     if bytes.iter().all(|byte| matches!(byte, 0 | 0xff)) {
@@ -50,7 +48,6 @@ fn move_vector(bits: u64) -> Option<Opcode> {
 }
 
 impl Selector<'_> {
-    /// Fills a new register with copies of 64 bits.
     pub(super) fn vector_bits(&mut self, bits: u64) -> VReg {
         match move_vector(bits) {
             Some(opcode) => self.compute(opcode, &[]),
@@ -58,14 +55,12 @@ impl Selector<'_> {
         }
     }
 
-    /// Fills a new register with copies of the bits of one lane.
     fn copies(&mut self, lane: Lane, bits: u64) -> VReg {
         let width = 8 * lane.bytes();
         let bits = bits & u64::MAX >> (64 - width);
         self.vector_bits((0..64).step_by(width).fold(0, |all, at| all | bits << at))
     }
 
-    /// Loads or computes a part of a constant vector in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         match op {
             Op::Constant(lane, bits) => self.copies(lane, bits),
@@ -209,7 +204,6 @@ impl Selector<'_> {
         self.modify(o::BSL.whole(), mask, &[x, y])
     }
 
-    /// Shifts all lanes by a constant.
     fn shifted(&mut self, function: Binary, lane: Lane, x: VReg, count: u64) -> VReg {
         let bytes = lane.bytes();
         let width = 8 * bytes as u64;
@@ -225,18 +219,17 @@ impl Selector<'_> {
         }
     }
 
-    /// Shifts each lane by the count in another vector.
     fn shifted_by(&mut self, function: Binary, lane: Lane, x: VReg, count: VReg) -> VReg {
         let width = self.copies(lane, 8 * lane.bytes() as u64);
-        // The instruction reads only the low 8 bits of a count, as a signed number. Counts above
-        // the width therefore become the width, which also leaves zeros or copies of the sign.
+        // The instruction reads the low 8 bits of a count as a signed number. Counts above the
+        // width therefore become the width.
         let count = if lane == Lane::I64 {
             self.extremum(o::CMHI.lanes(lane), [width, count], count, width)
         } else {
             self.compute(o::UMIN.lanes(lane), &[count, width])
         };
         let opcode = if function == Binary::Sar { o::SSHL } else { o::USHL };
-        // The instruction shifts to the right if a count is negative.
+        // A negative count shifts to the right.
         let count =
             if function == Binary::Shl { count } else { self.compute(o::NEG_VECTOR.lanes(lane), &[count]) };
         self.compute(opcode.lanes(lane), &[x, count])
@@ -264,7 +257,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Multiplies binary32 by powers of two. The product is exact in binary64.
+    /// Multiplies binary32 by powers of two, exactly, in binary64.
     fn scale(&mut self, x: VReg, y: VReg) -> VReg {
         const BIAS: u64 = 1023;
         let exponents = self.compute(o::FCVTZS.lanes(Lane::F32), &[y]);
@@ -302,7 +295,8 @@ impl Selector<'_> {
     ) -> Result<(), CompileError> {
         use Compare as F;
         let lane = self.lane(x)?;
-        // The instructions compare by "greater than", so less-than comparisons swap their operands.
+        // The instructions only compare by "greater than", so less-than comparisons swap their
+        // operands.
         let (opcode, is_swapped) = match (function, lane.is_float()) {
             (F::Eq | F::Ne, true) => (o::FCMEQ, false),
             (F::Lt, true) => (o::FCMGT, true),
@@ -335,8 +329,8 @@ impl Selector<'_> {
         for part in 0..lane_parts(lane) {
             let mask = self.mask_part(mask, lane, part)?;
             let (x, y) = (self.read(x, part)?, self.read(y, part)?);
-            // Each of the three instructions overwrites one operand. If an operand has no later
-            // uses, the code chooses the instruction that overwrites this operand.
+            // Each instruction overwrites one operand. The code chooses an operand without later
+            // uses.
             let register = if is_mask_kept && overwrites_y {
                 self.modify(o::BIT.whole(), y, &[x, mask])
             } else if is_mask_kept && overwrites_x {
@@ -376,8 +370,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns 16 consecutive bytes of two registers, beginning with byte `first` of the register
-    /// `low`.
+    /// Returns 16 consecutive bytes of two registers, from byte `first` of `low` on.
     fn extract(&mut self, low: VReg, high: VReg, first: usize) -> VReg {
         self.compute(o::EXT.whole().with((first as u32) << 11), &[low, high])
     }

@@ -10,13 +10,11 @@ use crate::{
     x86::instruction::{Base, imm32},
 };
 
-/// The largest offset of an address. From such an offset, the offsets of all bytes of a vector also
-/// fit in a signed 32-bit integer.
+/// The largest offset of an address. The offsets of all bytes of a vector then fit in 32 bits.
 const MAX_OFFSET: i64 = i32::MAX as i64 - 256;
 
 impl Selector<'_> {
-    /// Returns the memory operand of an address. The operands of the address are the first operands
-    /// of the access.
+    /// Returns the memory operand of an access from its first operands.
     pub(super) fn memory(&mut self, address: Address, operands: &[Value]) -> Result<Memory, CompileError> {
         let mut offset = i64::from(address.offset);
         let mut index = None;
@@ -38,7 +36,7 @@ impl Selector<'_> {
         Ok(Memory::at(self.compute_int(C::Lea_r64_m, Size::R64, &[Arg::Memory(memory)])))
     }
 
-    /// Returns the operands of an access after those of its address.
+    /// Returns the operands after those of the address.
     fn after_address(address: Address, operands: &[Value]) -> &[Value] {
         &operands[1 + usize::from(address.indexed)..]
     }
@@ -128,13 +126,12 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Computes the address of a memory operand in one register.
+    /// Computes an address in a register.
     fn address_of(&mut self, memory: Memory) -> VReg {
         self.compute_int(C::Lea_r64_m, Size::R64, &[Arg::Memory(memory)])
     }
 
-    /// Loads lanes of 8 or 16 bits one by one. A lane whose mask is false loads zeros from the
-    /// scratch area of the frame.
+    /// Loads lanes of 8 or 16 bits one by one. A masked-off lane loads zeros from the scratch area.
     fn load_lanes(&mut self, lane: Lane, memory: Memory, mask: Value) -> Result<VReg, CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(mask, 0)?;
@@ -205,8 +202,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes of 8 or 16 bits one by one. A lane whose mask is false is stored to the scratch
-    /// area of the frame.
+    /// Stores lanes of 8 or 16 bits one by one. A masked-off lane is stored to the scratch area.
     fn store_lanes(
         &mut self,
         lane: Lane,
@@ -273,8 +269,8 @@ impl Selector<'_> {
             if self.is_avx512() {
                 let code =
                     if is_wide { C::EVEX_Vgatherqpd_zmm_k1_vm64z } else { C::EVEX_Vgatherqps_ymm_k1_vm64z };
-                // Each part of the gather has the number of lanes of a register of 64-bit offsets.
-                // Its mask is therefore that of 64-bit lanes.
+                // A part has the lanes of a register of 64-bit offsets, so its mask is that of
+                // 64-bit lanes.
                 let mask = self.mask_part(operands[2], Lane::I64, part)?;
                 let consumed = self.register(super::MASKS);
                 self.emit_masked(code, &[to, at], Masking::Consumed { mask, def: consumed });
@@ -344,8 +340,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes one by one. A lane whose mask is false is stored to the scratch area of the
-    /// frame.
+    /// Stores lanes one by one. A masked-off lane is stored to the scratch area.
     fn scatter_lanes(&mut self, base: VReg, lane: Lane, operands: &[Value]) -> Result<(), CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(operands[3], 0)?;

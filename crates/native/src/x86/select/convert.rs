@@ -11,7 +11,6 @@ use crate::{
     x86::Isa,
 };
 
-/// The registers of a vector's parts.
 type Parts = SmallVec<[VReg; 2]>;
 
 impl Selector<'_> {
@@ -86,7 +85,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the upper half of the lanes of one register, in the low bits of another register.
+    /// Returns the upper half of the lanes, in the low bits of a new register.
     pub(super) fn high_half_of(&mut self, x: VReg, lane: Lane) -> VReg {
         let (code, from, count) = match (self.isa, lane.bytes()) {
             (Isa::Avx512, 1) => (C::EVEX_Vpsrldq_xmm_xmmm128_imm8, Size::X, 8),
@@ -100,8 +99,7 @@ impl Selector<'_> {
         self.compute(code, size, &[Arg::Use(x, from), imm8(count)])
     }
 
-    /// Returns half of the lanes of a vector as an operand, which may be memory. The vector must
-    /// have only one register.
+    /// Returns half of the lanes of a one-register vector. The operand may be memory.
     fn half_operand(&mut self, x: Value, lane: Lane, half: usize) -> Result<Arg, CompileError> {
         if let Some(inst) = self.find_pending(x)
             && let Op::Load { address, .. } = inst.op
@@ -117,13 +115,13 @@ impl Selector<'_> {
         Ok(Arg::Use(register, self.half_size(lane)))
     }
 
-    /// Applies an instruction whose result has lanes of `to`, which are wider than those of `from`.
+    /// Applies an instruction that widens lanes from `from` to `to`.
     fn widen(&mut self, x: Value, from: Lane, to: Lane, code: C) -> Result<Parts, CompileError> {
         let size = self.size(to);
         let mut parts = Parts::new();
         if lane_parts(to) == 1 {
-            // The instruction reads exactly the bytes of the lanes, which may be only 8 bytes. The
-            // operand may therefore be any pending load.
+            // The instruction reads exactly the bytes of the lanes, so any pending load may be its
+            // operand.
             let x = match self.find_pending(x) {
                 Some(inst) if matches!(inst.op, Op::Load { .. }) => {
                     let Op::Load { address, .. } = inst.op else { return Err(unsupported("Load", from, to)) };
@@ -144,8 +142,7 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Narrows both parts of a vector by an instruction, and joins the results. The result of the
-    /// instruction has half the bits of its operand.
+    /// Narrows both parts of a vector to half, and joins them.
     fn narrow_value(&mut self, x: Value, code: C) -> Result<Parts, CompileError> {
         let registers = [self.read(x, 0)?, self.read(x, 1)?];
         Ok(SmallVec::from_slice(&[self.narrow(registers, code)]))
@@ -157,7 +154,6 @@ impl Selector<'_> {
         self.join_halves(low, high)
     }
 
-    /// Extends the lanes of a register to lanes that also fit in one register.
     pub(super) fn extended(&mut self, x: VReg, from: Lane, to: Lane, is_signed: bool) -> VReg {
         let Ok(code) = extension(self.isa, from, to, is_signed) else { return x };
         let size = self.size(to);
@@ -206,7 +202,7 @@ impl Selector<'_> {
             from = Lane::I32;
         }
         if from == Lane::I32 && to.bytes() < 4 {
-            // Gathers the low bytes of the lanes of each half, then joins the halves.
+            // Gathers the low bytes of each half, then joins the halves.
             let bytes = if to == Lane::I8 { 1 } else { 2 };
             let half: Vec<u8> = (0..16)
                 .map(|at| if at < 4 * bytes { (at / bytes * 4 + at % bytes) as u8 } else { 0x80 })
@@ -302,7 +298,6 @@ impl Selector<'_> {
         }
     }
 
-    /// Applies an instruction to each part.
     fn each_part(&mut self, x: Value, code: C) -> Result<Parts, CompileError> {
         let lane = self.lane(x)?;
         let size = self.size(lane);
@@ -329,15 +324,14 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Converts the 4 lanes of a register of 64-bit integers with AVX2. The result is a register of
-    /// binary64, or half a register of binary32.
+    /// Converts the 4 lanes of a register of 64-bit integers with AVX2, to a register of binary64
+    /// or half a register of binary32.
     fn int_64_to_float(&mut self, x: VReg, to: Lane, is_signed: bool) -> Result<VReg, CompileError> {
         if is_signed {
             return self.signed_64_to_float(x, to);
         }
-        // Integers from 2^63 on are halved before the conversion, and the result is doubled, which
-        // is exact. The lowest bit also keeps the bit that is shifted out. The conversion therefore
-        // rounds like a conversion of all bits.
+        // From 2^63 on, the integer is halved first and the result is doubled, exactly. The lowest
+        // bit also keeps the bit that was shifted out, so the rounding is the same.
         let half = self.shifted(Binary::Shr, Lane::I64, x, 1)?;
         let lowest = self.binary_constant(Binary::And, Lane::I64, x, 1)?;
         let half = self.binary_registers(Binary::Or, Lane::I64, half, lowest)?;
@@ -349,7 +343,7 @@ impl Selector<'_> {
         let (signs, blend) = if to == Lane::F64 {
             (x, C::VEX_Vblendvpd_ymm_ymm_ymmm256_ymm)
         } else {
-            // The high 32 bits of the lanes, which begin with the sign.
+            // The high 32 bits, with the sign.
             let high = self.high_half(x);
             let args = [Arg::Use(x, Size::X), Arg::Use(high, Size::X), imm8(0xdd)];
             let signs = self.compute(C::VEX_Vshufps_xmm_xmm_xmmm128_imm8, Size::X, &args);
@@ -418,8 +412,7 @@ impl Selector<'_> {
             if from == Lane::F64 { C::VEX_Vcvttsd2si_r64_xmmm64 } else { C::VEX_Vcvttss2si_r64_xmmm32 };
         let lanes = 32 / from.bytes() as i32;
         self.emit(C::VEX_Vmovups_ymmm256_ymm, &[Arg::Memory(Memory::scratch(0)), Arg::Use(x, Size::Y)]);
-        // The loop runs from the last lane to the first, so that a result overwrites only floats
-        // that were already read.
+        // The last lane is first, so that a result overwrites only floats that were read.
         for lane in (0..lanes).rev() {
             let at = Memory::scratch(lane * from.bytes() as i32);
             let int = self.compute_int(code, Size::R64, &[Arg::Memory(at)]);
@@ -439,7 +432,6 @@ fn unsupported(conversion: impl std::fmt::Debug, from: Lane, to: Lane) -> Compil
     CompileError::Unsupported(format!("{conversion:?} from {from:?} to {to:?}"))
 }
 
-/// Returns the instruction that extends lanes.
 fn extension(isa: Isa, from: Lane, to: Lane, is_signed: bool) -> Result<C, CompileError> {
     let [avx512, avx2] = match (from, to, is_signed) {
         (Lane::I8, Lane::I16, true) => [C::EVEX_Vpmovsxbw_ymm_k1z_xmmm128, C::VEX_Vpmovsxbw_xmm_xmmm64],

@@ -25,7 +25,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns an operand: a constant of 32 bits if possible, otherwise a general register.
+    /// Returns a 32-bit constant if possible, otherwise a register.
     fn int_operand(&mut self, value: Value) -> Result<Arg, CompileError> {
         match self.known_i32(value) {
             Some(value) => Ok(imm32(value)),
@@ -125,15 +125,14 @@ impl Selector<'_> {
         Ok(self.compute_int(code, Size::R64, &[Arg::Use(x, Size::R64), Arg::Use(count, Size::R64)]))
     }
 
-    /// Returns `y` if comparing `x` with `y` satisfies the condition, otherwise `x`.
+    /// Returns `y` if the comparison of `x` and `y` is true, otherwise `x`.
     fn int_extremum(&mut self, condition: Condition, x: Value, y: Value) -> Result<VReg, CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         self.emit(C::Cmp_r64_rm64, &[Arg::Use(x, Size::R64), Arg::Use(y, Size::R64)]);
         Ok(self.modify_int(condition.conditional_move(), x, &[Arg::Use(y, Size::R64)]))
     }
 
-    /// Divides `x`, extended to 128 bits in `rdx:rax`, by `y`. Returns the quotient and the
-    /// remainder.
+    /// Divides `x`, extended to `rdx:rax`, by `y`. Returns the quotient and the remainder.
     fn divide(&mut self, is_signed: bool, x: Value, y: Value) -> Result<[VReg; 2], CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         let [rax, rdx] = [RAX, RDX].map(|register| PReg::new(register, INTS));
@@ -158,8 +157,7 @@ impl Selector<'_> {
         Ok([quotient, remainder])
     }
 
-    /// Compares two integers, and returns the condition on the flags. Before the condition is used,
-    /// only moves may be emitted.
+    /// Compares integers. Returns a condition, before whose use only moves may be emitted.
     fn compare_flags(&mut self, inst: &Inst) -> Result<Condition, CompileError> {
         let Op::IntCompare(function) = inst.op else {
             return Err(CompileError::Unsupported(format!("flags of {:?}", inst.op)));
@@ -192,8 +190,7 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags, and returns the condition that an integer is not 0. Before the condition is
-    /// used, only moves may be emitted.
+    /// Returns the condition that an integer is not 0. Before its use, only moves may be emitted.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Selector<'_> {
-    /// Emits an instruction whose first operand is its result, a new mask register.
+    /// Emits an instruction whose result is a new mask register.
     pub(super) fn compute_mask(&mut self, code: C, rest: &[Arg]) -> VReg {
         let def = self.register(MASKS);
         let mut args: smallvec::SmallVec<[Arg; 5]> = smallvec::SmallVec::new();
@@ -27,7 +27,6 @@ impl Selector<'_> {
         self.compute(C::VEX_Vpcmpeqd_ymm_ymm_ymmm256, Size::Y, &[first, first])
     }
 
-    /// Returns a vector whose bits are all 0.
     pub(super) fn zeros(&mut self) -> VReg {
         let code = self.by_isa(C::EVEX_Vpxord_xmm_k1z_xmm_xmmm128b32, C::VEX_Vpxor_xmm_xmm_xmmm128);
         let first = Arg::First(Size::X);
@@ -46,8 +45,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the mask of part `part` of a vector with lanes of type `lane`. With AVX-512, the
-    /// mask is a mask register. With AVX2, it is a vector with lanes of this width.
+    /// Returns part `part` of a mask: a mask register with AVX-512, and with AVX2 a vector with
+    /// lanes of the width of `lane`.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         let is_direct = if self.is_avx512() { part == 0 } else { lane.bytes() == 4 };
         if is_direct || self.known(mask).is_some() {
@@ -83,7 +82,6 @@ impl Selector<'_> {
         Ok(register)
     }
 
-    /// Returns the high 128 bits of a vector of AVX2.
     pub(super) fn high_half(&mut self, x: VReg) -> VReg {
         let args = [Arg::Use(x, Size::Y), imm8(1)];
         self.compute(C::VEX_Vextracti128_xmmm128_ymm_imm8, Size::X, &args)
@@ -98,7 +96,7 @@ impl Selector<'_> {
         self.even_lanes(low, high)
     }
 
-    /// Returns the low 32 bits of the 64-bit lanes of two vectors of AVX2.
+    /// Returns the low halves of the 64-bit lanes of two vectors of AVX2.
     pub(super) fn even_lanes(&mut self, low: VReg, high: VReg) -> VReg {
         let args = [Arg::Use(low, Size::Y), Arg::Use(high, Size::Y), imm8(0x88)];
         let mixed = self.compute(C::VEX_Vshufps_ymm_ymm_ymmm256_imm8, Size::Y, &args);
@@ -106,7 +104,6 @@ impl Selector<'_> {
         self.compute(C::VEX_Vpermq_ymm_ymmm256_imm8, Size::Y, &args)
     }
 
-    /// Returns the complement of a mask of AVX2.
     pub(super) fn inverted(&mut self, x: VReg) -> VReg {
         let ones = self.ones();
         self.compute(C::VEX_Vpxor_ymm_ymm_ymmm256, Size::Y, &[Arg::Use(x, Size::Y), Arg::Use(ones, Size::Y)])

@@ -1,11 +1,10 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
-//! With AVX-512, a mask uses a mask register. With AVX2, a mask uses a vector register of 32-bit
-//! lanes; the bits of a lane are all 1 or all 0.
+//! With AVX-512, a mask has a mask register. With AVX2, it is a vector of 32-bit lanes that are all
+//! ones or all zeros.
 //!
-//! A vector load without a mask, or a comparison of integers, may be *pending* ([`crate::select`]).
-//! It then has only one use, in the same block, and is pending until this use. The instruction of
-//! the use may also do the work of the load or comparison.
+//! A vector load without a mask, or a comparison of integers, may be *pending* until its only use,
+//! in the same block ([`crate::select`]). The instruction of the use may include it.
 
 mod access;
 mod convert;
@@ -98,7 +97,7 @@ impl<'a> Selector<'a> {
         self.isa == Isa::Avx512
     }
 
-    /// Returns the part of a vector register that has the lanes of a type.
+    /// Returns the part of a register that has the lanes of a type.
     fn size(&self, lane: Lane) -> Size {
         match (self.isa, lane) {
             (Isa::Avx512, Lane::I8) | (Isa::Avx2, Lane::I8 | Lane::I16) => Size::X,
@@ -107,7 +106,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Returns the part of a vector register that has half the lanes of a type of at most 32 bits.
+    /// Returns the part of a register that has half the lanes of a type of at most 32 bits.
     fn half_size(&self, lane: Lane) -> Size {
         if self.is_avx512() && lane.bytes() == 4 { Size::Y } else { Size::X }
     }
@@ -132,7 +131,7 @@ impl<'a> Selector<'a> {
         self.push(MachineInst::Plain(inst), &operands, Flow::Next);
     }
 
-    /// Emits an instruction whose first operand is its result, a new vector register.
+    /// Emits an instruction whose result is a new vector register.
     fn compute(&mut self, code: C, size: Size, rest: &[Arg]) -> VReg {
         let def = self.vector();
         let mut args: SmallVec<[Arg; 5]> = SmallVec::new();
@@ -142,7 +141,7 @@ impl<'a> Selector<'a> {
         def
     }
 
-    /// Emits an instruction whose first operand is its result, a new general register.
+    /// Emits an instruction whose result is a new general register.
     fn compute_int(&mut self, code: C, size: Size, rest: &[Arg]) -> VReg {
         let def = self.int();
         let mut args: SmallVec<[Arg; 5]> = SmallVec::new();
@@ -152,7 +151,7 @@ impl<'a> Selector<'a> {
         def
     }
 
-    /// Emits an instruction that overwrites its first operand, a general register.
+    /// Emits an instruction that overwrites a general register.
     fn modify_int(&mut self, code: C, input: VReg, rest: &[Arg]) -> VReg {
         let def = self.int();
         let mut args: SmallVec<[Arg; 5]> = SmallVec::new();
@@ -178,9 +177,8 @@ impl<'a> Selector<'a> {
         loads.into_iter().try_for_each(|value| self.force(value))
     }
 
-    /// Returns an operand with a part of a vector. The operand may be memory. `broadcast` is the
-    /// size in bytes of the element that the instruction can copy from memory to all lanes. It is
-    /// `None` if the instruction cannot copy.
+    /// Returns a part of a vector, in a register or memory. `broadcast` is the size in bytes of the
+    /// element that the instruction can copy to all lanes, if any.
     fn operand(&mut self, value: Value, part: usize, broadcast: Option<usize>) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let size = self.size(lane);
@@ -215,8 +213,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Returns whether the lanes in a register have at least 128 bits. A memory operand reads no
-    /// fewer bits.
+    /// Returns whether the lanes have at least 128 bits, the fewest that a memory operand reads.
     fn fills_register(&self, lane: Lane) -> bool {
         self.is_avx512() || lane != Lane::I8
     }
@@ -240,7 +237,6 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Selects the instructions of an operation.
     fn operation(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
         let operands = inst.operands.as_slice();
         let result = || {

@@ -1,5 +1,4 @@
-//! Selects instructions for operations on vectors: constants, arithmetic, comparisons and
-//! permutations.
+//! Selects instructions for operations on vectors.
 
 use iced_x86::Code as C;
 use regalloc2::VReg;
@@ -11,8 +10,8 @@ use crate::{
     x86::Isa,
 };
 
-/// The predicates of `vcmpps` and `vpcmpd`. The predicates of `vcmpps` raise no exception for a
-/// quiet NaN. Except for [`NOT_EQUAL`], they are false for NaN.
+/// The predicates of `vcmpps` and `vpcmpd`. They raise no exception for a quiet NaN. Except for
+/// [`NOT_EQUAL`], they are false for NaN.
 const EQUAL: u8 = 0;
 const NOT_EQUAL: u8 = 4;
 const LESS_FLOAT: u8 = 0x11;
@@ -29,7 +28,7 @@ fn unsupported(operation: impl std::fmt::Debug, lane: Lane) -> CompileError {
 }
 
 impl Selector<'_> {
-    /// Returns the bytes of a constant's lanes.
+    /// Returns the bytes of a constant vector.
     fn constant_bytes(&self, op: Op) -> Vec<u8> {
         let (lane, of_lane): (Lane, &dyn Fn(u64) -> u64) = match op {
             Op::Constant(lane, ref bits) => (lane, &|_| *bits),
@@ -42,9 +41,8 @@ impl Selector<'_> {
             .collect()
     }
 
-    /// Returns a memory operand with a part of a constant. If the constant has equal lanes that fit
-    /// in `broadcast` bytes, the operand is one element, which the instruction copies to all lanes.
-    /// Otherwise, the operand has the lanes of a register of `size`.
+    /// Returns a memory operand for a part of a constant. It is one element if the lanes are equal
+    /// and fit in `broadcast` bytes, otherwise the lanes of a register of `size`.
     pub(super) fn constant_memory(
         &mut self,
         op: Op,
@@ -72,7 +70,6 @@ impl Selector<'_> {
         Memory::constant(self.out.constants.index(bytes), false)
     }
 
-    /// Loads or computes a part of a constant vector in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         if let Op::Constant(lane, bits) = op {
             if bits == 0 {
@@ -97,21 +94,17 @@ impl Selector<'_> {
         self.compute(code, full, &[Arg::Memory(memory)])
     }
 
-    /// Returns the size in bytes of the element that a memory operand can copy to all lanes of a
-    /// type. Returns `None` if there is no such operand.
+    /// Returns the size of the element that a memory operand can copy to all lanes, if any.
     fn broadcast_bytes(&self, lane: Lane) -> Option<usize> {
         tables::can_broadcast(self.isa, lane).then_some(lane.bytes())
     }
 
-    /// Returns an operand, which may be memory, for an instruction that operates on lanes of the
-    /// value's type.
     fn lane_operand(&mut self, value: Value, part: usize) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let broadcast = self.broadcast_bytes(lane);
         self.operand(value, part, broadcast)
     }
 
-    /// Returns whether [`Self::lane_operand`] returns a memory operand.
     fn is_memory(&self, value: Value) -> bool {
         let broadcast = self.lane(value).ok().and_then(|lane| self.broadcast_bytes(lane));
         self.can_be_memory(value, broadcast)
@@ -273,8 +266,8 @@ impl Selector<'_> {
                 Ok(self.truncated(&[shifted], wide, lane)[0])
             }
             (F::Sar, Lane::I64) => {
-                // AVX2 has no arithmetic shift of 64-bit lanes to the right. The code complements
-                // negative numbers before and after a shift that inserts zeros.
+                // AVX2 has no arithmetic right shift of 64-bit lanes. The code complements negative
+                // numbers before and after a logical shift.
                 let zero = self.zeros();
                 let args = [Arg::Use(zero, size), Arg::Use(x, size)];
                 let sign = self.compute(C::VEX_Vpcmpgtq_ymm_ymm_ymmm256, size, &args);
@@ -284,9 +277,9 @@ impl Selector<'_> {
             }
             (F::Mul, Lane::I64) => self.multiply_64(x, y),
             (F::Scale, Lane::F32) => {
-                // The code multiplies by two powers of two, because `2^y` itself may be out of
-                // range. Only the second multiplication rounds: by the range of `x`, the first
-                // product is normal, or the result is 0 or infinite.
+                // `2^y` may be out of range, so the code multiplies by two powers of two. Only the
+                // second multiplication rounds: the first product is normal, or the result is 0 or
+                // infinite.
                 let exponent = self.compute(C::VEX_Vcvtps2dq_ymm_ymmm256, size, &[Arg::Use(y, size)]);
                 let half = self.shifted(F::Sar, Lane::I32, exponent, 1)?;
                 let rest = self.binary_registers(F::Sub, Lane::I32, exponent, half)?;
@@ -317,7 +310,6 @@ impl Selector<'_> {
         }
     }
 
-    /// Applies a function that is one instruction.
     pub(super) fn binary_registers(
         &mut self,
         function: Binary,
@@ -330,7 +322,6 @@ impl Selector<'_> {
         Ok(self.compute(code, size, &[Arg::Use(x, size), Arg::Use(y, size)]))
     }
 
-    /// Applies a function that is one instruction to a register and copies of constant bits.
     pub(super) fn binary_constant(
         &mut self,
         function: Binary,
@@ -345,7 +336,7 @@ impl Selector<'_> {
         Ok(self.compute(code, size, &[Arg::Use(x, size), Arg::Memory(memory)]))
     }
 
-    /// Shifts all lanes by a constant, which must be below the width of a lane.
+    /// Shifts all lanes by a constant below their width.
     pub(super) fn shifted(
         &mut self,
         function: Binary,
@@ -389,8 +380,7 @@ impl Selector<'_> {
         self.binary_registers(Binary::Add, lane, low, middle)
     }
 
-    /// Returns the high halves of the products of 32-bit lanes. Multiplies the even lanes and the
-    /// odd lanes separately.
+    /// Returns the high halves of products of 32-bit lanes, separately for even and odd lanes.
     fn multiply_high_32(&mut self, is_signed: bool, x: VReg, y: VReg) -> Result<VReg, CompileError> {
         let lane = Lane::I64;
         let even = self.multiply_halves(is_signed, x, y);
@@ -402,8 +392,8 @@ impl Selector<'_> {
         self.binary_registers(Binary::Or, lane, even, odd)
     }
 
-    /// Returns the high halves of the products of 64-bit lanes, from four products of halves.
-    /// Source: Warren, Hacker's Delight, section 8-2.
+    /// Returns the high halves of products of 64-bit lanes. Source: Warren, Hacker's Delight,
+    /// section 8-2.
     fn multiply_high_64(&mut self, is_signed: bool, x: VReg, y: VReg) -> Result<VReg, CompileError> {
         let lane = Lane::I64;
         let low_mask = 0xffff_ffff;
@@ -431,7 +421,7 @@ impl Selector<'_> {
         Ok(high)
     }
 
-    /// Returns 64-bit lanes whose bits are copies of the sign of the operand's lanes.
+    /// Returns 64-bit lanes filled with the sign of the operand's lanes.
     pub(super) fn signs_64(&mut self, x: VReg) -> Result<VReg, CompileError> {
         if self.is_avx512() {
             return self.shifted(Binary::Sar, Lane::I64, x, 63);
@@ -464,8 +454,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // Each of the three `fma` instructions overwrites one operand. If an operand has no later
-        // uses, the code chooses the instruction that overwrites this operand.
+        // Each `fma` instruction overwrites one operand. The code chooses an operand without later
+        // uses.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -534,8 +524,7 @@ impl Selector<'_> {
         Ok(self.compute_mask(code, &[x, y, imm8(predicate)]))
     }
 
-    /// Compares lanes with AVX2. The lanes of the mask have the width of `lane`, but at least 32
-    /// bits.
+    /// Compares lanes with AVX2. The mask has lanes of the width of `lane`, but at least 32 bits.
     fn compare_256(
         &mut self,
         function: Compare,
@@ -561,7 +550,7 @@ impl Selector<'_> {
         let mut function = function;
         if lane.bytes() < 4 {
             [x, y] = [x, y].map(|x| self.extended(x, lane, Lane::I32, !is_unsigned));
-            // Zero-extended lanes are not negative, so a signed comparison has the same result.
+            // Zero-extended lanes are not negative, so signed comparisons are correct.
             function = match function {
                 F::LtUnsigned => F::Lt,
                 F::LeUnsigned => F::Le,
@@ -622,10 +611,8 @@ impl Selector<'_> {
         let size = self.size(lane);
         let def = self.vector();
         let table = |code: Option<C>| code.ok_or_else(|| unsupported("Select", lane));
-        // A masked instruction with a memory operand loads only after its mask is known. A loop
-        // over memory is fast only if its loads do not wait for other results. Separate
-        // instructions without a mask therefore load `x` and `y`; only a constant `x` may be a
-        // memory operand.
+        // A masked load waits for its mask, which makes loops over memory slow. `x` and `y` are
+        // therefore loaded without masks; only a constant `x` may be memory.
         let is_zeroing = self.known_bits(y) == Some(0);
         let x = match self.known(x) {
             Some(_) if is_zeroing => self.operand(x, part, None)?,
@@ -633,7 +620,7 @@ impl Selector<'_> {
             None => Arg::Use(self.read(x, part)?, size),
         };
         if is_zeroing {
-            // The masked move sets the lanes whose mask is false to 0.
+            // The masked move sets the other lanes to 0.
             let move_masked = table(tables::load(self.isa, lane))?;
             self.emit_masked(move_masked, &[Arg::Def(def, size), x], Masking::By { mask, zeroing: true });
             return Ok(def);
@@ -715,7 +702,7 @@ impl Selector<'_> {
                 let args = [Arg::Use(high, Size::Z), Arg::Use(low, Size::Z), imm8(count)];
                 self.compute(C::EVEX_Valignq_zmm_k1z_zmm_zmmm512b64_imm8, Size::Z, &args)
             } else {
-                // Rotates both registers by `count` lanes. The last `count` lanes of the result are
+                // Both registers rotate by `count` lanes. The last `count` lanes of the result are
                 // those of `high`.
                 let selector = (0..4).fold(0, |bits, lane| bits | (((lane + count) % 4) << (2 * lane)));
                 let [low, high] = [low, high].map(|x| {
@@ -732,7 +719,6 @@ impl Selector<'_> {
     }
 }
 
-/// Returns whether a function is defined for floats.
 fn is_float_function(function: Binary) -> bool {
     use Binary as F;
     match function {
@@ -757,7 +743,6 @@ fn is_float_function(function: Binary) -> bool {
     }
 }
 
-/// Returns the predicate of a comparison.
 fn predicate(function: Compare, lane: Lane) -> u8 {
     match function {
         Compare::Eq => EQUAL,

@@ -226,7 +226,7 @@ impl Generator {
         }
     }
 
-    /// Clamps floats to the range that an integer type represents.
+    /// Clamps floats to the range of an integer type.
     pub(super) fn clamp(&mut self, x: Value, to: Lane) -> Value {
         let lane = self.builder.lane(x);
         let [low, high] = conversion_range(lane, to);
@@ -289,7 +289,7 @@ impl Generator {
     }
 }
 
-/// Returns the bits of the lowest and the highest float that a conversion to integers accepts.
+/// Returns the bits of the lowest and highest float that a conversion to integers accepts.
 pub fn conversion_range(from: Lane, to: Lane) -> [u64; 2] {
     match (from, to) {
         (Lane::F32, Lane::I32) => [-2_147_483_648_f32, 2_147_483_520.0].map(|x| x.to_bits().into()),

@@ -6,14 +6,13 @@ use tilewright_native::ir::{Binary, IntBinary, Lane, Value};
 use super::{ARENA, DATA, Generator, Kind, REGION, REGIONS};
 
 impl Generator {
-    /// Returns the offset in the arena of a random region of a kind.
+    /// Returns the offset of a random region of a kind.
     pub(super) fn region(&mut self, kind: Kind) -> usize {
         let regions: Vec<usize> = (0..REGIONS).filter(|&index| self.layout[index] == kind).collect();
         REGION * self.random.pick(&regions)
     }
 
-    /// Returns the offset of a region whose elements may have this type, and the required alignment
-    /// of their addresses.
+    /// Returns the offset of a region for this type, and the alignment of its elements.
     pub(super) fn region_of(&mut self, lane: Lane) -> (usize, usize) {
         match lane {
             Lane::F32 => (self.region(Kind::Single), 4),
@@ -22,8 +21,7 @@ impl Generator {
         }
     }
 
-    /// Returns an address for an access of `bytes` bytes in the first half of the region at
-    /// `start`.
+    /// Returns an address for `bytes` bytes in the first half of the region at `start`.
     pub(super) fn place(&mut self, start: usize, bytes: usize, align: usize) -> Place {
         let argument = self.builder.argument();
         let last = DATA - bytes;
@@ -64,8 +62,8 @@ impl Generator {
         }
     }
 
-    /// Returns a multiple of `align` from `start` to `start + last`. Half of the calls return the
-    /// offset of an earlier access, if possible. Loads thus often follow stores to the same bytes.
+    /// Returns a multiple of `align` in `start..=start + last`. Half of the calls return an earlier
+    /// offset, so that loads follow stores to the same bytes.
     pub(super) fn within(&mut self, start: usize, last: usize, align: usize) -> i32 {
         let range = start as i32..=(start + last) as i32;
         let fits = |offset: &i32| range.contains(offset) && offset % align as i32 == 0;
@@ -144,8 +142,8 @@ impl Generator {
         }
     }
 
-    /// Returns an address, and a mask that is false in the first or last lanes. If the access is in
-    /// the first or the last region, the memory of these lanes is outside of the arena.
+    /// Returns an address, and a mask that is false in the first or last lanes, which may be
+    /// outside of the arena.
     pub(super) fn edge(&mut self, lane: Lane) -> (Place, Value) {
         let lanes = self.builder.lanes();
         let base = self.builder.argument();
@@ -201,7 +199,7 @@ impl Generator {
         }
         let base = self.add(argument, displacement);
         if self.random.chance(50) {
-            // Lanes whose mask is false get any offset.
+            // Masked-off lanes have any offset.
             offsets = self.builder.select(mask, offsets, x);
         }
         if self.random.chance(50) {

@@ -1,10 +1,9 @@
 //! Generates random functions, whose results do not depend on the payload of any NaN.
 //!
-//! A function accesses an arena of four regions. A region has elements of one kind: integers of any
-//! width at any address, binary32 or binary64. A NaN in memory is therefore never read as an
-//! integer. A function replaces each NaN before it reads the bits of floats as integers.
+//! A function accesses four regions, each with one kind of elements, so a NaN in memory is never
+//! read as an integer. A function replaces each NaN before it reads the bits of floats.
 //!
-//! The generator builds a function in random *steps*. A step is one operation, a loop, or a branch.
+//! A step is one operation, a loop, or a branch.
 
 mod arithmetic;
 mod memory;
@@ -16,23 +15,19 @@ use crate::callees;
 use crate::random::Random;
 pub use arithmetic::conversion_range;
 
-/// The number of bytes of a region. The steps access the first half. At the end, the function
-/// stores results to the second half.
+/// The bytes of a region. The steps access the first half, and the results are in the second.
 pub const REGION: usize = 2048;
 
-/// The number of bytes of a region that the steps access.
+/// The bytes of a region that the steps access.
 const DATA: usize = REGION / 2;
 
-/// The number of regions of an arena.
 const REGIONS: usize = 4;
 
 /// The number of bytes of an arena: two pages of 4096 bytes.
 pub const ARENA: usize = REGIONS * REGION;
 
-/// The type of the elements of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Integers of any width.
     Integers,
     /// binary32.
     Single,
@@ -40,17 +35,13 @@ pub enum Kind {
     Double,
 }
 
-/// A random function and its memory.
 pub struct Program {
-    /// The function.
     pub function: Function,
-    /// The kind of each region.
     pub layout: [Kind; REGIONS],
     /// The content of the arena before the function runs.
     pub arena: Vec<u8>,
 }
 
-/// Generates the program of a seed.
 pub fn generate(seed: u64, lanes: usize) -> Program {
     let mut random = Random::new(seed);
     let mut layout = [Kind::Integers, Kind::Single, Kind::Double, Kind::Integers];
@@ -82,7 +73,6 @@ pub fn generate(seed: u64, lanes: usize) -> Program {
     Program { function: generator.builder.finish(), layout, arena }
 }
 
-/// Generates the content of a region.
 fn region(random: &mut Random, kind: Kind) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < REGION {
@@ -97,35 +87,28 @@ fn region(random: &mut Random, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// The number of kinds of steps that have a random weight in each program. Accesses to single
-/// integers are another kind; its weight is 1.
+/// The number of kinds of steps with random weights. Accesses to single integers have the weight 1.
 const STEPS: usize = 14;
 
-/// A program under construction.
 struct Generator {
     random: Random,
     builder: Builder,
-    /// The kind of each region.
     layout: [Kind; REGIONS],
-    /// The lane types among which the generator chooses in 95% of the cases. In the other cases, it
-    /// chooses among all lane types.
+    /// The lane types of 95% of the choices.
     lanes: Vec<Lane>,
-    /// The values whose definitions dominate the current position.
+    /// The values that dominate the current position.
     values: Vec<Value>,
-    /// The number of loops and branches around the current position.
     depth: usize,
-    /// The offsets of earlier accesses.
     recent_places: Vec<i32>,
-    /// The percentage of operands that must be recent values. A low percentage results in long live
-    /// ranges.
+    /// The percentage of recent operands. A low percentage results in long live ranges.
     recent: usize,
-    /// The percentage of operands that are new values: constants or loads.
+    /// The percentage of new operands: constants or loads.
     new: usize,
     /// The percentage of constants among the new values.
     constants: usize,
     /// The number of steps that the generator may still append.
     remaining: usize,
-    /// The weight of each kind of steps in the random choice of the next step.
+    /// The weight of each kind of steps.
     weights: [usize; STEPS],
 }
 
@@ -188,7 +171,6 @@ impl Generator {
         }
     }
 
-    /// Returns a value of a type.
     fn value(&mut self, ty: Type) -> Value {
         let known: Vec<Value> =
             self.values.iter().copied().filter(|&value| self.builder.ty(value) == ty).collect();
@@ -199,7 +181,6 @@ impl Generator {
         known[first + self.random.below(known.len() - first)]
     }
 
-    /// Returns a new value of a type.
     fn fresh(&mut self, ty: Type) -> Value {
         match ty {
             Type::Int if self.random.chance(self.constants) => {
@@ -275,7 +256,6 @@ impl Generator {
         self.builder.call(callees::mix(arguments.len()), &arguments)
     }
 
-    /// Returns values of random types.
     fn some_values(&mut self) -> Vec<Value> {
         (0..self.random.below(6))
             .map(|_| {
@@ -327,7 +307,7 @@ impl Generator {
         self.values.extend(last);
     }
 
-    /// Appends a loop of at most 8 iterations with two branches that leave the loop.
+    /// Appends a loop of at most 8 iterations that two branches leave.
     fn loop_with_exit(&mut self, end: Value, carried: &[Value]) {
         let known = self.values.len();
         self.depth += 1;
@@ -403,8 +383,8 @@ impl Generator {
         self.values.extend(results);
     }
 
-    /// Ends the function. Stores its last vectors to the second halves of the regions, and returns
-    /// a hash of its last integers and masks.
+    /// Ends the function. Stores its last vectors, and returns a hash of its last integers and
+    /// masks.
     fn finish(&mut self) {
         let argument = self.builder.argument();
         let most = self.random.pick(&[5, 40, 100]);
