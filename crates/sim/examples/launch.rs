@@ -1,7 +1,6 @@
-//! Launches a kernel of a PTX file on the simulator, as a description file specifies, and prints
-//! the report.
+//! Launches a kernel of a PTX file on the simulator, and prints the report.
 //!
-//! A description has one keyword with its values on each line. File names are relative to the
+//! A description file has one keyword with its values on each line. File names are relative to the
 //! working directory:
 //!
 //! ```text
@@ -25,7 +24,7 @@ use std::time::Instant;
 use tilewright_sim::{Launch, Region, SimTarget, Simulator};
 
 enum Argument {
-    /// A file, and memory for its bytes, aligned to 256 bytes as by a driver.
+    /// A file and its bytes, in memory aligned to 256 bytes.
     Buffer {
         path: String,
         room: Vec<u8>,

@@ -1,28 +1,25 @@
-//! The numbered barriers of a block and the barrier of a cluster: how many threads have arrived,
-//! and which accesses a completed barrier orders.
+//! Implements the numbered barriers of a block, and the barrier of a cluster.
 
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::Clock;
 
-/// The number of barriers of a block.
 pub(crate) const BLOCK_BARRIERS: usize = 16;
 
-/// A barrier of a block or of a cluster. When all expected threads have arrived, its generation is
-/// complete and the next one begins.
+/// A barrier. When all expected threads have arrived, its generation ends and the next one begins.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBarrier {
     /// The number of threads that have arrived in this generation.
     arrived: u32,
-    /// The number of threads that complete the barrier; `None` means all that have not exited.
+    /// The number of threads that complete the barrier, or `None` for all that have not exited.
     expected: Option<u32>,
     /// The number of completed generations.
     pub generation: u64,
     arriving: Clock,
     /// The clock that waiting warps acquire.
     pub completed: Clock,
-    /// The number of arrived threads whose predicate holds.
+    /// The number of arrived threads whose predicate is true.
     holding: u32,
-    /// The values of `holding` and `arrived` when the last generation was complete.
+    /// The values of `holding` and `arrived` at the end of the last generation.
     pub result: (u32, u32),
 }
 
@@ -32,8 +29,8 @@ impl BlockBarrier {
         Self { arrived: 0, expected: None, generation: 0, arriving, completed, holding: 0, result: (0, 0) }
     }
 
-    /// Records the arrival of `threads` threads; the predicate holds in `holding` of them.
-    /// `expected` threads complete the barrier.
+    /// Records `threads` arrivals, `holding` of them with a true predicate. `expected` threads
+    /// complete the barrier.
     pub fn arrive(&mut self, threads: u32, expected: Option<u32>, holding: u32, clock: &Clock) -> Outcome {
         if self.arrived == 0 {
             self.expected = expected;
@@ -58,14 +55,13 @@ impl BlockBarrier {
         }
     }
 
-    /// Removes exiting threads that have arrived in this generation. The barrier still waits for
-    /// all others.
+    /// Removes exiting threads that have arrived. The barrier still waits for the others.
     pub fn leave(&mut self, threads: u32) {
         self.arrived -= threads;
     }
 
-    /// Ends the generation if all expected threads have arrived. `alive` is the number of threads
-    /// that have not exited: a barrier without a thread count expects all of these.
+    /// Ends the generation if all expected threads have arrived. `alive` threads have not exited;
+    /// without a count, the barrier expects all of them.
     pub fn complete(&mut self, alive: u32) {
         if self.arrived != 0 && self.arrived >= self.expected.unwrap_or(alive) {
             self.result = (self.holding, self.arrived);

@@ -1,14 +1,11 @@
-//! Schedules the warps of a cluster of blocks: runs them in turns until all have exited. Most
-//! launches have clusters of one block.
+//! Schedules the warps of a cluster of blocks in turns until all have exited.
+//! A cluster runs on one host thread. A warp runs until it waits, or for [`TURN`] steps. If no warp
+//! executes a step in a round, the cluster cannot continue. If lanes then wait at an `.aligned`
+//! instruction for their own warp, the fault is a divergent barrier. Otherwise, it is a deadlock
+//! with the position of each group.
 //!
-//! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
-//! steps; then the next warp runs. If no warp executes a step in a whole round, the cluster cannot
-//! continue. If lanes then wait at an `.aligned` instruction for the rest of their own warp, the
-//! scheduler reports a divergent barrier. Otherwise it reports a deadlock with the position of each
-//! group.
-//!
-//! A *group* is the lanes of a warp that are at the same step. A *site* is the index of the PTX
-//! instruction from which a step was decoded.
+//! A *group* is the lanes of a warp at the same step. A *site* is the index of the PTX instruction
+//! of a step.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,25 +24,25 @@ use crate::registers::{LANES, Lanes, Slot, lanes_of};
 use crate::warp::Warp;
 use crate::watch::Watch;
 
-/// Steps of a warp before the next warp runs.
+/// The steps of a warp before the next warp runs.
 const TURN: u32 = 4096;
 
 /// The state that all clusters of a launch share.
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub global: &'a Global<'a>,
-    /// The tensor maps that the kernel has made in global memory.
+    /// The tensor maps that the kernel has written to global memory.
     pub maps: &'a DeviceTensorMaps,
     /// The clusters of the grid that have not begun.
     pub launches: &'a ClusterLaunches,
-    /// Observes accesses to global memory, if the caller requested it.
+    /// Observes accesses to global memory.
     pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
     /// See [`Launch::tracks_loads`](crate::Launch::tracks_loads).
     pub tracks_loads: bool,
-    /// Becomes true when the caller cancels the launch.
+    /// True when the caller has cancelled the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Clusters with this index or a higher one have to stop, because another cluster has a fault.
+    /// Clusters from this index on have to stop, because another cluster has a fault.
     pub end: &'a AtomicU64,
 }
 
@@ -55,33 +52,30 @@ pub(crate) struct Cluster<'a> {
     /// The linear index of the cluster in the grid.
     pub number: u64,
     pub blocks: Vec<BlockMemory>,
-    /// The barriers of each block.
     pub barriers: Vec<[BlockBarrier; BLOCK_BARRIERS]>,
-    /// The barrier of the cluster.
     pub meeting: BlockBarrier,
     /// The warps of all blocks, by rank.
     pub warps: Vec<Warp>,
-    /// The number of warps of one block.
     pub warps_per_block: usize,
     pub agents: usize,
-    /// The counters, which the host thread lends to the cluster while it runs the cluster.
+    /// The counters of the host thread.
     pub counters: Vec<StepCounters>,
     pub printed: String,
 }
 
-/// A fault and its position: the warp in the cluster, and the site in the program.
+/// A fault, the warp in the cluster, and the site.
 pub(crate) struct Stopped {
     pub stop: Box<Stop>,
     pub warp: usize,
     pub site: Option<u32>,
 }
 
-/// The warp in the cluster, the lanes and the site of a group.
+/// The warp, the lanes and the site of a group.
 pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
-    /// Runs at most `rounds` rounds. Returns true as soon as a round begins after all warps have
-    /// exited, else false. If no warp can continue, the fault is a divergent barrier or a deadlock.
+    /// Runs at most `rounds` rounds. Returns whether all warps have exited. Without progress, the
+    /// fault is a divergent barrier or a deadlock.
     pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
         for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);
@@ -121,9 +115,7 @@ impl Cluster<'_> {
         self.warps.iter().enumerate().flat_map(of_warp).collect()
     }
 
-    /// Returns the fault of a cluster without progress. If lanes wait at an `.aligned` instruction
-    /// for the rest of their own warp, the fault is a divergent barrier. Otherwise it is a
-    /// deadlock.
+    /// Returns the fault of a cluster without progress.
     fn deadlock(&self) -> Stopped {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in &warp.groups {
@@ -162,8 +154,8 @@ impl Cluster<'_> {
         Ok(has_progressed)
     }
 
-    /// Executes the next step of a group, unless the step has to wait. Returns whether any lane has
-    /// moved to another step or arrived at a barrier.
+    /// Executes the next step of a group, unless it has to wait. Returns whether a lane has moved
+    /// or arrived at a barrier.
     #[inline]
     fn step(&mut self, index: usize, group_index: usize) -> Outcome<bool> {
         let warp = &mut self.warps[index];
@@ -186,7 +178,7 @@ impl Cluster<'_> {
                 warp.hold(group_index, lanes);
                 return Ok(lanes != group.lanes);
             }
-            // A lane stays at this step while its member mask names a lane that has not arrived.
+            // A lane waits while a member of its mask has not arrived.
             absent = lanes & !present;
             lanes = present;
         }
@@ -274,9 +266,8 @@ impl Cluster<'_> {
         &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
     }
 
-    /// Handles the exit of lanes: checks that their bulk copies no longer read shared memory, and
-    /// completes barriers. If the last warp of the block exits, also checks that no agent may still
-    /// access the shared memory of the block.
+    /// Handles the exit of lanes: their bulk copies must not read shared memory any more. At the
+    /// exit of the last warp, no agent may access the shared memory any more.
     fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
         let (rank, warp) = (self.warps[index].rank, self.warps[index].index);
         if self.blocks[rank].asynchronous.reads_in_bulk(warp, lanes) {
@@ -299,7 +290,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// Completes the barriers that waited only for the lanes that have exited.
+    /// Completes the barriers that waited only for the exited lanes.
     fn recheck(&mut self, index: usize) {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -310,7 +301,7 @@ impl Cluster<'_> {
         self.meeting.complete(all);
     }
 
-    /// Arrives at a barrier of the block and, unless the instruction only arrives, waits for it.
+    /// Arrives at a barrier and, unless the instruction only arrives, waits.
     fn barrier(&mut self, index: usize, group_index: usize, lanes: u32, barrier: &Barrier) -> Outcome<bool> {
         let (group, rank) = (self.warps[index].groups[group_index], self.warps[index].rank);
         let (number, generation) = match group.arrived {
@@ -342,8 +333,8 @@ impl Cluster<'_> {
         Ok(true)
     }
 
-    /// Records the arrival of lanes at a barrier. Returns the index of the barrier and its current
-    /// generation. The lanes wait for the end of this generation.
+    /// Records the arrival of lanes. Returns the barrier and the generation for whose end they
+    /// wait.
     fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -380,8 +371,8 @@ impl Cluster<'_> {
             }
             BarrierKind::Arrive | BarrierKind::Wait => 0,
         };
-        // An aligned barrier with a thread count counts 32 threads for each warp, even if the last
-        // warp of the block has fewer.
+        // An aligned barrier with a thread count counts 32 threads per warp, even for a partial
+        // warp.
         let threads = if barrier.aligned && expected.is_some() { LANES as u32 } else { lanes.count_ones() };
         let clock = warp.agent.release();
         warp.agent.lane_phase += 1;
@@ -393,7 +384,7 @@ impl Cluster<'_> {
         Ok((number, generation))
     }
 
-    /// Makes the `mbarrier` objects that a warp has initialized visible to asynchronous copies.
+    /// Makes the `mbarrier`s of a warp visible to asynchronous copies.
     fn publish_mbarriers(&mut self, maker: (usize, usize)) {
         for block in &mut self.blocks {
             block.asynchronous.publish(maker);
@@ -431,8 +422,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Checks that the lanes have written the guard that they read, if the launch watches for
-/// uninitialized reads.
+/// Checks that the lanes have written the guard, in a watched launch.
 #[inline]
 fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     match &step.watched {
@@ -443,8 +433,7 @@ fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     }
 }
 
-/// Checks that the lanes have written the operands of the step, and marks the registers that the
-/// step writes. Does nothing unless the launch watches for uninitialized reads.
+/// Checks that the lanes have written the operands, and marks the results, in a watched launch.
 #[inline]
 fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     if let Some(watched) = &step.watched
@@ -491,7 +480,7 @@ fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
     }
 }
 
-/// Returns the value that all these lanes share; different values are a fault.
+/// Returns the value that all lanes share. Different values are a fault.
 fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
     let first = values[lanes.trailing_zeros() as usize];
     match lanes_of(lanes).find(|lane| values[*lane] != first) {
@@ -503,7 +492,7 @@ fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
     }
 }
 
-/// Executes `brx.idx`: sends each lane to the target that its index selects.
+/// Executes `brx.idx`: sends each lane to its target.
 fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: &[u32]) -> Outcome<bool> {
     let indices = *warp.registers.get(slot);
     let mut chosen = [0; LANES];

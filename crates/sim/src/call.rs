@@ -1,10 +1,9 @@
-//! Calls that the decoder does not inline: recursive calls, calls through pointers, and calls
-//! beyond the limits of inlining (`decode/call.rs`).
+//! Executes calls that are not inlined: recursion, pointers, and calls beyond the limits.
 //!
-//! The decoder places the steps of such a function once, after the steps of the kernel. The
-//! variables of the function are in a frame on the stack of the lane. The stack is in local memory,
-//! after the variables of the kernel. The call saves the function's registers and the return
-//! restores them, because the function may already be active in the lane.
+//! The steps of such a function are placed once, after those of the kernel. Its variables are in a
+//! frame on the stack of the lane, in local memory after the variables of the kernel. A call saves
+//! the registers of the function, and the return restores them, because the function may already be
+//! active.
 
 use std::ops::Range;
 
@@ -17,14 +16,14 @@ use crate::memory::Local;
 use crate::registers::{LANES, Slot, lanes_of};
 use crate::warp::Warp;
 
-/// Maximum bytes of local memory of a thread, as on the hardware.
+/// The maximum local memory of a thread in bytes, as on the hardware.
 const LOCAL_LIMIT: usize = 512 << 10;
-/// Alignment of frames in bytes.
+/// The alignment of frames in bytes.
 const FRAME_ALIGNMENT: u64 = 16;
-/// The start of the window for generic addresses of functions. Function `i` is at
-/// `FUNCTION_WINDOW + (i + 1) * FUNCTION_STEP`.
+/// The window of the generic addresses of functions. Function `i` is at `FUNCTION_WINDOW + (i + 1)
+/// * FUNCTION_STEP`.
 const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;
-/// The bytes between the addresses of two functions.
+/// The distance between the addresses of functions.
 const FUNCTION_STEP: u64 = 16;
 
 /// Resolves an alias without a body to its target.
@@ -34,12 +33,10 @@ pub(crate) fn resolved(module: &Module, id: FunctionId) -> FunctionId {
     alias.filter(|_| function.body.is_none()).map_or(id, |(_, id)| *id)
 }
 
-/// Returns the generic address of a function.
 pub(crate) fn address_of(module: &Module, id: FunctionId) -> u64 {
     FUNCTION_WINDOW + (u64::from(resolved(module, id).as_u32()) + 1) * FUNCTION_STEP
 }
 
-/// Returns the function at a generic address.
 fn function_at(address: u64) -> Option<FunctionId> {
     let distance = address.checked_sub(FUNCTION_WINDOW)?;
     let number = (distance / FUNCTION_STEP).checked_sub(1)?;
@@ -53,12 +50,12 @@ pub(crate) struct LocalAddress {
     pub offset: u64,
 }
 
-/// The registers that hold the stack pointers.
+/// The registers with the stack pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
-    /// The address at which the frame of the active function begins.
+    /// The start of the frame of the active function.
     pub frame: Slot,
-    /// The end of the local memory that is in use.
+    /// The end of the used local memory.
     pub top: Slot,
 }
 
@@ -69,18 +66,14 @@ pub(crate) struct FrameVariable {
     pub bytes: u64,
 }
 
-/// A function whose calls are not inlined.
 pub(crate) struct CalledFunction {
-    /// The first step of the function.
     pub entry: u32,
-    /// The registers of the function, which a call saves.
     pub registers: Range<u32>,
     pub frame_bytes: u64,
     pub parameters: Vec<FrameVariable>,
     pub returns: Vec<FrameVariable>,
 }
 
-/// The callee of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallTarget {
     Function(FunctionId),
@@ -91,7 +84,7 @@ pub(crate) enum CallTarget {
 /// A call in executable form.
 pub(crate) struct Call {
     pub target: CallTarget,
-    /// The argument variables with their sizes in bytes.
+    /// The argument variables and their sizes in bytes.
     pub arguments: Vec<(LocalAddress, u64)>,
     pub results: Vec<(LocalAddress, u64)>,
     pub stack: Stack,
@@ -99,7 +92,6 @@ pub(crate) struct Call {
 
 /// The state that a return restores.
 pub(crate) struct Return {
-    /// The step of the call.
     call: u32,
     function: FunctionId,
     frame: u64,
@@ -108,7 +100,6 @@ pub(crate) struct Return {
 }
 
 impl Call {
-    /// Returns the function that a lane calls.
     fn function(&self, warp: &Warp, lane: usize) -> Outcome<FunctionId> {
         match self.target {
             CallTarget::Function(function) => Ok(function),
@@ -122,7 +113,6 @@ impl Call {
         }
     }
 
-    /// Enters a function in a lane.
     fn enter(
         &self,
         warp: &mut Warp,
@@ -158,7 +148,6 @@ impl Call {
         Ok(())
     }
 
-    /// Leaves a function in a lane.
     fn leave(&self, warp: &mut Warp, lane: usize, back: Return, function: &CalledFunction) {
         let frame = warp.registers.get(self.stack.frame)[lane];
         for (slot, value) in function.registers.clone().zip(back.registers) {
@@ -173,7 +162,7 @@ impl Call {
     }
 }
 
-/// Grows local memory to `bytes` bytes a lane.
+/// Grows local memory to `bytes` bytes per lane.
 fn grow(local: &mut Local, bytes: usize) -> Outcome {
     if local.holds(bytes) {
         return Ok(());
@@ -186,7 +175,6 @@ fn grow(local: &mut Local, bytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Executes a call for lanes of a group.
 pub(crate) fn call(
     warp: &mut Warp,
     program: &Program,
@@ -209,7 +197,6 @@ pub(crate) fn call(
     Ok(true)
 }
 
-/// Returns from a function to the callers, for lanes of a group.
 pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32) -> bool {
     let mut targets = [0; LANES];
     for lane in lanes_of(lanes) {
@@ -226,5 +213,5 @@ pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32
     true
 }
 
-/// The functions of a program that have steps of their own.
+/// The functions of a program with steps of their own.
 pub(crate) type Functions = FxHashMap<FunctionId, CalledFunction>;

@@ -1,6 +1,7 @@
-//! Checks the accesses of other agents to the shared memory of a block. The shared memory exists
-//! until the last warp of the block exits. Accesses by other blocks of the cluster, and by pending
-//! copies, have to be ordered before that exit.
+//! Checks that accesses of other agents to shared memory precede its end.
+//!
+//! The memory exists until the last warp of the block exits. Accesses by other blocks and by
+//! pending copies must be ordered before that exit.
 
 use crate::fault::{Cause, Outcome};
 use crate::memory::Clock;
@@ -8,20 +9,18 @@ use crate::memory::shadow::{Proxy, Record};
 
 /// The last access of each agent to the shared memory of a block.
 pub(crate) struct ClusterAccesses {
-    /// The rank of the block.
     rank: usize,
-    /// The step and the instruction of each agent's last access; step 0 is none.
+    /// The step and the instruction of each agent's last access. Step 0 means none.
     last: Vec<(u32, u32)>,
     has_ended: bool,
 }
 
 impl ClusterAccesses {
-    /// Creates the record of a block without accesses.
     pub fn new(rank: usize, agents: usize) -> Self {
         Self { rank, last: vec![(0, 0); agents], has_ended: false }
     }
 
-    /// Records an access of an agent to the shared memory; a fault if the block has ended.
+    /// Records an access, which is a fault if the block has ended.
     pub fn note(&mut self, agent: usize, step: u32, instruction: u32) -> Outcome {
         if self.has_ended {
             return self.too_late(agent, (step, instruction));
@@ -30,8 +29,8 @@ impl ClusterAccesses {
         Ok(())
     }
 
-    /// Records the exit of the last warp; a fault if an access is not ordered before it. `known` is
-    /// the joined clock of all warps of the block.
+    /// Records the exit of the last warp, which is a fault if an access is not ordered before it.
+    /// `known` is the joined clock of the warps.
     pub fn end(&mut self, known: &Clock) -> Outcome {
         self.has_ended = true;
         let unknown = |(agent, (step, _)): &(usize, &(u32, u32))| !known.knows(*agent, *step);

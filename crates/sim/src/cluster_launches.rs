@@ -1,18 +1,16 @@
-//! Counts the clusters of a grid that have not begun. The threads of the host begin these clusters,
-//! and running clusters cancel them.
+//! Counts the clusters of a grid that have not begun.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The clusters of a grid that have not begun.
 #[derive(Debug)]
 pub(crate) struct ClusterLaunches {
-    /// The index of the next cluster to begin; at least `count` if all have begun.
+    /// The index of the next cluster, or at least `count` if all have begun.
     pub next: AtomicU64,
-    /// The number of clusters.
     pub count: u64,
     /// The number of clusters along each axis.
     pub grid: [u32; 3],
-    /// Blocks of a cluster along each axis.
+    /// The number of blocks of a cluster along each axis.
     pub cluster: [u32; 3],
 }
 

@@ -1,4 +1,4 @@
-//! The state that an instruction can access: its lanes, their registers, and memory.
+//! Defines the state that an instruction can access: lanes, registers and memory.
 
 use crate::asynchronous;
 use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
@@ -17,20 +17,16 @@ use crate::watch::Watch;
 pub(crate) enum Flow {
     /// The lanes go on to the next instruction.
     Next,
-    /// The instruction cannot complete yet and has changed nothing. The lanes execute it again, at
-    /// the latest in the next turn of the warp. The launch faults if no step of the cluster
-    /// completes in a whole round of turns.
+    /// The instruction cannot complete yet and has changed nothing. The lanes execute it again in
+    /// the next turn. It is a fault if no step of the cluster completes in a whole round.
     Wait,
 }
 
-/// An instruction in executable form.
 pub(crate) trait Execute: Send + Sync {
-    /// Executes the instruction for the lanes of the context.
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow>;
 }
 
-/// The part of a block that other blocks of its cluster can access: shared memory, and the
-/// asynchronous operations on it.
+/// The part of a block that other blocks of the cluster can access.
 pub(crate) struct BlockMemory {
     pub shared: Shared,
     pub tensor: TensorMemory,
@@ -40,8 +36,7 @@ pub(crate) struct BlockMemory {
     pub asynchronous: asynchronous::AsyncState,
 }
 
-/// Returns how many agents a cluster has. The warps of all blocks come first, by rank, and then the
-/// channels of their asynchronous operations.
+/// Returns the number of agents of a cluster: the warps of all blocks by rank, then the channels.
 pub(crate) fn agents(blocks: usize, warps: usize) -> usize {
     blocks * (warps + asynchronous::channels(warps))
 }
@@ -51,11 +46,11 @@ pub(crate) fn agents(blocks: usize, warps: usize) -> usize {
 pub(crate) enum ResolvedAddress {
     /// Global memory, at this address.
     Global(u64),
-    /// The shared memory of the block with this rank in the cluster, at this offset.
+    /// The rank of the block in the cluster, and the offset in its shared memory.
     Shared { rank: usize, offset: u64 },
-    /// Local memory of the lane, at this offset.
+    /// The offset in the local memory of the lane.
     Local(u64),
-    /// The parameters of the kernel, at this offset.
+    /// The offset in the parameters of the kernel.
     Param(u64),
 }
 
@@ -65,8 +60,7 @@ pub(crate) enum AddressSpace {
     /// The upper bits of the address select the state space.
     Generic,
     Global,
-    /// `.shared::cta` or `.shared::cluster`: addresses of the warp's own block are the same in
-    /// both.
+    /// `.shared::cta` or `.shared::cluster`. Both have the same addresses for the warp's own block.
     Shared,
     Local,
     Param,
@@ -74,27 +68,23 @@ pub(crate) enum AddressSpace {
 
 /// The state that an executing instruction accesses.
 pub(crate) struct Context<'a> {
-    /// The lanes that execute the instruction; at least one.
+    /// The lanes that execute the instruction, at least one.
     pub lanes: u32,
-    /// The index of the warp in its block.
     pub warp: usize,
-    /// The number of warps of the block.
     pub warps: usize,
-    /// The rank of the block in its cluster.
     pub rank: usize,
-    /// The index of the instruction in the program.
     pub instruction: u32,
     pub registers: &'a mut Registers,
     pub global: &'a Global<'a>,
-    /// The tensor maps that the kernel has made in global memory.
+    /// The tensor maps that the kernel has written to global memory.
     pub maps: &'a DeviceTensorMaps,
     /// The clusters of the grid that have not begun.
     pub launches: &'a ClusterLaunches,
-    /// Observes accesses to global memory, if the caller requested it. `cluster` is the index of
-    /// the cluster in the grid.
+    /// Observes accesses to global memory, if the caller requested it. `cluster` is the index in
+    /// the grid.
     pub watch: Option<&'a Watch>,
     pub cluster: u64,
-    /// Caches the region that the warp accessed last.
+    /// Caches the region of the last access.
     pub hint: &'a mut usize,
     /// The memory of the cluster's blocks, by rank.
     pub blocks: &'a mut [BlockMemory],
@@ -105,43 +95,39 @@ pub(crate) struct Context<'a> {
     pub agent: &'a mut Agent,
     /// The number of agents of the cluster.
     pub agents: usize,
-    /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
-    /// several times. The clock and timer registers, such as `%clock`, read this number.
+    /// The number of attempts of the warp to execute a step, which `%clock` reads.
     pub time: u64,
     pub counters: &'a mut StepCounters,
     /// The global address of the warp's last atomic read.
     pub polled: &'a mut u64,
-    /// The output of the kernel's `vprintf` calls.
+    /// The output of `vprintf`.
     pub printed: &'a mut String,
 }
 
 impl Context<'_> {
-    /// Returns the value of a register in a lane.
     #[inline]
     pub fn get(&self, slot: Slot, lane: usize) -> u64 {
         self.registers.get(slot)[lane]
     }
 
-    /// Sets the register of a lane.
     #[inline]
     pub fn set(&mut self, slot: Slot, lane: usize, value: u64) {
         self.registers.get_mut(slot)[lane] = value;
     }
 
-    /// Returns the memory of the warp's own block.
     pub fn block(&mut self) -> &mut BlockMemory {
         &mut self.blocks[self.rank]
     }
 
-    /// Resolves an address. If no block of the cluster has an address of shared memory, returns an
-    /// offset that is out of bounds in the warp's own block.
+    /// Resolves an address. An address of shared memory that no block has becomes an out-of-bounds
+    /// offset in the warp's own block.
     #[inline]
     pub fn locate(&self, space: AddressSpace, address: u64) -> ResolvedAddress {
         let (space, address) = match space {
             AddressSpace::Generic => resolve(address),
             AddressSpace::Global => (Space::Global, address),
-            // Shared addresses have 32 bits; the upper half of a 64-bit register may hold the
-            // window of a generic address.
+            // Shared addresses have 32 bits. The upper half of a register may have the window of a
+            // generic address.
             AddressSpace::Shared => (Space::Shared, address & (WINDOW_BYTES - 1)),
             AddressSpace::Local => (Space::Local, address & (WINDOW_BYTES - 1)),
             AddressSpace::Param => (Space::Param, address & (WINDOW_BYTES - 1)),
@@ -161,10 +147,9 @@ impl Context<'_> {
         }
     }
 
-    /// Publishes an atomic write at its address in shared memory; for other memory, does nothing.
-    /// With `releases`, an acquiring reader is ordered after everything that this warp has done.
-    /// Without it, the reader is ordered only after everything that preceded this warp's last
-    /// fence.
+    /// Publishes an atomic write to shared memory. With `releases`, an acquiring reader is ordered
+    /// after everything that this warp has done. Otherwise, only after what preceded the warp's
+    /// last fence.
     pub fn publish(&mut self, place: ResolvedAddress, releases: bool) {
         let ResolvedAddress::Shared { rank, offset } = place else { return };
         if releases {
@@ -175,9 +160,8 @@ impl Context<'_> {
         }
     }
 
-    /// Observes an atomic read. With `acquires`, later accesses of this warp are ordered after what
-    /// other agents have published at the address. Without it, only accesses after this warp's next
-    /// fence are ordered in this way.
+    /// Observes an atomic read. What other agents have published at the address is ordered before
+    /// later accesses of this warp. Without `acquires`, the order begins at its next fence.
     pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
         if let ResolvedAddress::Global(address) = place {
             *self.polled = address;
@@ -191,8 +175,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts an access of the warp to global memory, after the access. `accesses` has the address
-    /// and the length in bytes of each lane's access.
+    /// Counts an access to global memory, after the access. `accesses` has the address and bytes of
+    /// each lane.
     pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let Self { global, hint, counters, .. } = self;
         let accesses = accesses.map(|(address, len)| (global.device_address(hint, address), len));
@@ -207,7 +191,7 @@ impl Context<'_> {
         self.global.load(self.hint, address, to, || (instruction, reader))
     }
 
-    /// Reads bytes for a lane. An address that is not a multiple of `alignment` is a fault.
+    /// Reads bytes for a lane. A misaligned address is a fault.
     #[inline]
     pub fn read(
         &mut self,
@@ -239,7 +223,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Writes bytes for a lane. An address that is not a multiple of `alignment` is a fault.
+    /// Writes bytes for a lane. A misaligned address is a fault.
     #[inline]
     pub fn write(
         &mut self,
@@ -279,9 +263,8 @@ impl Context<'_> {
         }
     }
 
-    /// Checks an access of a lane to shared memory for races. It may race with accesses of other
-    /// lanes since the warp last synchronized its lanes. `data` is the bytes that a write stores;
-    /// call this function before the write.
+    /// Checks an access of a lane to shared memory for races with other lanes since their last
+    /// synchronization. `data` is what a write will store.
     #[inline]
     pub fn watch_lane(
         &mut self,
@@ -304,15 +287,14 @@ impl Context<'_> {
         lanes.access(now, offset, bytes, |byte| data.is_some_and(|data| data[byte] == old[byte]))
     }
 
-    /// Begins an asynchronous operation on a channel of the warp's block. The operation is a
-    /// separate agent, ordered after everything that this warp has done so far. Its accesses use it
-    /// as [`Accessor::agent`]; a warp that waits for the operation acquires its clock.
+    /// Begins an asynchronous operation on a channel. Its agent is ordered after everything that
+    /// this warp has done, and a waiting warp acquires its clock.
     pub fn fork(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
         self.agent.fork(agent, step)
     }
 
-    /// Begins an operation that is unordered with the other operations of its channel.
+    /// Begins an operation that is unordered with the others of its channel.
     pub fn fork_unordered(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
         self.agent.fork_unordered(agent, step)
@@ -324,8 +306,8 @@ impl Context<'_> {
         (first + number, step)
     }
 
-    /// Records an access to the shared memory of a block if another block's warp or an asynchronous
-    /// copy makes it. Such accesses must complete before the last warp of the block exits.
+    /// Records an access to the shared memory of another block or by an asynchronous copy. It must
+    /// complete before the last warp of that block exits.
     #[inline]
     pub fn visit(&mut self, place: ResolvedAddress, agent: usize, step: u32) -> Outcome {
         match place {

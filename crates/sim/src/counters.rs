@@ -1,5 +1,4 @@
-//! Counters of each instruction of the PTX. The counts of a source line, or of an instruction
-//! class, are the sums of the counters of its instructions.
+//! Counts the executions and accesses of each instruction of the PTX.
 
 /// Counts of one instruction of the PTX, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -53,8 +52,8 @@ impl StepCounters {
         self.tensor_operations += other.tensor_operations;
     }
 
-    /// Counts an access of a warp to global memory. `accesses` has the device address and the
-    /// length in bytes of each lane's access.
+    /// Counts an access of a warp to global memory. `accesses` has the device address and bytes of
+    /// each lane.
     pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>, is_store: bool) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();
@@ -82,10 +81,9 @@ impl StepCounters {
         self.ideal_sectors += bytes.div_ceil(32);
     }
 
-    /// Counts the wavefronts of an access of a warp to shared memory. `offsets` has each lane and
-    /// its offset, and all lanes access `bytes` bytes. The hardware serves 128 bytes in a
-    /// wavefront. These are all lanes at up to 4 bytes, half of the lanes at 8, and a quarter at
-    /// 16.
+    /// Counts the wavefronts of an access to shared memory of `bytes` bytes per lane. `offsets` has
+    /// the offset of each lane. A wavefront serves 128 bytes: all lanes at up to 4 bytes, half of
+    /// them at 8, a quarter at 16.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
         let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
         for first in (0..32).step_by(lanes_a_pass) {

@@ -1,4 +1,4 @@
-//! Runs launches: distributes the clusters of a grid over the threads of the host.
+//! Distributes the clusters of a grid over the threads of the host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,10 +89,9 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The counters and the output that one host thread has collected.
 struct Tally {
     counters: Vec<StepCounters>,
-    /// The output of each cluster, by its index.
+    /// The output of each cluster, by index.
     printed: Vec<(u64, String)>,
 }
 
@@ -117,23 +116,21 @@ impl Tally {
     }
 }
 
-/// The scheduler rounds of a cluster before its thread runs another cluster. Applies only if
-/// clusters may wait for each other, for example at a barrier of the whole grid.
+/// The rounds of a cluster before its thread runs another one, if clusters may wait for each other.
 const ROUNDS: u64 = 8;
-/// Maximum bytes of host memory of the clusters that run at once.
+/// The maximum host memory in bytes of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
-/// Maximum waiting blocks that [`FaultKind::Starved`] names.
+/// The maximum number of waiting blocks that [`FaultKind::Starved`] names.
 const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
 struct Running<'a> {
-    /// The position of the cluster among the clusters of the grid.
+    /// The position of the cluster among the clusters.
     position: [u32; 3],
     cluster: Cluster<'a>,
     states: SeenStates,
 }
 
-/// A launch that the checks have accepted.
 struct CheckedLaunch<'a> {
     module: &'a LoadedModule,
     launch: &'a Launch<'a>,
@@ -146,12 +143,11 @@ fn volume(extent: [u32; 3]) -> u64 {
     extent.iter().fold(1, |product, axis| product.saturating_mul(u64::from(*axis)))
 }
 
-/// Extends an extent to three axes with ones.
 fn padded(extent: &[u32]) -> [u32; 3] {
     std::array::from_fn(|axis| extent.get(axis).copied().unwrap_or(1))
 }
 
-/// Returns the coordinates of a linear index in a box, x fastest.
+/// Returns the coordinates of a linear index, x fastest.
 fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(extent[0]), u64::from(extent[1]));
     [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
@@ -217,8 +213,7 @@ impl LoadedModule {
         })
     }
 
-    /// Returns the extent of the clusters. A launch with clusters of one block gets the extent that
-    /// the kernel requires, if any.
+    /// Returns the extent of the clusters: that of the launch, or that which the kernel requires.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -305,9 +300,9 @@ impl LoadedModule {
 enum Threads {
     /// The global thread pool of the process.
     Shared,
-    /// A pool of this process only. After a fork, a child cannot use the threads of its parent.
+    /// A pool of this process. After a fork, a child cannot use the threads of its parent.
     Own(Arc<rayon::ThreadPool>),
-    /// The calling thread only, because the system cannot create threads for this child process.
+    /// The calling thread only, because the system creates no threads for this child process.
     None,
 }
 
@@ -325,8 +320,7 @@ impl Threads {
             _ => {
                 let Ok(pool) = rayon::ThreadPoolBuilder::new().build() else { return Self::None };
                 let pool = Arc::new(pool);
-                // If the parent is also a forked child, its pool is leaked, because its threads
-                // cannot be joined.
+                // The pool of a forked parent is leaked, because its threads cannot be joined.
                 if let Some(old) = of_child.replace((process, pool.clone())) {
                     std::mem::forget(old);
                 }
@@ -341,11 +335,11 @@ impl CheckedLaunch<'_> {
     /// earlier ones.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = &self.machine.launches.next;
-        // The fault of the first faulting cluster, in grid order.
+        // The fault of the first faulting cluster in grid order.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
         let end = self.machine.end;
         let sites = self.program.sites.len();
-        // With one thread, the findings of a watched launch are deterministic.
+        // One thread makes the findings of a watched launch deterministic.
         let max_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
         let threads = max_threads.min(clusters).max(1) as usize;
         let residency = Residency::new(self.max_running(threads));
@@ -393,9 +387,8 @@ impl CheckedLaunch<'_> {
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        // Clusters before this one continue, so that the reported fault does not
-                        // depend on the host's scheduling. But if clusters may wait for each other,
-                        // all stop: others may wait for this one.
+                        // Earlier clusters continue, so that the reported fault does not depend on
+                        // the host. If clusters may wait for each other, all stop.
                         let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
                         end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
@@ -424,8 +417,8 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Records the cluster in `residency` if it is stuck: it repeats its states while global memory
-    /// does not change. If all resident clusters are stuck, returns the poll of each of them.
+    /// Records a stuck cluster: it repeats its states while global memory does not change. If all
+    /// resident clusters are stuck, returns their polls.
     fn stuck(
         &self,
         running: &mut Running<'_>,
@@ -451,7 +444,6 @@ impl CheckedLaunch<'_> {
         residency.note(cluster.number, changes, polling).filter(|_| is_unchanged())
     }
 
-    /// Returns the fault of a launch whose resident clusters are all stuck.
     fn starved(&self, running: &Running<'_>, stuck: BTreeMap<u64, Polling>, begun: u64) -> Box<Fault> {
         let blocks = volume(self.launch.cluster);
         let clusters: [u32; 3] =
@@ -468,9 +460,8 @@ impl CheckedLaunch<'_> {
         Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
     }
 
-    /// Returns how many clusters may be resident at once. If clusters may wait for each other,
-    /// returns the number that the GPU holds, limited by the memory of the host. Otherwise returns
-    /// the number of threads.
+    /// Returns the number of clusters that may be resident. If clusters may wait for each other, it
+    /// is that of the GPU, limited by the host's memory. Otherwise, it is the number of threads.
     fn max_running(&self, threads: usize) -> usize {
         if !self.program.may_wait_for_others {
             return threads;
@@ -478,7 +469,7 @@ impl CheckedLaunch<'_> {
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let registers = self.program.registers * size_of::<Lanes>();
         let local = 2 * self.program.local_bytes * LANES;
-        // The race detector keeps eight more bytes for each byte of shared memory.
+        // The race detector needs eight more bytes for each byte of shared memory.
         let block = warps * (registers + local) + self.shared_bytes * 9;
         let blocks = volume(self.launch.cluster);
         let of_host = (MAX_RUNNING_BYTES / (block * blocks as usize).max(1)).max(threads);
@@ -537,8 +528,8 @@ impl CheckedLaunch<'_> {
         Running { position, cluster, states: SeenStates::default() }
     }
 
-    /// Runs a cluster to its end or, if blocks may wait for blocks of other clusters, for at most
-    /// [`ROUNDS`] rounds. Returns whether the cluster has ended.
+    /// Runs a cluster to its end, or for at most [`ROUNDS`] rounds if clusters may wait for each
+    /// other. Returns whether it has ended.
     fn run(&self, running: &mut Running<'_>, tally: &mut Tally) -> Result<bool, Box<Fault>> {
         let cluster = &mut running.cluster;
         let rounds = if self.program.may_wait_for_others { ROUNDS } else { u64::MAX };
@@ -555,7 +546,6 @@ impl CheckedLaunch<'_> {
         outcome.map(|()| true).map_err(fault)
     }
 
-    /// Returns the initial registers of a warp.
     fn registers(&self, cluster: [u32; 3], rank: usize, warp: usize) -> Registers {
         let mut registers = Registers::new(self.program.registers);
         for (slot, fill) in &self.program.fills {
@@ -571,7 +561,6 @@ impl CheckedLaunch<'_> {
         registers
     }
 
-    /// Returns the value of a special register that is constant while a warp runs.
     fn special(
         &self,
         special: SpecialRegister,
@@ -628,9 +617,8 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // The simulator models one multiprocessor, one grid and no reserved shared memory. The
-            // values of clocks and timers are unused here: the decoder emits steps that read the
-            // clock of the warp.
+            // The simulator models one multiprocessor and one grid. Clocks and timers are read by
+            // steps.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec
@@ -649,7 +637,6 @@ impl CheckedLaunch<'_> {
         u64::from(narrow)
     }
 
-    /// Returns the fault that stopped a cluster, with its position and the launch's context.
     fn fault(&self, stopped: Stopped, cluster: [u32; 3], warps: usize) -> Fault {
         let Stopped { stop, warp, site } = stopped;
         let site = site.map(|site| &self.program.sites[site as usize]);
@@ -669,7 +656,7 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Returns the fault that a load from padding would have caused.
+    /// Returns the fault of a load from padding.
     fn padded(&self, instruction: u32, (cluster, warp, lane): Reader, kind: FaultKind) -> Fault {
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let clusters: [u32; 3] =
@@ -679,7 +666,6 @@ impl CheckedLaunch<'_> {
         self.fault(Stopped { stop, warp, site: Some(instruction) }, point(cluster, clusters), warps)
     }
 
-    /// Returns the fault of a finding of a watched launch.
     fn found(&self, found: &WatchFinding) -> Fault {
         let blocks = volume(self.launch.cluster) as usize;
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
@@ -687,7 +673,7 @@ impl CheckedLaunch<'_> {
         let clusters: [u32; 3] =
             std::array::from_fn(|axis| self.launch.grid[axis] / self.launch.cluster[axis]);
         let cluster_of = |agent: u32| point(u64::from(agent / all), clusters);
-        // An asynchronous operation has no warp: the finding names the first warp of its block.
+        // An asynchronous operation has no warp, so the finding names the first warp of its block.
         let warp_of = |agent: u32| match (agent % all) as usize {
             warp if warp < blocks * warps => warp,
             channel => (channel - blocks * warps) / asynchronous::channels(warps) * warps,
@@ -718,7 +704,7 @@ impl CheckedLaunch<'_> {
         self.fault(Stopped { stop, warp: warp_of(agent), site: Some(site) }, cluster_of(agent), warps)
     }
 
-    /// Returns the first 8 bytes of a parameter as an integer.
+    /// Returns the first 8 bytes of a parameter.
     fn parameter(&self, place: Parameter) -> u64 {
         let mut bytes = [0; 8];
         let len = place.bytes.min(8);

@@ -14,8 +14,8 @@
 //!   they also check for uninitialized bytes and for races between warps. `watch` checks global
 //!   memory in a watched launch. `asynchronous` implements copies that run concurrently with the
 //!   warps. `tensor` implements the tensor cores.
-//! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`]
-//!   that names the line of the PTX and of the kernel.
+//! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`] at
+//!   a line of the PTX and of the kernel.
 //!
 //! The simulator follows the PTX ISA document, not the emitter of this project, so that it can find
 //! errors of the emitter. If the ISA permits several results, the simulator returns one of them. If

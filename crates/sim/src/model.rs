@@ -1,10 +1,8 @@
-//! A roofline model: bounds the time of a launch on a GPU by the simulator's counters.
-//!
-//! For each unit of a multiprocessor, the model computes the time that the unit needs for its work.
-//! The longest time bounds the kernel. The model has no latencies. It assumes that the caches move
-//! each tensor from or to memory at most once. It also assumes that the multiprocessors with blocks
-//! do equal work. Its times are therefore lower bounds. They show the limiting resource of a
-//! kernel, and do not predict a measurement.
+//! Bounds the time of a launch on a GPU by a roofline model. For each unit of a multiprocessor, the
+//! model computes the time of its work. The longest time bounds the kernel. The model has no
+//! latencies. It assumes that each tensor moves at most once from or to memory, and that the
+//! multiprocessors do equal work. Its times are lower bounds that show the limiting resource, not
+//! predictions.
 
 use crate::counters::StepCounters;
 use crate::decode::Class;
@@ -105,13 +103,12 @@ impl Bound {
     }
 }
 
-/// Bytes that a multiprocessor can receive from L2 per clock.
+/// The bytes that a multiprocessor receives from L2 per clock.
 const SECTOR_BYTES_A_CLOCK: f64 = 64.0;
 const SECTOR_BYTES: f64 = 32.0;
-/// Warp instructions that the four schedulers of a multiprocessor issue per clock.
+/// The warp instructions that the four schedulers of a multiprocessor issue per clock.
 const ISSUED_A_CLOCK: f64 = 4.0;
-/// Lanes per clock of the special function units. The model uses the same rate for conversions and
-/// for fp64.
+/// The lanes per clock of the special function units, and of conversions and fp64.
 const FUNCTION_LANES: f64 = 16.0;
 
 /// The number of clocks for which each unit of one multiprocessor is busy.
@@ -155,7 +152,7 @@ impl Estimate {
         let mut busy = busy(report.instructions.iter(), gpu, f64::from(active));
         let sector_bytes = SECTOR_BYTES * total.sectors as f64;
         let memory_bytes = sector_bytes.min(tensor_bytes as f64 * launches as f64);
-        // A single multiprocessor does not reach the bandwidth of the whole GPU.
+        // A single multiprocessor does not reach the bandwidth of the GPU.
         let reachable = gpu.bandwidth.min(f64::from(active) * SECTOR_BYTES_A_CLOCK * gpu.clock);
         busy.0.push((Bound::Memory, memory_bytes / reachable * gpu.clock));
         let nanoseconds = busy.longest().1 / gpu.clock;
@@ -188,8 +185,7 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
         let warps = counters.executions as f64;
         match instruction.class {
             Class::Single | Class::Half | Class::Integer | Class::Compare | Class::Move => {
-                // `single_rate` counts a fused multiply-add as two operations, so an instruction of
-                // 32 lanes is 64 operations.
+                // An fma counts as two operations, so an instruction of 32 lanes is 64 operations.
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,

@@ -1,4 +1,4 @@
-//! Loaded modules: the text, the functions, and the memory of the variables.
+//! Loads modules: the text, the functions, and the memory of the variables.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ impl std::error::Error for LoadError {}
 pub struct LoadedModule {
     pub(crate) target: SimTarget,
     isa: isa::Module,
-    /// The lines of the text, if the module was loaded from one.
+    /// The lines of the text, if there is one.
     lines: Vec<String>,
     storage: Storage,
     /// The addresses of the variables in global and constant memory.
@@ -68,8 +68,7 @@ impl fmt::Debug for LoadedModule {
     }
 }
 
-/// Maximum bytes of a variable, and of all global variables together, because the host provides
-/// their memory.
+/// The maximum size of a variable, and of all global variables together, in bytes of host memory.
 const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 
 impl LoadedModule {
@@ -102,8 +101,7 @@ impl LoadedModule {
                 let what = format!("the variable `{name}` with an alignment of {bytes} bytes");
                 return Err(LoadError::Unsupported(what));
             }
-            // A gap separates variables, so that an access past the end of a variable is not inside
-            // the next one.
+            // A gap separates variables, so that an access past the end of one is not in the next.
             let start = (end + 1_u64).next_multiple_of(u64::from(variable.alignment()).max(16));
             offsets.insert(id, start);
             end = start + variable.bytes();
@@ -191,7 +189,7 @@ impl LoadedModule {
         self.storage.region()
     }
 
-    /// Returns a kernel in executable form, decoding it at the first use.
+    /// Returns a kernel in executable form, decoded at the first use.
     pub(crate) fn program(&self, kernel: &str) -> Result<(FunctionId, Arc<Program>), Box<Fault>> {
         let fault = |kind| Fault::of_launch(kernel, kind);
         let id = self
@@ -213,7 +211,7 @@ impl LoadedModule {
         &self.isa.functions[id]
     }
 
-    /// Returns the location of a PTX line. `kernel` is the file number and the line of its `.loc`.
+    /// Returns the location of a PTX line. `kernel` is the file and the line of its `.loc`.
     pub(crate) fn location(&self, ptx_line: u32, kernel: Option<(u32, u32)>) -> Location {
         let kernel = kernel.map(|(file, line)| {
             let found = self.isa.files.iter().find(|known| known.number == file);
@@ -228,7 +226,7 @@ impl LoadedModule {
     }
 }
 
-/// Returns the bits of an address that the mask of an initializer selects, shifted to bit 0.
+/// Returns the bits of an address that a mask selects, shifted to bit 0.
 fn masked(address: u64, mask: Option<u64>) -> u64 {
     mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros())
 }

@@ -1,25 +1,24 @@
-//! Collects the loads that end in the padding of a region. In a launch with a collector, the
-//! padding reads as 0; without a collector, such a load is a fault.
+//! Collects the loads that end in the padding of a region.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::fault::{Fault, FaultKind};
 
-/// The origin of a load: the cluster in the grid, the warp in the cluster, and the lane.
+/// The cluster in the grid, the warp in the cluster, and the lane of a load.
 pub(crate) type Reader = (u64, usize, usize);
 
 /// For each instruction, collects the first load that ends in the padding of a region
 /// (`Region::with_padding`). Loads are ordered by cluster, then by warp, then by lane.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// The load of each instruction, by the index of the instruction.
+    /// The load of each instruction, by index.
     found: Mutex<BTreeMap<u32, (Reader, FaultKind)>>,
     faults: Mutex<Vec<Fault>>,
 }
 
 impl PaddedReads {
-    /// Records a load, unless a load of the same instruction by an earlier reader is recorded.
+    /// Records a load, unless an earlier reader has executed the same instruction.
     #[cold]
     pub(crate) fn note(&self, instruction: u32, reader: Reader, kind: FaultKind) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +30,7 @@ impl PaddedReads {
         }
     }
 
-    /// Ends the launch: resolves each load to the fault that it would have caused.
+    /// Resolves each load to its fault, at the end of the launch.
     pub(crate) fn end(&self, fault: impl Fn(u32, Reader, FaultKind) -> Fault) {
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);

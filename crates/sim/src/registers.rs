@@ -1,17 +1,15 @@
-//! The registers of a warp: each is 32 lanes of 64 bits.
+//! Implements the registers of a warp: 32 lanes of 64 bits each.
 //!
-//! Every operand of an instruction is a register. Constants, addresses of variables and unchanging
-//! special registers get registers that are filled before the warp starts. A value narrower than 64
-//! bits is zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits occupies two
-//! registers, the low half first.
+//! Every operand is a register. Constants, addresses and unchanging special registers are filled
+//! before the warp starts. Narrower values are zero-extended, and a predicate is 0 or 1. A value of
+//! 128 bits has two registers, low half first.
 
-/// The number of lanes of a warp.
 pub const LANES: usize = 32;
 
 /// One value a lane.
 pub type Lanes = [u64; LANES];
 
-/// A register, by its index in the file.
+/// A register, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u32);
 
@@ -22,11 +20,10 @@ impl Slot {
     }
 }
 
-/// The register file of a warp.
 #[derive(Clone)]
 pub struct Registers {
     file: Vec<Lanes>,
-    /// A mask of the lanes that have written each register; empty unless tracked.
+    /// The lanes that have written each register, if tracked.
     written: Vec<u32>,
 }
 
@@ -36,7 +33,6 @@ impl Registers {
         Self { file: vec![[0; LANES]; count], written: Vec::new() }
     }
 
-    /// Returns the values of all registers.
     pub fn all(&self) -> &[Lanes] {
         &self.file
     }
@@ -67,8 +63,7 @@ impl Registers {
         &self.file[slot.0 as usize]
     }
 
-    /// Returns the value of every lane for modification. The caller may change only the lanes that
-    /// execute.
+    /// Returns the lanes for modification. The caller may change only the executing lanes.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Lanes {
         &mut self.file[slot.0 as usize]

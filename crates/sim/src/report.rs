@@ -1,5 +1,4 @@
-//! The report of a launch: the counters of each instruction, and the tables that a kernel author
-//! reads.
+//! Reports the counters of each instruction, and tables for the author of a kernel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -134,7 +133,7 @@ impl fmt::Display for Report {
 
 impl Report {
     /// Writes the source lines that access memory, most wasteful first. A line has a row for each
-    /// opcode with excess sectors or bank conflicts, and a row for its other instructions.
+    /// opcode with excess sectors or bank conflicts, and one for the rest.
     fn memory_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = BTreeMap::<SourceLine, BTreeMap<&str, Row>>::new();
         for instruction in &self.instructions {
@@ -177,7 +176,7 @@ fn waste(counters: &StepCounters) -> u64 {
     (counters.sectors - counters.ideal_sectors) + (counters.wavefronts - counters.ideal_wavefronts)
 }
 
-/// The key of a row: the source line, or the PTX line of an instruction without `.loc`.
+/// The source line, or the PTX line of an instruction without `.loc`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum SourceLine<'a> {
     Kernel(&'a str, u32),
@@ -202,13 +201,12 @@ impl fmt::Display for SourceLine<'_> {
     }
 }
 
-/// Instructions of a line, counted together.
+/// The instructions of a row.
 #[derive(Default)]
 struct Row<'a> {
     counters: StepCounters,
-    /// Distinct opcodes, in the order of the program.
+    /// The distinct opcodes, in the order of the program.
     opcodes: Vec<&'a str>,
-    /// The PTX lines of the instructions.
     ptx_lines: Vec<u32>,
 }
 
@@ -226,7 +224,7 @@ impl<'a> Row<'a> {
         (waste(&self.counters), self.counters.sectors + self.counters.wavefronts)
     }
 
-    /// Returns the PTX lines of the instructions, or nothing if the key is a PTX line.
+    /// Returns the PTX lines of the instructions, unless the key is one.
     fn ptx_lines(&self, line: &SourceLine<'_>) -> String {
         match (line, &self.ptx_lines[..]) {
             (SourceLine::Ptx(_), _) | (_, []) => String::new(),

@@ -1,11 +1,9 @@
-//! Limits how many clusters are resident, as a GPU does, and detects that none of them can make
-//! progress.
+//! Limits the resident clusters as a GPU does, and detects that none makes progress.
 //!
-//! Blocks begin in the order of their indices, as soon as a multiprocessor has free resources. A
-//! block keeps its resources until it ends, even while it waits for a block that cannot begin. A
-//! cluster is stuck if its registers, positions, local and shared memory repeat while global memory
-//! does not change. Its next steps then repeat, too. If all resident clusters are stuck and no
-//! other cluster can begin, the launch hangs.
+//! Blocks begin in order as soon as a multiprocessor has room, and keep their resources until they
+//! end. A cluster is stuck if its registers, positions, local and shared memory repeat while global
+//! memory does not change. If all resident clusters are stuck and no other can begin, the launch
+//! hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -18,13 +16,13 @@ use crate::block::Cluster;
 use crate::fault::Polling;
 use crate::target::SimTarget;
 
-/// A cluster is stuck when it reaches the same state this number of times.
+/// The number of repetitions of a state after which a cluster is stuck.
 const REPETITIONS: u32 = 3;
-/// Maximum states of a cluster that [`SeenStates`] stores.
+/// The maximum number of stored states of a cluster.
 const MAX_STATES: usize = 1 << 12;
 
-/// Returns how many blocks a GPU holds at once, by its limits on threads, blocks and shared memory.
-/// The limit on registers does not count, because only the assembler allocates registers.
+/// Returns the number of blocks that a GPU has resident, by its limits on threads, blocks and
+/// shared memory. Only the assembler allocates registers, so their limit does not count.
 pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) -> u64 {
     let limits = target.multiprocessor();
     let warps = threads.div_ceil(32).max(1);
@@ -35,20 +33,19 @@ pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) ->
 
 /// The slots of resident clusters of a launch.
 pub(crate) struct Residency {
-    /// Maximum resident clusters.
     max_clusters: usize,
     resident: AtomicUsize,
     stuck: Mutex<StuckClusters>,
 }
 
-/// The clusters that are stuck since global memory last changed.
+/// The clusters that are stuck since the last change of global memory.
 #[derive(Default)]
 struct StuckClusters {
     changes: u64,
     clusters: BTreeMap<u64, Polling>,
 }
 
-/// The states that a cluster has reached since global memory last changed.
+/// The states of a cluster since the last change of global memory.
 #[derive(Default)]
 pub(crate) struct SeenStates {
     changes: u64,
@@ -74,8 +71,8 @@ impl Residency {
         self.resident.load(Ordering::SeqCst) >= self.max_clusters
     }
 
-    /// Records that a cluster is stuck after `changes` changes of global memory. Returns the stuck
-    /// clusters if all resident ones are stuck.
+    /// Records that a cluster is stuck after `changes` changes. Returns the stuck clusters if all
+    /// resident ones are.
     pub fn note(&self, number: u64, changes: u64, polling: Polling) -> Option<BTreeMap<u64, Polling>> {
         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         if stuck.changes != changes {
@@ -87,9 +84,8 @@ impl Residency {
 }
 
 impl SeenStates {
-    /// Returns whether a cluster has reached its state at least [`REPETITIONS`] times. `changes` is
-    /// the number of changes of global memory so far. This function first drops all states if
-    /// `changes` has changed since the last call, or if it stores more than [`MAX_STATES`].
+    /// Returns whether a cluster has reached its state [`REPETITIONS`] times. First drops all
+    /// states after a change of global memory, or if there are more than [`MAX_STATES`].
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };
@@ -100,7 +96,7 @@ impl SeenStates {
     }
 }
 
-/// Returns a hash of the state that determines a cluster's next steps, without global memory.
+/// Returns a hash of the state, without global memory, that determines the next steps.
 fn fingerprint(cluster: &Cluster<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     for warp in &cluster.warps {

@@ -1,4 +1,4 @@
-//! The simulated devices and the limits that differ between them.
+//! Describes the simulated devices and their limits.
 
 /// A device that the simulator can model.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,8 +8,8 @@ pub struct SimTarget {
     capability: u32,
 }
 
-/// Maximum bytes of shared memory that a launch may request for a block. The first row whose
-/// capability does not exceed the device's capability applies.
+/// The maximum shared memory of a block in bytes. The first row applies whose capability does not
+/// exceed that of the device.
 const SHARED_LIMITS: [(u32, usize); 7] = [
     (120, 99 << 10),
     (90, 227 << 10),
@@ -40,10 +40,9 @@ const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) 
     Multiprocessor { count, threads, blocks, shared_bytes: shared_kib << 10, reserved_bytes }
 }
 
-/// The multiprocessors of one GPU for each range of capabilities. From the last row to the first,
-/// the GPUs are T4, A100, A10, Orin, L40S, H100, B200 and RTX 5090. The first row whose capability
-/// does not exceed the device's capability applies. Threads, blocks and shared memory are from the
-/// table of compute capabilities in the CUDA programming guide.
+/// The multiprocessors of one GPU per range of capabilities: from the last row up, T4, A100, A10,
+/// Orin, L40S, H100, B200 and RTX 5090. The limits are from the table of compute capabilities in
+/// the CUDA programming guide.
 const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
     (120, multiprocessor(170, 1536, 24, 100)),
     (100, multiprocessor(148, 2048, 32, 228)),

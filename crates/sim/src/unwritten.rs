@@ -1,14 +1,11 @@
-//! Reports the reads of uninitialized shared and tensor memory that were recorded while a cluster
-//! ran.
+//! Reports reads of uninitialized shared and tensor memory after a cluster ran.
 
 use crate::block::Stopped;
 use crate::context::BlockMemory;
 use crate::fault::{Cause, FaultKind};
 
-/// Replaces the outcome of a cluster that has read uninitialized shared or tensor memory by a fault
-/// for the read. The original fault may be a consequence of the read. If several blocks have such
-/// reads, reports the first read of the block with the lowest rank. Races and cancellations are not
-/// replaced.
+/// Replaces the outcome of a cluster by the fault of an uninitialized read, which may be its cause.
+/// The block with the lowest rank counts first. Races and cancellations stay.
 pub(crate) fn prefer_unwritten(
     blocks: &[BlockMemory],
     outcome: Result<(), Stopped>,
@@ -29,8 +26,7 @@ pub(crate) fn prefer_unwritten(
     match blocks.iter().find_map(|block| of_shared(block).or_else(|| of_tensor(block))) {
         None => outcome,
         Some((kind, record)) => {
-            // An asynchronous operation has no warp: the fault names warp 0, and the instruction
-            // that began the operation.
+            // An asynchronous operation has no warp, so the fault names warp 0 and the instruction.
             let warp = if (record.agent as usize) < warps { record.agent as usize } else { 0 };
             Err(Stopped { stop: kind.into(), warp, site: Some(record.instruction) })
         }

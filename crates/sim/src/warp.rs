@@ -1,17 +1,20 @@
-//! Represents a warp: the program position of each lane, and the divergence of lanes.
+//! Tracks the program position of each lane of a warp, and their divergence.
 //!
 //! Lanes at the same step are a group and execute together. The group with the lowest step runs
-//! first, unless it has to wait. A group at a higher step waits until the running group reaches its
-//! step; then the two groups merge. Nearly all compilers order the basic blocks of a function so
-//! that diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next
-//! warp-synchronous instruction. Only the counters depend on where lanes rejoin.
+//! first, so that diverged lanes rejoin:
 //!
-//! A lane at a lower step may spin until a lane at a higher step acts. So the preference flips
-//! every [`PREFERENCE_STEPS`] steps. If a lane is in a call that is not inlined ([`crate::call`]),
-//! the group that is deepest in calls runs first. Only then does the step decide.
+//! ```text
+//! step 4: @p bra 7           lanes 0 to 7 go to step 7, the others to step 5
+//! step 5, 6                  the others run first
+//! step 7                     all lanes are one group again
+//! ```
 //!
-//! At warp-synchronous instructions (`bar.sync`, `shfl.sync`, `mma.sync` …) a group waits until the
-//! other lanes have arrived.
+//! Compilers mostly order blocks so that paths rejoin at a higher step. Otherwise, lanes rejoin at
+//! the next warp-synchronous instruction. Only counters depend on this.
+//!
+//! A lane at a lower step may spin until a lane at a higher step acts, so the preference flips
+//! every [`PREFERENCE_STEPS`] steps. The group that is deepest in calls ([`crate::call`]) comes
+//! before all others. At warp-synchronous instructions, a group waits for the other lanes.
 
 use std::hash::{Hash, Hasher};
 
@@ -26,22 +29,20 @@ use crate::registers::{LANES, Registers, lanes_of};
 pub(crate) struct Group {
     pub step: u32,
     pub lanes: u32,
-    /// True if the step could not complete in the current turn of the warp.
+    /// True if the step could not complete in this turn.
     pub is_waiting: bool,
-    /// The barrier that these lanes have arrived at and wait for: its index and the generation.
+    /// The barrier for which these lanes wait: its index and generation.
     pub arrived: Option<(usize, u64)>,
 }
 
-/// A warp.
 pub(crate) struct Warp {
-    /// The index of the warp in its block.
     pub index: usize,
     /// The rank of the block in the cluster.
     pub rank: usize,
     pub registers: Registers,
     pub agent: Agent,
     pub local: Local,
-    /// The index of the region of global memory that the warp accessed last.
+    /// The region of global memory of the last access.
     pub hint: usize,
     /// The lanes that exist in the block.
     pub existing: u32,
@@ -49,24 +50,23 @@ pub(crate) struct Warp {
     pub alive: u32,
     /// The groups of lanes, sorted by step.
     pub groups: SmallVec<[Group; 4]>,
-    /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
-    /// several times.
+    /// The number of attempts to execute a step.
     pub time: u64,
-    /// The generation of the cluster's barrier in which lanes of the warp have arrived.
+    /// The generation of the cluster's barrier at which lanes have arrived.
     pub cluster_arrival: Option<u64>,
-    /// The lanes that have arrived at the cluster's barrier in the generation `cluster_arrival`.
+    /// The lanes that have arrived in `cluster_arrival`.
     pub cluster_arrived: u32,
-    /// The active calls of each lane; empty if the decoder inlined every call.
+    /// The active calls of each lane, or empty if all are inlined.
     pub returns: Vec<Vec<Return>>,
     /// The global address of the warp's last atomic read.
     pub polled: u64,
 }
 
-/// Steps of a warp before the preference among its groups flips.
+/// The steps of a warp before the preference among its groups flips.
 const PREFERENCE_STEPS: u64 = 4096;
 
 impl Warp {
-    /// Hashes the state that determines the warp's next steps, without shared and global memory.
+    /// Hashes the state that determines the next steps, without shared and global memory.
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         (self.alive, self.cluster_arrived, self.time / PREFERENCE_STEPS % 2).hash(hasher);
         for group in &self.groups {
@@ -105,7 +105,7 @@ impl Warp {
         }
     }
 
-    /// Returns the index of the group to run next, if any group can run.
+    /// Returns the group to run next, if any can run.
     #[inline]
     pub fn next(&self) -> Option<usize> {
         if let [only] = &self.groups[..] {
@@ -127,7 +127,7 @@ impl Warp {
         if (self.time / PREFERENCE_STEPS).is_multiple_of(2) { ready.next() } else { ready.next_back() }
     }
 
-    /// Moves lanes of a group to a step; the rest of the group stays.
+    /// Moves lanes of a group to a step.
     #[inline]
     pub fn send(&mut self, index: usize, lanes: u32, step: u32) {
         let group = &mut self.groups[index];
@@ -144,7 +144,7 @@ impl Warp {
         self.merge();
     }
 
-    /// Moves each of some lanes of a group to its own step; the rest goes to the next step.
+    /// Moves lanes of a group to their own steps, and the rest to the next step.
     pub fn scatter(&mut self, index: usize, lanes: u32, targets: &[u32; LANES]) {
         self.groups[index].step += 1;
         let mut rest = lanes;
@@ -158,7 +158,7 @@ impl Warp {
         }
     }
 
-    /// Makes lanes of a group wait at their step; the rest goes to the next step.
+    /// Makes lanes of a group wait, and moves the rest to the next step.
     pub fn hold(&mut self, index: usize, lanes: u32) {
         let group = &mut self.groups[index];
         let (rest, step) = (group.lanes & !lanes, group.step);
@@ -168,7 +168,7 @@ impl Warp {
         }
     }
 
-    /// Removes exiting lanes of a group; the rest goes to the next step.
+    /// Removes exiting lanes of a group, and moves the rest to the next step.
     pub fn exit(&mut self, index: usize, lanes: u32) {
         self.alive &= !lanes;
         let group = &mut self.groups[index];

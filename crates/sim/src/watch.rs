@@ -1,10 +1,8 @@
-//! Watches accesses to global memory for races and for reads of uninitialized memory. A launch
-//! continues after such a finding.
+//! Finds races and uninitialized reads in global memory. The launch continues.
 //!
-//! The agents are the warps and asynchronous operations of all clusters of the launch. The race
-//! detector of shared memory has the agents of one cluster only. An agent has the index
-//! `cluster * agents_per_cluster + index_in_cluster` in the launch. The accesses of the lanes of a
-//! warp count as ordered, unless lanes of one store write different values to one address.
+//! The agents are the warps and asynchronous operations of all clusters, with the index `cluster *
+//! agents_per_cluster + index_in_cluster`. Lanes of a warp count as ordered, unless lanes of one
+//! store write different values to one address.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,8 +27,8 @@ pub struct Watch {
 struct WatchState {
     memory: Option<WatchedMemory>,
     found: Vec<WatchFinding>,
-    /// The index in `found` of each distinct finding. The key is the instruction, the instruction
-    /// of the earlier access (`u32::MAX` for none), and whether both accesses have the same agent.
+    /// The index in `found` of each distinct finding. The key is the instruction, the earlier
+    /// instruction or `u32::MAX`, and whether both have the same agent.
     known: FxHashMap<(u32, u32, bool), usize>,
     findings: Vec<(Fault, u64)>,
 }
@@ -46,7 +44,7 @@ impl std::fmt::Debug for WatchedMemory {
     }
 }
 
-/// A finding whose sites and agents are not resolved yet.
+/// A finding with unresolved sites and agents.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchFinding {
     pub address: u64,
@@ -54,15 +52,13 @@ pub(crate) struct WatchFinding {
     pub is_write: bool,
     /// The index of the instruction in the program.
     pub site: u32,
-    /// The index of the agent in the launch.
     pub agent: u32,
     pub lane: Option<u32>,
-    /// The earlier access of the race; `None` for a read of uninitialized memory.
+    /// The earlier access of a race, or `None` for an uninitialized read.
     pub first: Option<Access>,
     pub count: u64,
 }
 
-/// An access to global memory by a lane or an asynchronous operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
     pub address: u64,
@@ -72,17 +68,16 @@ pub(crate) struct Touch {
     pub mode: Mode,
 }
 
-/// The orderings of an atomic instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub acquires: bool,
     pub releases: bool,
-    /// True for a read-modify-write: earlier releases at the address then remain in effect.
+    /// True for a read-modify-write, which keeps earlier releases at the address in effect.
     pub keeps: bool,
 }
 
-/// Returns the mode of an access. Atomic accesses of `.cta` scope are atomic in the block. Those of
-/// another scope, or without a scope, are atomic on the device.
+/// Returns the mode of an access. Atomics of `.cta` scope are atomic in the block, others on the
+/// device.
 pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
     match (is_atomic, scope) {
         (false, _) => Mode::Plain,
@@ -94,7 +89,7 @@ pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
 /// The facts that the race rules query: the clock of an agent, and the bytes that it writes.
 struct AgentKnowledge<'r, 'a> {
     agent: &'r Agent,
-    /// The launch index of the first agent of the cluster, and the number of agents of the cluster.
+    /// The launch index of the cluster's first agent, and the number of its agents.
     first: u32,
     agents: u32,
     global: &'r Global<'a>,
@@ -128,7 +123,6 @@ impl Watch {
         Self { races, unwritten, state: Mutex::default() }
     }
 
-    /// Returns whether the watch looks for races.
     pub(crate) fn looks_for_races(&self) -> bool {
         self.races
     }
@@ -149,7 +143,6 @@ impl Watch {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).findings
     }
 
-    /// Ends a launch: resolves its findings.
     pub(crate) fn end(&self, resolve: impl Fn(&WatchFinding) -> Fault) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let found = std::mem::take(&mut state.found);

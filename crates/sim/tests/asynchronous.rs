@@ -1,5 +1,4 @@
-//! Tests small kernels with asynchronous copies and barriers in shared memory: results of correct
-//! kernels, and faults of kernels with a mistake.
+//! Tests asynchronous copies and barriers in shared memory, with and without mistakes.
 
 mod support;
 
@@ -21,8 +20,8 @@ fn mistake(body: &str, threads: u32) -> FaultKind {
     expect_fault(body, threads, &bytes(4096), &[0; 128])
 }
 
-/// Returns a body in which each thread copies its 16 bytes with `cp.async`, then its neighbor's
-/// bytes from shared memory to the output.
+/// Returns a body in which each thread copies 16 bytes by `cp.async`, then stores its neighbor's
+/// bytes.
 fn neighbors(wait: &str) -> String {
     format!(
         "
@@ -68,8 +67,7 @@ fn a_missing_wait_is_a_race_with_the_copy() {
 
 #[test]
 fn waits_keep_the_most_recent_groups() {
-    // Two copies in two groups. If one group may be in flight, the first copy may be read, and the
-    // second may not.
+    // Two groups with one copy each. With one group in flight, only the first copy may be read.
     let body = |offset: u32| {
         format!(
             "
@@ -108,7 +106,7 @@ fn sources_may_be_shorter_or_ignored() {
     add.u64 %rd6, %rd2, %rd4;
     st.global.v4.b32 [%rd6], {%r10, %r11, %r12, %r13};
 ";
-    // The input ends after the copied bytes: a copy must not access more.
+    // The input ends after the copied bytes.
     let input = bytes(80);
     let output = copy(body, 32, &input, 512);
     for (index, &byte) in output.iter().enumerate() {
@@ -130,8 +128,8 @@ fn copies_check_their_addresses() {
     assert!(matches!(mistake(&body(16384, 0), 1), FaultKind::OutOfBounds { .. }));
 }
 
-/// Returns a body in which one thread initializes the barrier at the start of shared memory with
-/// `count`. All threads wait for the initialization before `rest`.
+/// Returns a body with a barrier at the start of shared memory, initialized with `count` before
+/// `rest`.
 fn with_barrier(count: u32, rest: &str) -> String {
     format!(
         "
@@ -181,7 +179,7 @@ fn barriers_take_copies_with_them() {
     }
 }
 
-/// Returns a body in which warp 1 fills shared memory and arrives. Warp 0 waits and writes the
+/// Returns a body in which warp 1 fills shared memory and arrives, and warp 0 waits and writes the
 /// output.
 fn handover(wait: &str) -> String {
     with_barrier(
@@ -213,10 +211,10 @@ fn barriers_order_earlier_accesses() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
-    // Without the wait, the simulator finds a fault in every order of the warps.
+    // Expected without the wait: a fault in every order of the warps.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // The consumer waits for parity 1. If it runs before the producer, it does not wait, and races.
-    // If it runs after the producer, it waits forever.
+    // The consumer waits for parity 1. Before the producer, it races; after the producer, it waits
+    // forever.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
@@ -241,7 +239,7 @@ POLL:
 ",
     );
     let output = copy(&body, 32, &[], 128);
-    // The lanes may arrive together or one after the other. The first lane reads the full count.
+    // The first lane reads the full count.
     let pending = words(&output);
     assert!(pending.contains(&32) && pending.iter().all(|count| (1..=32).contains(count)), "{pending:?}");
 }
@@ -298,8 +296,8 @@ fn misused_barriers_are_faults() {
     assert!(matches!(mistake(unordered, 64), FaultKind::Race { .. } | FaultKind::Illegal(_)));
 }
 
-/// Returns a body in which one thread copies 256 bytes to shared memory with a bulk copy. All
-/// threads write them to the output.
+/// Returns a body in which one thread copies 256 bytes to shared memory, and all threads write them
+/// out.
 fn bulk_load(publish: &str, expected: u32, wait: &str) -> String {
     format!(
         "
@@ -335,8 +333,7 @@ fn bulk_copies_complete_at_their_barrier() {
     assert!(text.contains("fence.mbarrier_init"), "{text}");
 }
 
-/// Returns a body in which all threads write shared memory, and one thread copies it to global
-/// memory.
+/// Returns a body in which all threads write shared memory, and one thread copies it out.
 fn bulk_store(fence: &str, wait: &str) -> String {
     format!(
         "
@@ -374,8 +371,7 @@ fn bulk_stores_want_a_fence_and_a_wait() {
 
 #[test]
 fn bulk_reductions_combine() {
-    // Each case has the operation with its type, and the result as a function of the old output and
-    // the stored value.
+    // The operation and type, and the result as a function of the old output and the stored value.
     type Combine = fn(u32, u32) -> u32;
     let cases: [(&str, Combine); 7] = [
         ("add.u32", |old, new| old.wrapping_add(new)),
@@ -418,7 +414,6 @@ fn bulk_reductions_combine() {
     }
 }
 
-/// Returns a map of a dense tensor of this type at an address.
 fn map(
     address: u64,
     data_type: TensorDataType,
@@ -445,8 +440,8 @@ fn map(
     }
 }
 
-/// Returns a body in which one thread loads a box at constant coordinates to offset 1024 of shared
-/// memory. All threads copy `bytes` bytes of the box to the output.
+/// Returns a body in which one thread loads a box to offset 1024, and all threads copy `bytes`
+/// bytes of it out.
 fn tensor_load(coordinates: &[i32], bytes: u32) -> String {
     let rank = coordinates.len();
     let list: Vec<String> = coordinates.iter().map(i32::to_string).collect();
@@ -531,8 +526,7 @@ fn tensor_loads_swizzle_lines() {
 
 #[test]
 fn a_map_whose_base_is_no_memory_faults() {
-    // The box is the second line of the tensor, which is in `input`; the base of the map is one
-    // line before `input`.
+    // The box is the second line of the tensor. The base of the map is one line before `input`.
     let input = bytes(256);
     let base = input.as_ptr() as u64 - 64;
     let map = map(base, TensorDataType::U8, &[64, 5], &[64, 1], Swizzle::None).encode().unwrap();
@@ -543,8 +537,7 @@ fn a_map_whose_base_is_no_memory_faults() {
     );
 }
 
-/// Returns a body in which all threads write a word of shared memory. One thread stores the words
-/// as a box at these coordinates.
+/// Returns a body in which all threads write a word, and one thread stores the words as a box.
 fn tensor_store([x, y]: [i32; 2]) -> String {
     format!(
         "
@@ -626,10 +619,9 @@ fn invalid_tensor_maps_are_rejected() {
     assert!(matches!(fault, FaultKind::Illegal(text) if text.contains("tensor map")));
 }
 
-/// Runs a cluster of two blocks, each with a barrier at the start of its shared memory that expects
-/// `expected` bytes. One thread of the first block executes `action`, with the address of the
-/// second block's shared memory in `%r10`. Each block waits for the bytes that it expects, if any,
-/// and writes 64 bytes from offset 128 to the output.
+/// Runs a cluster of two blocks with a barrier each, which expects `expected` bytes. One thread of
+/// the first block executes `action`, with the second block's shared memory in `%r10`. Each block
+/// waits, and writes 64 bytes from offset 128 to the output.
 fn cluster(expected: [u32; 2], action: &str) -> Vec<u8> {
     let body = format!(
         "
@@ -708,8 +700,8 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
 
-/// Returns a body in which each thread writes a word of the output. One thread loads the words with
-/// `copy`, a bulk copy of 32 words. All threads copy their words to the rest of the output.
+/// Returns a body in which each thread writes a word, one thread loads the words with `copy`, and
+/// all threads copy them out.
 fn load_after_store(fence: &str, copy: &str) -> String {
     format!(
         "

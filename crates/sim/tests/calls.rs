@@ -1,13 +1,11 @@
-//! Tests calls that the decoder cannot inline: recursive calls, and calls through pointers, in
-//! lanes that diverge.
+//! Tests recursive calls and calls through pointers, in diverging lanes.
 
 mod common;
 
 use common::{fault, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// Returns a module whose kernel stores `%d` of each thread. `body` computes `%d` from `%t`, the
-/// index of the thread.
+/// Returns a module whose kernel stores `%d`, which `body` computes from the thread `%t`.
 fn module(functions: &str, body: &str) -> String {
     format!(
         "
@@ -69,8 +67,7 @@ $small:
     ret;
 }";
 
-/// Returns a call of a function with one parameter in the lanes whose guard holds. The argument is
-/// `%a`, and `%d` gets the result.
+/// Returns a call with the argument `%a` and the result `%d`, in the lanes of a guard.
 fn call(guard: &str, name: &str) -> String {
     format!(
         "    {{ .param .b32 argument; .param .b32 value; st.param.b32 [argument], %a;
@@ -97,8 +94,8 @@ fn the_guard_of_a_call_holds_only_for_its_lanes() {
     assert_eq!(results(FIBONACCI, &body), expected);
 }
 
-/// Two functions that call each other. Each call keeps its number in a local array, and sums the
-/// numbers of all active calls through their addresses.
+/// Two mutually recursive functions. Each call has its number in a local array, and sums those of
+/// all active calls.
 const CHAIN: &str = "
 .func (.param .b32 result) second(.param .b32 number, .param .b64 above);
 .func (.param .b32 result) first(.param .b32 number, .param .b64 above)
@@ -226,7 +223,7 @@ fn an_alias_is_the_function() {
     assert_eq!(results(&aliased, &format!("    mov.u32 %a, %t;\n{}", call("", "other"))), expected);
 }
 
-/// In a recursive function, the lanes of a warp shuffle, and wait at a barrier of the block.
+/// Input: shuffles and barriers in a recursive function.
 #[test]
 fn lanes_meet_in_functions_that_call_themselves() {
     let sum = "
@@ -279,8 +276,8 @@ fn invalid_calls_are_faults() {
     assert!(matches!(&kind, FaultKind::Unsupported(text) if text.contains("elsewhere")), "{kind:?}");
 }
 
-/// Calls a function with a parameter of 8 bytes. The argument must be a variable of the calling
-/// body with at least 8 bytes.
+/// Input: a parameter of 8 bytes. Expected: only variables of the caller of at least 8 bytes are
+/// accepted.
 #[test]
 fn arguments_are_large_enough_variables_of_the_caller() {
     let function = "

@@ -6,7 +6,7 @@ use support::{Argument, Shape, launch};
 
 #[test]
 fn clusters_that_have_not_begun_are_canceled() {
-    // Each running block adds 1 to the elements of its own index and of each canceled one.
+    // Each running block adds 1 to its own element and to that of each block that it cancels.
     let text = ".version 8.8
 .target sm_100
 .address_size 64

@@ -1,7 +1,7 @@
-//! Runs compiled kernels on the simulator. The compilers are the official Triton (see
-//! `corpus/kernels.py`), NVRTC (`corpus/cuda.py`) and tilewright. The results equal the results of
-//! a loop over the matrices. The simulator finds only planted mistakes. The elements of matmuls are
-//! small integers, so sums are exact in every format. The results of attention have a tolerance.
+//! Runs kernels of the official Triton, NVRTC and tilewright, with and without planted mistakes.
+//!
+//! The sources are `corpus/kernels.py` and `corpus/cuda.py`. Matmuls have small integers, so sums
+//! are exact in every format. Attention has a tolerance.
 
 mod support;
 
@@ -23,7 +23,7 @@ const COPIES_BY_WARPS: &str = include_str!("corpus/sm90_copies_by_warps.ptx");
 const TMA_MADE: &str = include_str!("corpus/sm90_tma_made.ptx");
 const ATTENTION: &str = include_str!("corpus/sm90_attention.ptx");
 
-/// Launches a kernel with the number of threads and the shared memory that its text states.
+/// Launches a kernel with the threads and the shared memory that its text states.
 fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
     let number = |after: &str| -> u32 {
         let (_, rest) = ptx.split_once(after).expect("the text has the number");
@@ -34,7 +34,7 @@ fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Rep
     support::launch(ptx, &shape, arguments)
 }
 
-/// The size of a multiplication: rows of A, columns of B, and the reduced dimension.
+/// Rows of A, columns of B, and the reduced dimension.
 #[derive(Clone, Copy)]
 struct Size {
     m: usize,
@@ -43,7 +43,6 @@ struct Size {
 }
 
 impl Size {
-    /// Returns the grid of the result's blocks.
     fn grid(self, block_m: usize, block_n: usize) -> [u32; 3] {
         [self.m.div_ceil(block_m) as u32, self.n.div_ceil(block_n) as u32, 1]
     }
@@ -71,8 +70,7 @@ fn transposed(Size { n, k, .. }: Size) -> Vec<i32> {
     (0..n * k).map(|index| right[index % k * n + index / k]).collect()
 }
 
-/// Multiplies with a kernel that takes pointers, sizes and strides. Returns the result, which the
-/// kernel stores as i32 if `is_integer`, else as f32.
+/// Multiplies with a kernel that takes pointers, sizes and strides. The result is i32 or f32.
 fn multiply<const N: usize>(
     ptx: &str,
     size: Size,
@@ -141,7 +139,7 @@ fn tensor_map(bytes: &[u8], rows: usize, columns: usize, (boxes, swizzle): BoxSh
     map.encode().expect("triton's boxes are possible")
 }
 
-/// A box of a map as Triton makes it: rows and columns, and the swizzle.
+/// Rows, columns and swizzle of a box.
 type BoxShape = ([u32; 2], Swizzle);
 
 /// Multiplies with a kernel that takes tensor maps.
@@ -212,7 +210,7 @@ fn multiply_by_made_maps(ptx: &str) -> Result<(), FaultKind> {
 #[test]
 fn products_through_tensor_maps_that_the_kernel_makes() {
     multiply_by_made_maps(TMA_MADE).expect("the kernel is right");
-    // The mistakes: all acquires are missing, and only the acquire of one map is missing.
+    // Mistakes: all acquires are missing, or that of one map.
     let acquire = "fence.proxy.tensormap::generic.acquire";
     for part in [acquire.to_owned(), format!("{acquire}.gpu [ %rd16")] {
         let found = multiply_by_made_maps(&planted(TMA_MADE, &part, "")).expect_err("a mistake is planted");
@@ -225,14 +223,13 @@ fn products_through_tensor_maps_that_the_kernel_makes() {
 fn products_of_specialized_warps() {
     let size = Size { m: 72, n: 72, k: 264 };
     assert!(multiply_by_maps(SPECIALIZED, size, (64, 64), false, [WIDE; 3]) == Ok(product(size)));
-    // Without the arrivals, the consumers do not release a buffer, and the producer waits forever.
+    // Without arrivals, the producer waits forever.
     let text = planted(SPECIALIZED, "mbarrier.arrive.shared", "");
     let fault = multiply_by_maps(&text, size, (64, 64), false, [WIDE; 3]).expect_err("a mistake is planted");
     assert!(matches!(fault, FaultKind::Deadlock { .. }));
 }
 
-/// Some warps copy with `cp.async` and arrive when their copies are complete. Other warps fence the
-/// copied data and multiply.
+/// Some warps copy by `cp.async` and arrive. Others fence the data and multiply.
 #[test]
 fn wgmma_on_copies_by_other_warps() {
     let size = Size { m: 80, n: 48, k: 160 };
@@ -244,7 +241,7 @@ fn wgmma_on_copies_by_other_warps() {
     assert!(matches!(fault("fence.proxy.async", ""), FaultKind::MissingProxyFence { .. }));
     assert!(matches!(fault("cp.async.mbarrier.arrive", ""), FaultKind::Deadlock { .. }));
     assert!(matches!(fault("mbarrier.arrive.shared", ""), FaultKind::Deadlock { .. }));
-    // The barrier expects more threads than copy, then fewer.
+    // The barrier expects too many threads, then too few.
     let counted = |count: &str| run(&COPIES_BY_WARPS.replace("], 128;", &format!("], {count};")));
     assert!(matches!(counted("160"), Err(FaultKind::Deadlock { .. })));
     assert!(matches!(
@@ -258,7 +255,7 @@ fn wgmma_on_copies_by_other_warps() {
     assert!(matches!(early, FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
 }
 
-/// Replaces each line that contains `part`. Fails if no line does.
+/// Replaces each line with `part`. Fails if there is none.
 fn planted(ptx: &str, part: &str, replacement: &str) -> String {
     assert!(ptx.contains(part), "{part}");
     let line = |line: &str| if line.contains(part) { replacement.to_owned() } else { line.to_owned() };

@@ -8,7 +8,7 @@ use tilewright_sim::{Class, Launch, Region, Report};
 #[repr(align(256))]
 struct Aligned([u32; 4096]);
 
-/// Runs a load in 32 lanes. Each lane accesses the offset `lane * stride`, in bytes.
+/// Runs a load of 32 lanes at the offsets `lane * stride` in bytes.
 fn global(stride: u32, load: &str) -> Report {
     let mut words = Box::new(Aligned([0; 4096]));
     let arguments = vec![memory(&mut words.0)];
@@ -69,8 +69,8 @@ fn waste_is_reported_per_line() {
     let mut words = Box::new(Aligned([0; 4096]));
     let report = launch(&text, 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal").to_string();
     let (_, table) = report.split_once("where\n").expect("there is a table");
-    // Each of 32 lanes reads a word in a sector of its own. Contiguous words would fill 4 sectors,
-    // or 2 sectors with elements of 2 bytes.
+    // Each lane reads a word in its own sector. Contiguous words would fill 4 sectors, or 2 with
+    // elements of 2 bytes.
     let expected = [
         "         2         64         56          0          0  k.py:7: ld.global.u32 (2 in PTX lines 16 to 17)",
         "         1          1          0          0          0  k.py:7: ld.global.u32 (PTX line 18)",
@@ -125,8 +125,7 @@ fn regions_that_overlap_are_one_allocation() {
     }
 }
 
-/// Runs a store to shared memory in 32 lanes. Each lane accesses the offset `lane * stride`, in
-/// bytes.
+/// Runs a store to shared memory of 32 lanes at the offsets `lane * stride` in bytes.
 fn shared(stride: u32, store: &str) -> (u64, u64) {
     let body = format!(
         "

@@ -1,5 +1,4 @@
-//! Compares arithmetic and functions of floating-point numbers with the host's arithmetic and with
-//! binary64.
+//! Compares floating-point arithmetic with the host and with binary64.
 
 mod common;
 
@@ -27,8 +26,7 @@ fn check(instruction: &str, seed: u64, reference: impl Fn([f32; 3]) -> f32) {
     let rows = singles(seed);
     let results = evaluate(instruction, "f32", &["f32"; 3], &rows);
     for (row, result) in rows.into_iter().zip(results) {
-        // `black_box` hides the value from the optimizer, which would otherwise assume the sign of
-        // a square root, even of a NaN.
+        // `black_box` hides the value from the optimizer, which assumes the sign of a square root.
         let expected = std::hint::black_box(reference(row.map(single)));
         let expected = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
         assert_eq!(result as u32, expected, "{instruction} of {:?}: {:e}", row.map(single), single(result));
@@ -63,8 +61,7 @@ fn results_are_saturated_where_asked() {
     check("fma.rn.sat.f32 %d, %a, %b, %c;", 11, |[a, b, c]| clamp(a.mul_add(b, c)));
 }
 
-/// Rounds a binary64 number to f32, up or down. The sum of two f32 numbers is exact in binary64 at
-/// the magnitudes of this test.
+/// Rounds to f32, up or down. The sums of this test are exact in binary64.
 fn directed(exact: f64, up: bool) -> f32 {
     let near = exact as f32;
     match (f64::from(near).partial_cmp(&exact).expect("no NaN here"), up) {
@@ -156,8 +153,7 @@ fn halves_and_pairs_of_them() {
     for (index, row) in rows.iter().enumerate() {
         for half in 0..2 {
             let [a, b, c] = row.map(|x| (x >> (16 * half)) as u16);
-            // Sums of binary16 numbers are exact in binary64; so are fused multiply-adds of
-            // bfloat16 at these magnitudes.
+            // These sums and fused multiply-adds are exact in binary64.
             let exact = f16::from_bits(a).to_f64() + f16::from_bits(b).to_f64();
             let result = f16::from_bits((sums[index] >> (16 * half)) as u16);
             assert!(result == f16::from_f64(exact) || result.is_nan() && exact.is_nan(), "{a:#x} + {b:#x}");
@@ -183,8 +179,7 @@ fn approximations_lie_within_the_errors_of_the_isa() {
                 .map(|x| u64::from((x as f32).to_bits()))
         })
         .collect();
-    // Each row has the function, its operand, its reference, and the relative and absolute errors
-    // that the ISA document allows.
+    // The function, its operand and reference, and the errors that the ISA allows.
     let table: [(&str, usize, Function, f64, f64); 8] = [
         ("ex2.approx.f32 %d, %b;", 1, f64::exp2, 2_f64.powi(-22), 0.0),
         ("lg2.approx.f32 %d, %a;", 0, f64::log2, 0.0, 2_f64.powi(-22)),
@@ -199,7 +194,7 @@ fn approximations_lie_within_the_errors_of_the_isa() {
         let results = evaluate(instruction, "f32", &["f32"; 2], &rows);
         for (row, result) in rows.iter().zip(results) {
             let exact = reference(f64::from(single(row[operand])));
-            // The rounding of the result to f32 adds an error of half of the last place.
+            // Rounding to f32 adds half of the last place.
             let allowed = relative * exact.abs() + absolute + exact.abs() * 2_f64.powi(-24);
             let error = (f64::from(single(result)) - exact).abs();
             assert!(error <= allowed, "{instruction} of {}: {error:e} > {allowed:e}", single(row[operand]));
@@ -271,8 +266,8 @@ fn conversions() {
 
 #[test]
 fn fp8_conversions_saturate() {
-    // The largest e4m3 number, a larger number, the smallest subnormal, two ties, and NaN. The
-    // first operand becomes the upper byte.
+    // The largest e4m3 number, a larger one, the smallest subnormal, two ties, and NaN. The first
+    // operand is the upper byte.
     let pairs = [
         (448.0_f32, 0x7e_u64),
         (1000.0, 0x7e),
@@ -316,8 +311,7 @@ fn classes_of_numbers() {
     }
 }
 
-/// NaN becomes the integer 0, except from f64 and to 64 bits. The ISA says so since version 9.0,
-/// and an H200 confirms it.
+/// Expected: NaN becomes 0, except from f64 and to 64 bits (ISA 9.0; an H200 confirms it).
 #[test]
 fn nan_becomes_an_integer() {
     let rows = [[0x7fc0_0000, 0, 0]];
@@ -329,8 +323,7 @@ fn nan_becomes_an_integer() {
     assert_eq!(evaluate("cvt.rzi.s64.f64 %d, %a;", "s64", &["f64"], &rows), [1 << 63]);
 }
 
-/// Tests that atomic additions in global memory flush subnormal numbers, and that atomic additions
-/// in shared memory do not.
+/// Expected: atomic additions flush subnormals in global, but not in shared memory.
 #[test]
 fn atomic_sums_of_subnormal_numbers() {
     let body = "
@@ -351,7 +344,7 @@ fn atomic_sums_of_subnormal_numbers() {
     assert_eq!(memory_of, [0, 10]);
 }
 
-/// Tests a vector instruction whose results overwrite the registers of its operands.
+/// Input: results that overwrite the registers of operands.
 #[test]
 fn atomic_vectors_read_their_operands_first() {
     let body = "
@@ -371,7 +364,6 @@ fn atomic_vectors_read_their_operands_first() {
     assert_eq!(floats, [11.0, 22.0, 20.0, 10.0]);
 }
 
-/// Decimal constants have the type of the instruction, also in moves.
 #[test]
 fn constants_are_of_the_type_of_the_instruction() {
     let one = [[0; 3]];

@@ -60,7 +60,7 @@ fn sums_and_products_wrap() {
 fn quotients_truncate() {
     check("max", 2, |a, b, _, _, _| a.max(b));
     check("min", 2, |a, b, _, _, _| a.min(b));
-    // The ISA leaves the results of a division by zero open, so the test omits these rows.
+    // The ISA leaves division by zero open.
     each_type(|ty, bits, signed| {
         let rows: Vec<_> = rows(7, bits).into_iter().filter(|row| row[1] != 0).collect();
         let quotients = evaluate(&format!("div.{ty} %d, %a, %b;"), ty, &[ty; 3], &rows);
@@ -117,8 +117,7 @@ fn shifts_too_far_leave_zero_or_the_sign() {
 #[test]
 fn carries_chain() {
     let rows = rows(5, 64);
-    // 64-bit instructions compute the sum and the difference of the 128-bit numbers (high a, low b)
-    // and (high c, low a).
+    // The sum and difference of the 128-bit numbers (high a, low b) and (high c, low a).
     let high = evaluate("add.cc.u64 %at, %b, %a;\n    addc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     let borrow = evaluate("sub.cc.u64 %at, %b, %a;\n    subc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().copied().enumerate() {
@@ -128,8 +127,7 @@ fn carries_chain() {
         let difference = wide(b, a).wrapping_sub(wide(a, c));
         assert_eq!(borrow[index], (difference >> 64) as u64, "{a:#x} {b:#x} {c:#x}");
     }
-    // The carry of a subtraction is that of `a + ~b + 1`. An addition may use this carry, as in
-    // divisions of 128 bits.
+    // The carry of a subtraction is that of `a + ~b + 1`, which an addition may use.
     let after_sub = evaluate("sub.cc.u32 %x, %a, %b;\n    addc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     let after_add = evaluate("add.cc.u32 %x, %a, %b;\n    subc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().map(|row| row.map(|x| x as u32)).enumerate() {
@@ -137,8 +135,7 @@ fn carries_chain() {
         let is_carry = a.checked_add(b).is_none();
         assert_eq!(after_add[index], u64::from(c.wrapping_sub(u32::from(!is_carry))), "{a:#x} {b:#x} {c:#x}");
     }
-    // Two instructions compute the halves of `a * b + c`. The low half passes its carry to the high
-    // half.
+    // The halves of `a * b + c`. The low half passes its carry on.
     let product = "
     mul.lo.u32 %x, %a, %b;
     mad.lo.cc.u32 %y, %a, %b, %c;
@@ -169,7 +166,7 @@ fn logic_of_three() {
     for table in [0x80_u8, 0xfe, 0x96, 0xc0, 0xf8, 0xea, 0x01, 0x6a, 0xd2] {
         let results = evaluate(&format!("lop3.b32 %d, %a, %b, %c, {table};"), "b32", &["b32"; 3], &rows);
         for ([a, b, c], result) in rows.iter().copied().zip(results) {
-            // Looks up each bit in the table: a selects the upper half, and c the odd entries.
+            // In the table, a selects the upper half, and c the odd entries.
             let bit = |i: u64| u64::from(table) >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1;
             assert_eq!(result, (0..32).fold(0, |word, i| word | bit(i) << i), "{table:#x}");
         }
@@ -199,7 +196,7 @@ fn fields_and_counts() {
 #[test]
 fn bytes_are_permuted_by_each_mode() {
     let [a, b] = [0x3322_1100_u64, 0x7766_5544];
-    // The table of the ISA document, for each mode and the two low bits of the selector.
+    // The table of the ISA, by mode and the two low bits of the selector.
     for (mode, results) in [
         ("f4e", [0x3322_1100_u64, 0x4433_2211, 0x5544_3322, 0x6655_4433]),
         ("b4e", [0x5566_7700, 0x6677_0011, 0x7700_1122, 0x0011_2233]),

@@ -1,5 +1,4 @@
-//! Tests whole kernels that are written by hand, with and without planted bugs. The simulator finds
-//! and names each bug.
+//! Tests handwritten kernels with and without planted bugs.
 
 mod common;
 
@@ -47,7 +46,7 @@ $done:
 .file 1 \"add.py\"
 ";
 
-/// Memory aligned to 256 bytes, as a driver allocates it.
+/// Memory aligned to 256 bytes, as by a driver.
 #[repr(align(256))]
 struct Aligned<const N: usize>([f32; N]);
 
@@ -62,8 +61,7 @@ fn vectors_are_added() {
     for i in 0..N {
         assert_eq!(z.0[i], x.0[i] + y.0[i], "{i}");
     }
-    // 31 warps have 32 lanes that access 4 sectors; one warp has 8 lanes that access 1 sector.
-    // There are two loads and one store.
+    // 31 warps access 4 sectors and one warp 1 sector, in two loads and a store.
     let total = report.total();
     assert_eq!((total.global_requests, total.sectors, total.ideal_sectors), (3 * 32, 3 * 125, 3 * 125));
     assert_eq!(report.instructions[19].counters.executions, 32, "the addition");
@@ -222,8 +220,8 @@ fn warps_at_different_barriers_wait_for_ever() {
 
 #[test]
 fn barriers_with_counts_order_their_threads() {
-    // Warp 0 waits for warps 1 and 2 at a barrier of 96 threads. Warps 1 and 2 only arrive there.
-    // Warp 3 does not participate.
+    // Warp 0 waits for warps 1 and 2 at a barrier of 96 threads. They only arrive, and warp 3 does
+    // not.
     let text = SUM
         .replace("    bar.sync 0;", "    setp.eq.s32 %p3, %r3, 0;\n    @%p3 bar.sync 3, 96;\n    @!%p3 bar.arrive 3, 96;")
         .replace("    setp.ne.s32 %p1, %r2, 0;", "    setp.eq.s32 %p1, %r3, 3;\n    @%p1 bra $done;\n    setp.ne.s32 %p1, %r2, 0;")
@@ -237,7 +235,7 @@ fn barriers_with_counts_order_their_threads() {
 
 #[test]
 fn the_fault_of_the_first_block_is_reported() {
-    // All blocks from index 3 on have a fault. Block 3 reaches its fault last.
+    // All blocks from 3 on fault. Block 3 faults last.
     let text = "
 .version 7.8
 .target sm_80
@@ -290,7 +288,7 @@ fn a_kernel_without_end_is_cancelled() {
     let is_looping = |waiting: &Vec<Waiting>| {
         waiting.len() >= 4 && waiting.iter().any(|place| place.instruction == "bra $skip;")
     };
-    // All four warps must be in the loop. The delay grows, because a busy machine needs longer.
+    // The delay grows, because a busy machine needs longer.
     let mut found = (3..17).map(|power| waiting_after(&module, 1 << power));
     let waiting = found.find(is_looping).expect("the warps reach the loop");
     // The message names the line of the PTX for each warp.
@@ -323,7 +321,7 @@ fn unsupported_instructions_fault_only_when_executed() {
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
 
-/// 150 blocks wait for each other at a barrier of the whole grid; most hosts have fewer threads.
+/// Input: 150 blocks at a barrier of the whole grid, more than most hosts have threads.
 #[test]
 fn blocks_may_wait_for_blocks_that_begin_after_them() {
     const BLOCKS: usize = 150;
@@ -359,7 +357,7 @@ $wait:
     assert_eq!(out[BLOCKS..], expected);
 }
 
-/// Each block waits for a flag that the previous or the next block sets when it ends.
+/// Each block waits for a flag that the previous or next block sets when it ends.
 fn chained(flag: &str, target: &str, blocks: usize) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
     let body = format!(
         "
@@ -396,8 +394,7 @@ const FORWARDS: &str = "mov.u32 %from, %block;\n    add.u32 %to, %block, 1;";
 
 #[test]
 fn blocks_that_wait_for_blocks_without_room_hang_as_on_a_gpu() {
-    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, enough for one of these
-    // blocks.
+    // A T4 holds 40 of these blocks, which need 64 KiB each.
     assert!(chained(FORWARDS, "sm_75", 100).unwrap().iter().all(|flag| *flag == 1));
     assert!(chained(BACKWARDS, "sm_75", 40).unwrap().iter().all(|flag| *flag == 1));
     let fault = chained(BACKWARDS, "sm_75", 41).unwrap_err();

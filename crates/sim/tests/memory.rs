@@ -86,8 +86,7 @@ fn atomic_operations_of_many_blocks() {
     assert_eq!(words[7] as i32, -5);
     assert_eq!(half::f16::from_bits(words[8] as u16).to_f32(), 512.0);
     assert_eq!(words[9], 77);
-    // The first decrement changes 0 to 100. After every 101 further decrements, the value is 100
-    // again.
+    // The first decrement changes 0 to 100, and so does every 101st after it.
     assert_eq!(words[10], 100 - ((n - 1) % 101) as u32);
 }
 
@@ -136,8 +135,7 @@ fn variables_of_the_module_keep_their_values() {
         launch_with(&module, [1, 1, 1], [64, 1, 1], vec![memory(&mut out)], |_| ()).unwrap();
     }
     assert_eq!(out[..64], (0..64).map(|t| (t % 4 + 1) as f32).collect::<Vec<_>>());
-    // The counter starts at 40, and each thread of two launches adds 1. The result is the value
-    // before the last addition.
+    // The counter starts at 40, and each thread of two launches adds 1.
     assert_eq!(out[64].to_bits(), 40 + 2 * 64 - 1);
     let (address, bytes) = module.variable("count").unwrap();
     assert_eq!(bytes, 4);
@@ -203,8 +201,7 @@ fn misaligned_accesses_of_each_space() {
     }
 }
 
-/// A warp writes a value in shared memory and sets a flag. Another warp waits for the flag and
-/// reads the value.
+/// A warp writes a value and sets a flag. Another warp waits for the flag and reads the value.
 const FLAG: &str = "
     .reg .b64 %out;
     .reg .b32 %t, %w, %v, %flag;
@@ -249,7 +246,7 @@ fn flags_order_warps() {
         );
     launch(&kernel(&["out"], &fenced), 1, 64, vec![memory(&mut out)])
         .unwrap_or_else(|fault| panic!("{fault}"));
-    // Without release and acquire of the flag, the accesses to the value are a race.
+    // Without release and acquire, the accesses are a race.
     let relaxed =
         FLAG.replace("st.release.cta", "st.relaxed.cta").replace("ld.acquire.cta", "ld.relaxed.cta");
     let found = fault(launch(&kernel(&["out"], &relaxed), 1, 64, vec![memory(&mut out)]));

@@ -1,5 +1,4 @@
-//! Plants bugs into correct kernels, such as a missing fence. Not every run with one of these bugs
-//! has wrong results, but the simulator finds each bug.
+//! Plants bugs, such as a missing fence, that do not change every result.
 
 mod common;
 mod support;
@@ -10,12 +9,12 @@ use tilewright_sim::{
     TensorMap, Watch,
 };
 
-/// Memory that is aligned for bulk copies.
+/// Memory aligned for bulk copies.
 #[repr(align(16))]
 struct Words([u32; 128]);
 
-/// Launches a text on `sm_90a` with a watch for races and for uninitialized reads. Returns the
-/// outcome and the findings.
+/// Launches a text on `sm_90a` with a watch for races and uninitialized reads. Returns the outcome
+/// and the findings.
 fn watched(
     text: &str,
     grid: u32,
@@ -40,8 +39,8 @@ fn races(text: &str, grid: u32, threads: u32, buffers: &mut [&mut [u32]]) -> Vec
     found
 }
 
-/// Returns a kernel for `sm_90a` with two pointers in `%rd1` and `%rd2`, `%tid.x` in `%r1` and 1
-/// KiB of shared memory at `%r2`.
+/// Returns a kernel with pointers in `%rd1` and `%rd2`, `%tid.x` in `%r1` and 1 KiB of shared
+/// memory at `%r2`.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.6
@@ -64,9 +63,8 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// Returns a kernel in which one thread stores 128 bytes with a bulk copy, and then another 128
-/// bytes at offset `place`. It executes `between` between the two copies, and `after` and `read` at
-/// the end.
+/// Returns a kernel with two bulk copies of 128 bytes, the second at offset `place`. One thread
+/// executes `between` between them, and `after` and `read` at the end.
 fn bulk_stores(place: u32, between: &str, after: &str, read: &str) -> String {
     kernel(&format!(
         "
@@ -131,7 +129,7 @@ fn bulk_stores_are_read_back_after_a_whole_wait() {
     assert_eq!(run(WAIT), []);
     let found = run(READ_WAIT);
     assert!(matches!(&found[..], [FaultKind::GlobalRace { is_write: false, .. }]), "{found:?}");
-    // The second group may still be in flight, and writes other bytes.
+    // The second group may be in flight, and writes other bytes.
     assert_eq!(run(&format!("cp.async.bulk.wait_group 1; {READ_WAIT}")), []);
 }
 
@@ -150,8 +148,8 @@ fn bulk_stores_to_one_place_may_arrive_in_any_order() {
     }
 }
 
-/// Returns a kernel in which block 0 writes 64 words and sets a flag. Block 1 waits for the flag
-/// and reads the words.
+/// Returns a kernel in which block 0 writes 64 words and sets a flag, for which block 1 waits
+/// before it reads.
 fn handover() -> String {
     kernel(
         "
@@ -214,8 +212,8 @@ fn flags_order_blocks_by_release_acquire_and_barriers() {
     assert!(run(&unordered).iter().any(|kind| matches!(kind, FaultKind::GlobalRace { .. })));
 }
 
-/// Runs a cluster of two blocks that each write a word. In `access`, one thread of the second block
-/// accesses the word of the first block. `last` is the code after `access`.
+/// Runs two blocks that write a word each. In `access`, a thread of the second block accesses the
+/// word of the first. `last` follows.
 fn neighbors(access: &str, last: &str) -> Result<(), FaultKind> {
     let body = format!(
         "
@@ -251,8 +249,8 @@ fn a_block_stays_while_others_access_its_memory() {
             };
             assert!(access.contains(&found.instruction), "{found:?}");
         }
-        // The blocks wait for each other before the access. So no barrier orders the access before
-        // the exit of the first block.
+        // The blocks meet before the access, so nothing orders it before the exit of the first
+        // block.
         let early = neighbors(&format!("{meet}\n    {access}"), "");
         assert!(matches!(early, Err(FaultKind::EndedBlock { .. })), "{early:?}");
     }
@@ -304,8 +302,8 @@ fn registers_are_written_before_they_are_read() {
     };
     let right = [
         "mov.u32 %r9, 1;",
-        // In these cases, every read is initialized. The writes are on both paths, under two
-        // guards, in the first iteration of a loop, or in the reading lanes.
+        // Every read is initialized: on both paths, under two guards, in a first iteration, or in
+        // the reading lanes.
         "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
         "setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; bra BOTH; ONE: mov.u32 %r9, 2; BOTH:",
         "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 0; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
@@ -337,8 +335,8 @@ fn registers_are_written_before_they_are_read() {
     }
 }
 
-/// Returns a kernel in which the lanes of a warp exchange values through shared memory. One lane
-/// stores the values with a bulk copy.
+/// Returns a kernel in which lanes exchange values through shared memory. One lane stores them by a
+/// bulk copy.
 fn exchange(wait: &str, second: &str, third: &str) -> String {
     kernel(&format!(
         "
@@ -376,8 +374,8 @@ fn lanes_of_a_warp_synchronize() {
     }
     let shuffle = "shfl.sync.idx.b32 %r6, %r1, 0, 31, 0xffffffff;";
     for wait in ["", shuffle] {
-        // The first race is a read of another lane's write. The second is a write of bytes that
-        // another lane has read. The third is a bulk copy of bytes that other lanes have written.
+        // The races: a read of another lane's write, a write of bytes that another lane has read,
+        // and a bulk copy of bytes that other lanes have written.
         for (text, writes) in [
             (exchange(wait, sync, sync), false),
             (exchange(sync, wait, sync), true),
@@ -392,8 +390,7 @@ fn lanes_of_a_warp_synchronize() {
     }
 }
 
-/// The simulator rejects a module that an assembler would reject. The error shows the line and
-/// marks the mistake.
+/// Input: modules that an assembler rejects. Expected: an error that marks the mistake.
 #[test]
 fn modules_that_an_assembler_rejects_are_not_loaded() {
     let refused = |target: &str, line: &str| {
@@ -437,12 +434,11 @@ fn modules_that_an_assembler_rejects_are_not_loaded() {
     }
 }
 
-/// Memory that is aligned for a tensor map.
+/// Memory aligned for a tensor map.
 #[repr(align(128))]
 struct Map([u32; 64]);
 
-/// Block 0 writes a tensor map and sets a flag. Block 1 waits for the flag and then copies by the
-/// map.
+/// Block 0 writes a tensor map and sets a flag, for which block 1 waits before it copies.
 const MAP_OF_ANOTHER_BLOCK: &str = "
     mov.u32 %r3, %ctaid.x;
     setp.eq.u32 %p1, %r3, 1;

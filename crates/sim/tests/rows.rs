@@ -1,12 +1,10 @@
-//! Tests copies of gathered rows of a matrix (`.tile::gather4`, `.tile::scatter4`): results of
-//! correct kernels, and faults of kernels with a mistake.
+//! Tests copies of gathered rows (`.tile::gather4`, `.tile::scatter4`), with and without mistakes.
 
 mod support;
 
 use support::run;
 use tilewright_sim::{FaultKind, OutOfBoundsFill, SimTarget, Simulator, Swizzle, TensorDataType, TensorMap};
 
-/// Returns a map of a matrix of 6 rows of 32 words, with a box of these extents.
 fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     let map = TensorMap {
         data_type: TensorDataType::U32,
@@ -22,8 +20,8 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
-/// Returns code that moves the first four row indices to registers. The second lane then overwrites
-/// them with the other four.
+/// Returns code that moves four row indices to registers. The second lane replaces them by the
+/// other four.
 fn numbers(rows: [i32; 8]) -> String {
     let all = rows.iter().enumerate().map(|(place, row)| {
         let guard = if place < 4 { "" } else { "@%p4 " };
@@ -32,8 +30,8 @@ fn numbers(rows: [i32; 8]) -> String {
     "    setp.eq.u32 %p4, %r1, 1;\n".to_owned() + &all.collect::<String>()
 }
 
-/// Returns a body in which two lanes load four rows each, beginning at a column. All threads copy
-/// `row_bytes` bytes of each of the 8 rows to the output.
+/// Returns a body in which two lanes load four rows each from a column on. All threads copy
+/// `row_bytes` bytes of each row out.
 fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> String {
     let moves = numbers(rows);
     format!(
@@ -112,8 +110,7 @@ fn invalid_row_loads_are_found() {
         run(body, 32, &input, &mut output, &map).expect_err("the body is wrong")
     };
     let right = gather([0; 8], 0, 128, 1024);
-    // The barrier expects too many bytes. Then it expects too few, and its phase ends while bytes
-    // still arrive.
+    // The barrier expects too many bytes, then too few.
     let kind = found(&gather([0; 8], 0, 128, 2048), [32, 1]);
     assert!(matches!(kind, FaultKind::Deadlock { .. }), "{kind:?}");
     let kind = found(&gather([0; 8], 0, 128, 512), [32, 1]);
@@ -126,7 +123,7 @@ fn invalid_row_loads_are_found() {
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("a box of one row")), "{kind:?}");
 }
 
-/// Returns a body in which threads write 8 rows of 32 words. Two lanes store four rows each.
+/// Returns a body in which threads write 8 rows of 32 words, and two lanes store four rows each.
 fn scatter(rows: [i32; 8], fence: &str) -> String {
     let moves = numbers(rows);
     format!(

@@ -1,5 +1,4 @@
-//! Tests small kernels with tensor core instructions: the instructions use the right operands, and
-//! the simulator finds mistakes. The tests of fragments and of the arithmetic are in the crate.
+//! Tests the operands of tensor core instructions, with and without mistakes.
 
 mod support;
 
@@ -19,8 +18,7 @@ fn small(index: usize) -> f32 {
     (index * 5 % 11) as f32 - 4.0
 }
 
-/// Copies the input to shared memory. Each thread copies 16 bytes, and another 16 bytes at an
-/// offset of 512.
+/// Each thread copies 16 bytes of the input to shared memory, and 16 more at offset 512.
 const STAGE: &str = "
     shl.b32 %r5, %r1, 4;
     add.u32 %r6, %r2, %r5;
@@ -35,7 +33,7 @@ const STAGE: &str = "
 
 #[test]
 fn fragments_from_shared_memory_multiply() {
-    // A is 16x16 at offset 0, and B is 16x8 at offset 512, both row by row. C counts from 0.
+    // A is 16x16 at offset 0 and B is 16x8 at offset 512, both row-major. C counts from 0.
     let body = format!(
         "{STAGE}
     and.b32 %r7, %r3, 15;
@@ -78,8 +76,7 @@ fn fragments_from_shared_memory_multiply() {
 
 #[test]
 fn four_small_products_of_a_warp() {
-    // Every element of A is 1, and every element of B is 2. The elements of C alternate between 0
-    // and 1.
+    // All elements of A are 1 and of B 2. C alternates between 0 and 1.
     let body = "
     mov.b32 %r10, 0x3c003c00;
     mov.b32 %r11, 0x40004000;
@@ -98,8 +95,7 @@ fn four_small_products_of_a_warp() {
 
 #[test]
 fn matrices_move_and_turn() {
-    // The kernel loads two 8x8 blocks, transposes them with `movmatrix` or in the store, and stores
-    // them.
+    // Two 8x8 blocks are loaded, transposed by `movmatrix` or in the store, and stored.
     for (turn, store) in [
         (
             "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r20; movmatrix.sync.aligned.m8n8.trans.b16 %r21, %r21;",
@@ -143,9 +139,8 @@ fn matrix_instructions_check_their_addresses_and_lanes() {
     assert!(matches!(mistake(&divergent), FaultKind::Illegal(_)));
 }
 
-/// The code of a warpgroup that computes `D = A B`, as parts that the tests vary. A is 64x16 and B
-/// is 16x8 (stored as 8 rows of 16). Both have the unswizzled K-major layout: A at offset 0, B at
-/// 2048.
+/// The parts of the code of a warpgroup that computes `D = A B`. A is 64x16 at offset 0, and B is
+/// 16x8 at offset 2048, both in the unswizzled K-major layout.
 #[derive(Clone, Copy)]
 struct Product {
     proxy_fence: &'static str,
@@ -260,8 +255,8 @@ fn registers_of_a_product_on_its_way_are_not_touched() {
 
 #[test]
 fn accumulators_may_be_copied_before_the_wait() {
-    // Compilers copy an accumulator before the wait. After the wait, they read the copy or
-    // accumulate in it.
+    // Compilers copy an accumulator before the wait, and read the copy or accumulate in it
+    // afterwards.
     let wait = "mov.f32 %f21, %f4; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.f32 %f4, %f21;";
     let (left, right) = operands();
     let input = halves(left.into_iter().chain(right));

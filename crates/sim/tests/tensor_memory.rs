@@ -1,6 +1,6 @@
-//! Tests small kernels with tensor memory: dots of all kinds, the moves between registers, shared
-//! and tensor memory, and the mistakes that the simulator reports. The tests compute the layout of
-//! the matrices in shared memory themselves.
+//! Tests dots and moves in tensor memory, with and without mistakes.
+//!
+//! The tests compute the layouts in shared memory themselves.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{Argument, Shape, launch};
 use tilewright_fuzz::random::Random;
 use tilewright_sim::FaultKind;
 
-/// Bytes of shared memory that a kernel copies from its input.
+/// The bytes of shared memory that a kernel copies from its input.
 const IMAGE: usize = 48 << 10;
 
 /// A kernel of four warps on tensor memory. These registers have values:
@@ -114,8 +114,7 @@ fn run_text(text: &str, blocks: u32, image: &[u8], output: &mut [u8]) -> Result<
     launch(text, &shape, vec![Argument::Input(&input), Argument::Output(output)]).map(|_| ())
 }
 
-/// Stores columns of tensor memory: thread t of a block writes the columns of lane t to row t of
-/// the output.
+/// Stores columns of tensor memory: thread t writes those of lane t to row t of the output.
 fn store_columns(columns: u32) -> String {
     let registers: Vec<String> = (0..columns).map(|column| format!("%r{}", 20 + column)).collect();
     let store = |group: usize| {
@@ -140,10 +139,9 @@ fn store_columns(columns: u32) -> String {
 /// The layout of a K-major matrix in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layout {
-    /// Core matrices of 8 rows of 16 bytes: first the matrices of 8 rows, then those of the next 8
-    /// rows.
+    /// Core matrices of 8 rows of 16 bytes, 8 rows after another.
     Plain,
-    /// Lines of 32, 64 or 128 bytes, whose chunks are permuted.
+    /// Lines of 32, 64 or 128 bytes with permuted chunks.
     Swizzled(usize),
 }
 
@@ -155,7 +153,7 @@ impl Layout {
             Self::Plain => row / 8 * 256 + chunk * 128 + row % 8 * 16 + rest,
             Self::Swizzled(line) => {
                 let at = row * line + chunk * 16;
-                // The new index of a chunk is its index XOR the index of the 128-byte line.
+                // A chunk moves to its index XOR the index of the 128-byte line.
                 let permuted = (at / 16 % (line / 16)) ^ (at / 128 % (line / 16));
                 at / line * line + permuted * 16 + rest
             }
@@ -179,7 +177,7 @@ impl Layout {
     }
 }
 
-/// The element type of an operand: its code in the descriptor, its bits in memory, and its value.
+/// The element type of an operand: its name, code, bits and value.
 #[derive(Clone, Copy)]
 struct Type {
     name: &'static str,
@@ -233,7 +231,7 @@ const PACKED: Type =
 const S8: Type = Type { name: "s8", code: 1, bits: 8, value: |bits| f64::from(bits as i8), in_chunk: 16 };
 const U8: Type = Type { name: "u8", code: 0, bits: 8, value: |bits| f64::from(bits as u8), in_chunk: 16 };
 
-/// A matrix of `rows` rows of 32 bytes: its elements, and its image in shared memory.
+/// A matrix of `rows` rows of 32 bytes, and its image in shared memory.
 struct Matrix {
     values: Vec<Vec<f64>>,
     image: Vec<u8>,
@@ -282,7 +280,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// Returns the lane of row r of D, for m rows of one block.
 fn lane(m: usize, row: usize) -> usize {
     if m == 64 { row / 16 * 32 + row % 16 } else { row }
 }
@@ -321,7 +318,7 @@ fn dots_of_all_kinds_from_all_layouts() {
         );
         let lanes = if m == 64 { "shl.b32 %r3, %r4, 21; add.u32 %r8, %r3, %r9;" } else { "" };
         let end = format!("{lanes}{}", store_columns(32));
-        // In a dot of 64 rows, half of the lanes stay uninitialized, and loads must not read them.
+        // A dot of 64 rows leaves half of the lanes uninitialized.
         let end = if m == 64 {
             end.replace("32x32b.x32", "16x32bx2.x32").replace("[%r8];", "[%r8], 0;")
         } else {
@@ -355,8 +352,8 @@ fn dots_of_all_kinds_from_all_layouts() {
     }
 }
 
-/// The instructions that copy scale factors of up to 128 rows from shared memory. A line of 16
-/// bytes there has four bytes for each of the rows r, r + 32, r + 64 and r + 96.
+/// Copies the scale factors of up to 128 rows from shared memory. A line of 16 bytes has four bytes
+/// for each of the rows r, r + 32, r + 64 and r + 96.
 fn copy_scales() -> String {
     let plain = Layout::Plain.descriptor();
     format!(
@@ -371,8 +368,7 @@ fn copy_scales() -> String {
 
 #[test]
 fn dots_with_scale_factors() {
-    // Each case has the kind, the types of A and B, the elements of a block, and the first bytes of
-    // the factors of A and B.
+    // The kind, the types of A and B, the elements of a block, and the first bytes of the factors.
     let kinds = [
         ("mxf8f6f4.block_scale.scale_vec::1X", E4M3, E2M1, 32, 3, 1),
         ("mxf8f6f4.block_scale.block32", E5M2, E3M2, 32, 0, 2),
@@ -385,7 +381,7 @@ fn dots_with_scale_factors() {
         let (m, n, layout) = (128, 64, [Layout::Plain, Layout::Swizzled(128)][index % 2]);
         let (a, b) = (matrix(&mut random, m, a_ty, layout), matrix(&mut random, n, b_ty, layout));
         let is_small = kind.ends_with("block16");
-        // A line of scale factors in shared memory: 32 rows of 16 bytes in core matrices.
+        // 32 rows of 16 bytes of scale factors, in core matrices.
         let mut scales = vec![0_u8; 2048];
         for part in scales.chunks_mut(1024) {
             for byte in &mut part[..512] {
@@ -490,8 +486,8 @@ fn pairs_of_blocks_read_both_copies_of_the_left_operand() {
         block.resize(IMAGE, 0);
         image.extend(block);
     }
-    // Each copy moves 16 bytes of each row. Half of the rows go to the quarters 0 and 2 of the
-    // lanes, the others to 1 and 3.
+    // Each copy moves 16 bytes of each row: half of the rows to quarters 0 and 2, the others to 1
+    // and 3.
     let issue = format!(
         "or.b64 %rd10, %rd9, {layout:#x};
     add.u64 %rd11, %rd9, 1024;
@@ -525,8 +521,8 @@ fn the_left_operand_may_be_in_tensor_memory() {
     let (a, b) = (matrix(&mut random, 128, BF16, layout), matrix(&mut random, 32, BF16, layout));
     let image = [&a.image[..], &b.image[..]].concat();
     let bits = 8 << 24 | 4 << 17 | 1 << 10 | 1 << 7 | 1 << 4;
-    // Copies A to the columns from 32 on. The second dot adds to half of the first result. A mask
-    // leaves lanes 32 to 63 as the first dot wrote them.
+    // A is copied to the columns from 32 on. The second dot adds to half of the first result. A
+    // mask keeps lanes 32 to 63.
     let issue = format!(
         "or.b64 %rd10, %rd9, {layout:#x};
     add.u64 %rd11, %rd9, 1024;
@@ -556,7 +552,7 @@ fn the_left_operand_may_be_in_tensor_memory() {
 
 #[test]
 fn copies_reach_the_lanes_of_their_shape() {
-    // Each case has the shape, and the row that each lane receives.
+    // The shape, and the row that each lane receives.
     type Rows = fn(usize) -> Option<usize>;
     let shapes: [(&str, Rows); 6] = [
         ("128x256b", Some),
@@ -601,8 +597,8 @@ fn copies_reach_the_lanes_of_their_shape() {
 
 #[test]
 fn registers_move_to_tensor_memory_and_back() {
-    // A load of one shape reads the cells that a store of another shape writes. Thread t of a warp
-    // has the value 100 t + i in register i.
+    // A load of one shape reads the cells that a store of another shape writes. Thread t has 100 t
+    // + i in register i.
     type Place = fn(usize, usize) -> (usize, usize);
     let value = |i: usize| {
         format!("and.b32 %r{0}, %r1, 31; mul.lo.u32 %r{0}, %r{0}, 100; add.u32 %r{0}, %r{0}, {i};\n", 30 + i)
@@ -668,7 +664,7 @@ fn mistake(text: &str) -> FaultKind {
     run_text(text, 1, &[], &mut vec![0; 128 * 32 * 4]).expect_err(text)
 }
 
-/// A correct dot. The tests change its text.
+/// A correct dot, whose text the tests change.
 fn correct() -> String {
     let issue = format!(
         "or.b64 %rd10, %rd9, {0:#x};
@@ -695,12 +691,12 @@ fn missing_synchronization_is_a_race() {
     assert!(matches!(&found, FaultKind::Illegal(text) if text.contains("tcgen05.wait::ld")), "{found}");
     let found = without("fence.proxy.async.shared::cta;");
     assert!(matches!(found, FaultKind::MissingProxyFence { .. }), "{found}");
-    // A missing wait for a store, and memory that is freed too early.
+    // Mistakes: no wait for a store, and memory that is freed too early.
     let store = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r8], {%r1};";
     let end = "tcgen05.fence::before_thread_sync;";
     let found = mistake(&correct.replacen(end, &format!("{store}{end}"), 1));
     assert!(matches!(found, FaultKind::TensorMemoryRace { is_write: true, .. }), "{found}");
-    // An operand in shared memory is overwritten before the dot is complete.
+    // An operand is overwritten before the dot is complete.
     let overwrite = "ISSUED:\n    @%p3 st.shared.b32 [%r2], %r1;";
     let found = mistake(&correct.replacen("ISSUED:", overwrite, 1));
     assert!(matches!(found, FaultKind::Race { is_write: true, .. }), "{found}");
@@ -722,7 +718,7 @@ fn mistakes_of_allocation_are_faults() {
     says(changed("    @%p3 tcgen05.alloc", &format!("{relinquish}    @%p3 tcgen05.alloc")), "relinquish");
     // A number of columns that is known only at run time.
     says(changed("[%r7+8], 32;", "[%r7+8], %r16;"), "power of two");
-    // Lanes of another warp, and columns that are not allocated.
+    // Mistakes: lanes of another warp, and columns that are not allocated.
     says(changed("shl.b32 %r8, %r4, 21;", "mov.b32 %r8, 0;"), "the warp accesses the lanes 32 to 63");
     says(changed("0x8080010, 0;", "0x8100010, 0;"), "has not allocated");
     // A second allocation of all columns waits forever.
@@ -737,7 +733,7 @@ fn mistakes_of_allocation_are_faults() {
 
 #[test]
 fn a_warp_waits_until_columns_are_free() {
-    // Both warps need all columns. Each warp stores its index to its lanes and loads it again.
+    // Both warps need all columns. Each stores its index and loads it again.
     let text = ".version 8.8
 .target sm_103a
 .address_size 64

@@ -1,13 +1,12 @@
-//! Runs kernels that the official Triton compiled (see `triton/generate.py`). Compares their
-//! results with binary64 and their counters with the source, and plants bugs.
+//! Runs kernels of the official Triton (`triton/generate.py`), with and without planted bugs.
 
 mod common;
 
 use common::{Argument, Random, fault, launch_with, load, memory, value};
 use tilewright_sim::{Fault, FaultKind, Report};
 
-/// Launches a file of the folder with 128 threads a block. The last two parameters of Triton's
-/// kernels are for scratch memory, which these kernels do not use. `change` plants a bug.
+/// Launches a file with 128 threads per block. The last two parameters are unused scratch memory.
+/// `change` plants a bug.
 fn run(
     file: &str,
     grid: [u32; 3],
@@ -28,7 +27,7 @@ fn unchanged(text: &str) -> String {
     text.to_owned()
 }
 
-/// Numbers aligned to 256 bytes, as a driver allocates them.
+/// Numbers aligned to 256 bytes, as by a driver.
 struct Numbers {
     room: Vec<f32>,
     start: usize,

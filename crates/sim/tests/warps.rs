@@ -5,7 +5,7 @@ mod common;
 use common::{evaluate, fault, kernel, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// Runs a body on 32 lanes with the lane in `%t`, and returns `%d` of each lane.
+/// Runs a body on 32 lanes with the lane in `%t`, and returns `%d`.
 fn lanes(body: &str) -> Vec<u32> {
     try_lanes(body).unwrap_or_else(|fault| panic!("{fault}"))
 }
@@ -31,8 +31,7 @@ fn try_lanes(body: &str) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
 
 #[test]
 fn lanes_that_diverge_meet_again() {
-    // Counts the steps of the Collatz sequence. Lanes leave the loop at different times, and the
-    // loop contains a branch.
+    // Collatz sequences: lanes leave the loop at different times, and it has a branch.
     let out = lanes(
         "
     add.u32 %v, %t, 1;
@@ -67,8 +66,7 @@ $end:
 
 #[test]
 fn a_lane_may_wait_for_another_of_its_warp() {
-    // Each lane takes the lock once. The lane that holds the lock is at a higher step than the
-    // lanes that spin.
+    // Each lane takes a lock. Its holder is at a higher step than the spinning lanes.
     let body = "
     .reg .b64 %lock;
     .reg .b32 %d, %e;
@@ -126,7 +124,7 @@ fn shuffles_exchange_values() {
 
 #[test]
 fn shuffles_within_parts_of_a_warp() {
-    // Both halves shuffle at the same time in different branches, each with its own mask.
+    // Both halves shuffle in different branches, with their own masks.
     let out = lanes(
         "
     setp.lt.u32 %p, %t, 16;

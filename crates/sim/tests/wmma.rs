@@ -1,5 +1,4 @@
-//! Compares `wmma` of every shape and type with a multiplication of whole matrices. Fragments are
-//! opaque, so the tests use only loads, stores and `wmma.mma`, as programs have to.
+//! Compares `wmma` of every shape and type with multiplications of whole matrices.
 #![allow(
     clippy::many_single_char_names,
     reason = "matrices and their extents have the names that the ISA gives them"
@@ -54,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Returns a small number that every format represents exactly, so that sums are also exact.
+    /// Returns a small number that every format represents exactly.
     fn random(self, random: &mut Random) -> u64 {
         let small = (random.bits() % 8) as f32 - if self == Self::U8 { 0.0 } else { 4.0 };
         match self {
@@ -119,7 +118,6 @@ struct Case {
     shape: (usize, usize, usize),
     factors: Kind,
     accumulator: Kind,
-    /// The number of 32-bit or 64-bit registers of A, B and C.
     registers: [usize; 3],
 }
 

@@ -1,10 +1,12 @@
 //! Executes the `mbarrier` instructions.
 //!
-//! A table outside of shared memory holds the state of each `mbarrier` object. Shared memory holds
-//! bits that encode this state. Different bits mean that an ordinary store has overwritten the
-//! barrier, which is a fault. To the race detector, initializing and invalidating a barrier are
-//! writes of its bytes, and all other operations are atomic reads. So a use of a barrier that is
-//! not ordered after its initialization is a race.
+//! A table outside of shared memory has the state of each barrier. Shared memory has bits that
+//! encode the state; different bits mean that an ordinary store has overwritten the barrier, which
+//! is a fault.
+//!
+//! To the race detector, initializing and invalidating a barrier are writes, and all other
+//! operations are atomic reads. A use that is not ordered after the initialization is therefore a
+//! race.
 
 use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
@@ -74,8 +76,8 @@ fn write(context: &mut Context<'_>, (rank, offset): BarrierAddress, bytes: &[u8]
 /// Applies a change to a barrier on behalf of the warp.
 ///
 /// # Errors
-/// If the address has no barrier, or an ordinary store has overwritten the barrier. Also if its
-/// initialization is not ordered before this access, or if the change fails.
+/// If there is no barrier, or an ordinary store has overwritten it. Also if its initialization is
+/// not ordered before this access, or if the change fails.
 pub(super) fn with_barrier<T>(
     context: &mut Context<'_>,
     (rank, offset): BarrierAddress,
@@ -102,7 +104,7 @@ pub(super) fn with_barrier<T>(
     Ok(result)
 }
 
-/// Counts the bytes of an asynchronous copy of this warp at a barrier.
+/// Counts the bytes of an asynchronous copy at a barrier.
 pub(super) fn complete(
     context: &mut Context<'_>,
     place: BarrierAddress,
@@ -123,7 +125,6 @@ pub(super) fn complete(
     with_barrier(context, place, |barrier| barrier.complete(bytes, &copy.clock))
 }
 
-/// Arrives once at a barrier on behalf of asynchronous operations that are complete at this clock.
 pub(crate) fn arrive_once(context: &mut Context<'_>, place: BarrierAddress, clock: &Clock) -> Outcome {
     with_barrier(context, place, |barrier| barrier.arrive(1, true, clock)).map(|_| ())
 }
@@ -152,7 +153,6 @@ impl Execute for Transact {
     }
 }
 
-/// The modifiers of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalKind {
     /// True for `arrive_drop`.
@@ -165,12 +165,12 @@ pub(crate) struct ArrivalKind {
 pub(crate) struct Arrive {
     pub barrier: Pointer,
     pub kind: ArrivalKind,
-    /// The count of arrivals; 1 by default.
+    /// The number of arrivals, 1 by default.
     pub count: Option<Slot>,
-    /// `.expect_tx`: the additional bytes that the phase expects.
+    /// `.expect_tx`: the bytes that the phase additionally expects.
     pub expected_bytes: Option<Slot>,
-    /// True without `.relaxed`. Agents that wait for the phase are then ordered after the earlier
-    /// accesses of this warp.
+    /// True without `.relaxed`. Waiting agents are then ordered after the earlier accesses of this
+    /// warp.
     pub releases: bool,
     pub token: Option<Slot>,
 }
@@ -206,7 +206,7 @@ impl Execute for Arrive {
     }
 }
 
-/// The operand of a wait that selects the phase.
+/// The phase for which an instruction waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Phase {
     /// The phase of a token.
@@ -217,27 +217,26 @@ pub(crate) enum Phase {
 
 /// `mbarrier.test_wait` and `mbarrier.try_wait`.
 ///
-/// On hardware, both may report a complete phase as incomplete for a while. In the simulator,
-/// copies are complete as soon as they begin. To expose programs that ignore the result, a warp's
-/// first test of a complete phase still reports it as incomplete.
+/// On hardware, both may report a complete phase as incomplete for a while. The simulator completes
+/// copies at once. A warp's first test of a complete phase still reports false, to expose programs
+/// that ignore the result.
 pub(crate) struct Test {
     pub barrier: Pointer,
     pub phase: Phase,
     pub is_complete: Slot,
-    /// True if the instruction may wait (`try_wait`). It then waits until the phase is complete and
-    /// ignores the time limit: a program that relies on the limit deadlocks.
+    /// True for `try_wait`, which waits until the phase is complete. It ignores the time limit, so
+    /// a program that relies on the limit deadlocks.
     pub may_wait: bool,
-    /// True without `.relaxed`. Later accesses of the warp are then ordered after the arrivals in
-    /// the complete phase.
+    /// True without `.relaxed`. Later accesses of the warp are then ordered after the arrivals.
     pub acquires: bool,
 }
 
-/// After this number of consecutive failed tests of a warp, `test_wait` waits, too. A polling loop
-/// whose phase never completes thus becomes a deadlock.
+/// The number of consecutive failed tests after which `test_wait` waits, too. Endless polling thus
+/// becomes a deadlock.
 const PATIENCE: u32 = 1 << 14;
 
 impl Test {
-    /// Returns the clock to acquire, if the phase is complete, and the barrier's current phase.
+    /// Returns the clock to acquire if the phase is complete, and the current phase.
     fn lookup(
         &self,
         context: &mut Context<'_>,

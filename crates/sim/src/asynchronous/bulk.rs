@@ -1,5 +1,4 @@
-//! Implements bulk copies and reductions of linear memory, and their groups. Also implements
-//! `st.async` and `red.async`, whose bytes a barrier counts.
+//! Executes bulk copies and reductions of linear memory, `st.async` and `red.async`.
 
 use tilewright_sanitize::Mode;
 
@@ -24,7 +23,7 @@ pub(crate) enum Completion {
     Group,
 }
 
-/// A function that combines the old element of the destination with an element of the source.
+/// Combines the old element of the destination with an element of the source.
 pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 
 /// An elementwise combination of the destination with the source.
@@ -39,8 +38,8 @@ pub(crate) struct BulkCopy {
     pub source: Pointer,
     pub bytes: Slot,
     pub completion: Completion,
-    /// A mask of the ranks of the blocks that receive the data. Without a mask, only the block of
-    /// the destination receives the data.
+    /// A mask of the ranks of the blocks that receive the data, or only the block of the
+    /// destination.
     pub mask: Option<Slot>,
     pub reduction: Option<Reduction>,
 }
@@ -82,23 +81,21 @@ impl BulkCopy {
 
 /// A copy that has begun.
 pub(super) struct Operation {
-    /// The agent that reads the source. It also writes the destination unless `writes` is set.
+    /// The agent that reads the source, and writes the destination unless `writes` is set.
     pub reads: Agent,
-    /// The agent that writes the destination, for a copy to global memory in a launch with a
-    /// [`Watch`](crate::watch::Watch). A separate agent is needed because such writes may happen in
-    /// any order, long after the reads.
+    /// The agent that writes global memory in a launch with a [`Watch`](crate::watch::Watch). Such
+    /// writes may happen in any order, long after the reads.
     writes: Option<Agent>,
-    /// The barrier on which the copy signals its completion.
+    /// The barrier that the copy completes.
     pub barrier: Option<BarrierAddress>,
 }
 
 impl Operation {
-    /// Returns the agent that writes the destination.
     pub fn writes(&self) -> &Agent {
         self.writes.as_ref().unwrap_or(&self.reads)
     }
 
-    /// Adds the copy to its bulk group, unless a barrier completes it.
+    /// Adds the copy to its bulk group, unless it completes a barrier.
     pub fn end(self, context: &mut Context<'_>, lane: usize) {
         if self.barrier.is_none() {
             let warp = context.warp;
@@ -111,7 +108,6 @@ impl Operation {
     }
 }
 
-/// Begins a copy of a lane.
 pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: usize) -> Outcome<Operation> {
     Ok(match completion {
         Completion::Group => {
@@ -128,8 +124,8 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
     })
 }
 
-/// Returns the destinations of a copy with their barriers. Without a mask, returns only the given
-/// pair. With a mask, returns a pair with the same offsets for each block of the mask.
+/// Returns the destinations and barriers: the given pair, or the same offsets in each block of the
+/// mask.
 pub(super) fn targets(
     context: &Context<'_>,
     mask: Option<Slot>,
@@ -182,8 +178,7 @@ pub(super) fn read(
             context.visit(place, agent.index, agent.step())?;
             let accessor = accessor(context, agent);
             context.blocks[rank].shared.read(&accessor, offset, to)?;
-            // The copy may miss writes of other lanes of the warp, unless a barrier of the warp
-            // precedes it.
+            // The copy may miss writes of other lanes, unless a barrier of the warp precedes it.
             context.watch_lane((rank, offset), lane, to.len(), None)?;
             context.counters.bytes_read += to.len() as u64;
         }
@@ -194,8 +189,8 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Writes data to the destination of an operation of the asynchronous proxy. With a reduction,
-/// combines the data with the old content of the destination.
+/// Writes the destination through the asynchronous proxy, combined with its old content in a
+/// reduction.
 pub(super) fn write(
     context: &mut Context<'_>,
     agent: &Agent,
@@ -259,7 +254,7 @@ fn write_by(
     Ok(())
 }
 
-/// `st.async` and `red.async`: stores whose bytes a barrier counts. They use the generic proxy.
+/// `st.async` and `red.async`: stores of the generic proxy whose bytes a barrier counts.
 pub(crate) struct RemoteStore {
     pub destination: Pointer,
     pub values: Vec<Slot>,
@@ -310,9 +305,9 @@ impl Execute for Commit {
     }
 }
 
-/// `cp.async.bulk.wait_group`. With `.read`, it waits only until the sources are read.
+/// `cp.async.bulk.wait_group`. With `.read`, waits only until the sources are read.
 pub(crate) struct Wait {
-    /// Maximum groups that may remain in flight.
+    /// The maximum number of groups that may remain in flight.
     pub keep: usize,
     /// True with `.read`.
     pub reads_only: bool,

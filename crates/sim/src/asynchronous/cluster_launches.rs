@@ -1,8 +1,7 @@
 //! Cancels clusters that have not begun (`clusterlaunchcontrol`).
 //!
-//! A running cluster takes over the work of a cluster that has not begun. The request of the
-//! running cluster removes the next waiting cluster of the grid from the scheduler. The ISA does
-//! not define the layout of the response.
+//! A running cluster takes over the work of the next cluster of the grid, which then never begins.
+//! The ISA does not define the layout of the response.
 
 use super::{Channel, Pointer, barriers, bulk};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
@@ -39,18 +38,17 @@ impl Execute for TryCancel {
     }
 }
 
-/// Returns the response for a canceled cluster, or the response that no cluster was canceled.
+/// Returns the response for a canceled cluster, or for none.
 fn response(first_block: Option<[u32; 3]>) -> u128 {
     let Some([x, y, z]) = first_block else { return 0 };
     u128::from(x) | u128::from(y) << 32 | u128::from(z) << 64 | 1 << 96
 }
 
-/// Returns 1 if a response says that a cluster was canceled, else 0.
+/// Returns 1 if the response says that a cluster was canceled, otherwise 0.
 pub(crate) fn is_canceled(response: u128) -> u64 {
     (response >> 96 & 1) as u64
 }
 
-/// Returns a dimension of the index of the first block in a response.
 pub(crate) fn response_dimension(response: u128, dimension: u32) -> u64 {
     u64::from((response >> (32 * dimension)) as u32)
 }

@@ -1,5 +1,4 @@
-//! Implements `cp.async`: each lane copies 4, 8 or 16 bytes from global to shared memory. Threads
-//! commit these copies in groups.
+//! Executes `cp.async`: each lane copies 4, 8 or 16 bytes from global to shared memory.
 
 use tilewright_sanitize::Mode;
 
@@ -13,13 +12,13 @@ use crate::memory::shared::Accessor;
 use crate::registers::{Slot, lanes_of};
 use crate::watch::Touch;
 
-/// The part of the source that is copied; the rest of the destination is zero-filled.
+/// The copied part of the source. Zeros fill the rest of the destination.
 pub(crate) enum SourceSize {
     /// All bytes.
     All,
     /// The number of bytes in the register.
     Bytes(Slot),
-    /// No bytes where the predicate holds, else all of them.
+    /// No bytes where the predicate is true, otherwise all.
     IgnoredIf(Slot),
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Returns how many bytes of the source a lane copies.
+    /// Returns the number of bytes that a lane copies.
     fn source_bytes(&self, context: &Context<'_>, lane: usize) -> Outcome<usize> {
         match self.source_size {
             SourceSize::All => Ok(self.bytes),
@@ -97,7 +96,8 @@ impl Execute for Commit {
 
 /// `cp.async.wait_group` and `cp.async.wait_all`.
 pub(crate) struct Wait {
-    /// Maximum groups that may remain in flight; `None` also waits for uncommitted copies.
+    /// The maximum number of groups that may remain in flight. `None` also waits for uncommitted
+    /// copies.
     pub keep: Option<usize>,
 }
 
@@ -115,11 +115,11 @@ impl Execute for Wait {
     }
 }
 
-/// `cp.async.mbarrier.arrive`: makes the barrier's phase wait for the copies of the lanes.
+/// `cp.async.mbarrier.arrive`: arrives at a barrier when the copies of the lanes are complete.
 pub(crate) struct ArriveAfterCopies {
     pub barrier: Pointer,
-    /// True with `.noinc`: the barrier's expected count includes the arrivals. Otherwise each
-    /// arrival first increments the pending count.
+    /// True with `.noinc`: the expected count includes the arrivals. Otherwise, each arrival first
+    /// increments the pending count.
     pub is_expected: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Tracks the tensor maps that the launch itself has written to global memory.
+//! Tracks the tensor maps that the launch has written to global memory.
 //!
-//! Tensor copies read maps through the tensor map proxy. So the writer has to release such a map
-//! with `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`. Then the copying thread has to
-//! acquire the map at its address with `fence.proxy.tensormap`.
+//! Tensor copies read maps through the tensor map proxy. The writer must release such a map by
+//! `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`, and the copying thread must acquire it by
+//! `fence.proxy.tensormap`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,12 @@ use crate::fault::Outcome;
 use crate::registers::lanes_of;
 use crate::watch::Watch;
 
-/// A step of an agent, by the agent's index in the launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AgentStep {
     pub agent: u64,
     pub step: u32,
 }
 
-/// A map that the launch has written.
 #[derive(Debug)]
 struct DeviceTensorMap {
     maker: AgentStep,
@@ -44,7 +42,7 @@ impl DeviceTensorMaps {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that an agent has written a map, with or without a release.
+    /// Records that an agent has written a map.
     pub fn make(&self, address: u64, maker: AgentStep, is_released: bool) {
         self.made().insert(address, DeviceTensorMap { maker, is_released, acquired: Vec::new() });
         self.has_any.store(true, Ordering::Release);
@@ -88,15 +86,13 @@ impl DeviceTensorMaps {
 }
 
 impl Context<'_> {
-    /// Returns the warp's current step.
     pub fn own_step(&self) -> AgentStep {
         let agent = self.cluster * self.agents as u64 + self.agent.index as u64;
         AgentStep { agent, step: self.agent.step() }
     }
 
-    /// Returns whether a step is ordered before the warp's current step. The order of steps in
-    /// other clusters is known only if the launch is watched for races. Otherwise, the steps of
-    /// other clusters count as ordered.
+    /// Returns whether a step is ordered before the current step of the warp. Steps of other
+    /// clusters count as ordered, unless the launch is watched for races.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),
@@ -108,8 +104,8 @@ impl Context<'_> {
     }
 }
 
-/// `fence.proxy.tensormap`: acquires the map at an address, or releases maps. A release covers all
-/// maps whose writes are ordered before the fence.
+/// `fence.proxy.tensormap`: acquires the map at an address, or releases all maps whose writes are
+/// ordered before the fence.
 pub(crate) struct MapFence {
     /// The map to acquire; `None` for a release.
     pub map: Option<Pointer>,
@@ -117,7 +113,7 @@ pub(crate) struct MapFence {
 
 impl Execute for MapFence {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
-        // The fence also orders memory like other fences.
+        // The fence orders memory like other fences.
         context.agent.fence_threads();
         let knows = |maker| context.is_known(maker);
         match self.map {

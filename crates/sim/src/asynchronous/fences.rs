@@ -1,5 +1,4 @@
-//! Executes the fences between the generic and the asynchronous proxy, and the fence after the
-//! initialization of barriers.
+//! Executes the fences between proxies, and the fence after the initialization of barriers.
 
 use crate::context::{Context, Execute, Flow};
 use crate::fault::Outcome;
@@ -23,8 +22,8 @@ impl Execute for ProxyFence {
     }
 }
 
-/// `fence.mbarrier_init.release.cluster`: makes the barriers that this warp has initialized visible
-/// to the asynchronous proxy.
+/// `fence.mbarrier_init.release.cluster`: makes the barriers of this warp visible to the
+/// asynchronous proxy.
 pub(crate) struct BarrierInitFence;
 
 impl Execute for BarrierInitFence {

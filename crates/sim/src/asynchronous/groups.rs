@@ -1,27 +1,30 @@
-//! Tracks groups of asynchronous operations. Threads commit groups and wait for them in the order
-//! of the commits.
+//! Tracks groups of asynchronous operations: `cp.async`, bulk copies and `wgmma`.
 //!
-//! `cp.async`, bulk copies and `wgmma` have the same rules for each thread. A commit makes a group
-//! of the operations since the last commit. A wait specifies how many of the most recent groups may
-//! remain in flight. Threads of a warp usually commit together, so a group is stored once, with its
-//! lanes.
+//! A commit makes a group of the operations since the last commit. A wait names the number of
+//! recent groups that may remain in flight:
+//!
+//! ```text
+//! copy a; commit; copy b; copy c; commit      groups: [a] [b c]
+//! wait 1                                      [a] is complete
+//! ```
+//!
+//! Threads of a warp usually commit together, so a group is stored once, with its lanes.
 
 use std::collections::VecDeque;
 
-/// The asynchronous operations of a warp that are in flight. `T` is the data of one operation: the
-/// vector clock of a copy, or the registers of a `wgmma`.
+/// The operations of a warp in flight. `T` is the data of an operation: the vector clock of a copy,
+/// or the registers of a `wgmma`.
 #[derive(Debug)]
 pub struct Groups<T> {
-    /// Uncommitted operations, with the lanes that began them.
+    /// Uncommitted operations, with their lanes.
     open: Vec<(u32, T)>,
     committed: VecDeque<Group<T>>,
 }
 
 #[derive(Debug)]
 struct Group<T> {
-    /// The lanes that committed the group.
     lanes: u32,
-    /// The lanes of `lanes` that have waited for the group.
+    /// The lanes that have waited for the group.
     waited: u32,
     operations: Vec<T>,
 }
@@ -33,7 +36,6 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Clone> Groups<T> {
-    /// Begins an operation of these lanes.
     pub fn begin(&mut self, lanes: u32, operation: T) {
         self.open.push((lanes, operation));
     }
@@ -51,8 +53,8 @@ impl<T: Clone> Groups<T> {
         self.committed.push_back(Group { lanes, waited: 0, operations });
     }
 
-    /// Waits until at most `keep` groups of each of these lanes are in flight. Returns the
-    /// operations of each group that one of these lanes waits for now for the first time.
+    /// Waits until each lane has at most `keep` groups in flight. Returns the operations of the
+    /// groups that a lane waits for the first time.
     pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
         let mut kept = [0; 32];
         let mut complete = Vec::new();
@@ -74,15 +76,15 @@ impl<T: Clone> Groups<T> {
         complete
     }
 
-    /// Returns whether one of the lanes has an operation that it has not waited for.
+    /// Returns whether a lane has an operation that it has not waited for.
     pub fn is_under_way(&self, lanes: u32) -> bool {
         let holds =
             |group: &Group<T>| group.lanes & !group.waited & lanes != 0 && !group.operations.is_empty();
         self.open.iter().any(|(theirs, _)| theirs & lanes != 0) || self.committed.iter().any(holds)
     }
 
-    /// Returns the pending operations of lanes, committed or not. A group is pending until all
-    /// lanes that committed it have waited for it.
+    /// Returns the pending operations of lanes, committed or not. A group is pending until all its
+    /// lanes have waited.
     pub fn pending(&self, lanes: u32) -> impl Iterator<Item = &T> {
         let committed = self.committed.iter().filter(move |group| group.lanes & lanes != 0);
         let open = self.open.iter().filter(move |(theirs, _)| theirs & lanes != 0);
@@ -126,7 +128,7 @@ mod tests {
         groups.commit(0b01);
         groups.begin(0b10, 2);
         groups.commit(0b10);
-        // Lane 0 has a group with one operation, lane 1 a group with both operations.
+        // Lane 0 has a group of one operation, and lane 1 a group of both.
         assert_eq!(groups.wait(0b01, 0), [1]);
         assert!(groups.wait(0b11, 1).is_empty());
         assert!(!groups.is_under_way(0b01) && groups.is_under_way(0b11));

@@ -1,29 +1,35 @@
-//! The `mbarrier` object: counts arrivals and bytes of asynchronous copies, phase by phase.
+//! Implements the `mbarrier` object, which counts arrivals and bytes, phase by phase.
 //!
-//! A phase completes when all expected arrivals have happened and no expected byte is outstanding.
-//! The next phase begins with the same expected count. An agent that waits for a phase synchronizes
-//! with all agents that arrived in this phase or an earlier one.
+//! For example, one arrival and 256 bytes complete this phase:
+//!
+//! ```text
+//! init 1                 pending 1, bytes 0
+//! expect_tx 256          pending 1, bytes 256
+//! arrive                 pending 0, bytes 256
+//! complete_tx 256        pending 0, bytes 0: phase 0 is complete, phase 1 begins
+//! ```
+//!
+//! An agent that waits for a phase synchronizes with all agents that arrived in this or an earlier
+//! phase.
 
 use crate::fault::FaultKind;
 use crate::memory::Clock;
 
-/// Counts, and the absolute value of the number of outstanding bytes, must be less than this.
+/// The exclusive limit of counts, and of the magnitude of outstanding bytes.
 const LIMIT: u32 = 1 << 20;
 
-/// The state of one object.
 #[derive(Clone, Debug)]
 pub struct Mbarrier {
     /// The arrivals that each phase expects.
     expected: u32,
-    /// Arrivals that the current phase still expects.
+    /// The arrivals that the current phase still expects.
     pending: u32,
-    /// Outstanding bytes of the current phase: expected less transferred.
+    /// The outstanding bytes of the current phase: expected minus transferred.
     transactions: i64,
-    /// The number of completed phases.
     phase: u64,
-    /// The joined clocks of all arrivals and completed copies so far.
+    /// The joined clocks of all arrivals and completed copies.
     arriving: Clock,
-    /// The value of `arriving` at the end of the last completed phase.
+    /// The value of `arriving` at the end of the last complete phase.
     completed: Clock,
 }
 
@@ -32,7 +38,7 @@ pub struct Mbarrier {
 pub struct Token(pub u64);
 
 impl Token {
-    /// Returns the pending arrivals before the arrival, as `mbarrier.pending_count` does.
+    /// Returns the pending arrivals before the arrival.
     pub fn pending(self) -> u32 {
         self.0 as u32 & (LIMIT - 1)
     }
@@ -43,8 +49,8 @@ impl Token {
 }
 
 impl Mbarrier {
-    /// Creates the object of `mbarrier.init`: each phase expects `count` arrivals. `nothing` is a
-    /// clock that knows no step.
+    /// Creates the object: each phase expects `count` arrivals. `nothing` is a clock that knows no
+    /// step.
     ///
     /// # Errors
     /// If the count is out of range.
@@ -59,13 +65,12 @@ impl Mbarrier {
         Ok(Self { expected: count, pending: count, transactions: 0, phase: 0, arriving, completed })
     }
 
-    /// Returns the index of the current phase, from 0.
     pub fn phase(&self) -> u64 {
         self.phase
     }
 
-    /// Returns the bits of the object in memory, whose layout the ISA leaves open. Different states
-    /// have different bits, unless they differ only in the phase by a multiple of 4.
+    /// Returns the bits in memory, whose layout the ISA leaves open. They differ for different
+    /// states, except for phases that differ by a multiple of 4.
     pub fn bits(&self) -> u64 {
         let field = u64::from(LIMIT - 1);
         let transactions = self.transactions as u64 & (field << 1 | 1);
@@ -80,8 +85,7 @@ impl Mbarrier {
         self.transact(i64::from(bytes))
     }
 
-    /// `complete_tx`: counts `bytes` transferred bytes, and joins the clock of the copy that
-    /// transferred them.
+    /// `complete_tx`: counts `bytes` transferred bytes, and joins the clock of the copy.
     ///
     /// # Errors
     /// If the transferred bytes exceed the expected bytes by `LIMIT` or more.
@@ -96,8 +100,8 @@ impl Mbarrier {
     /// `.noComplete`.
     ///
     /// # Errors
-    /// If the count is out of range, or if the phase expects fewer arrivals. Also if the phase
-    /// completes although `may_complete` is false.
+    /// If the count is out of range, or above the pending arrivals. Also if the phase completes
+    /// although `may_complete` is false.
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
@@ -120,8 +124,7 @@ impl Mbarrier {
         Ok(token)
     }
 
-    /// `arrive_drop`: arrives as [`Self::arrive`], and lowers the expected count of later phases by
-    /// `count`.
+    /// `arrive_drop`: arrives, and lowers the expected count of later phases by `count`.
     ///
     /// # Errors
     /// The errors of [`Self::arrive`].
@@ -131,17 +134,17 @@ impl Mbarrier {
         self.arrive(count, may_complete, clock).inspect_err(|_| self.expected = before)
     }
 
-    /// Joins the clock of tracked copies to the current phase, and counts no arrival. Without
-    /// `.noinc`, `cp.async.mbarrier.arrive` increments the pending count before it arrives. The
-    /// arrival therefore leaves the count unchanged.
+    /// Joins the clock of tracked copies to the current phase, without an arrival. Without
+    /// `.noinc`, `cp.async.mbarrier.arrive` increments the pending count and then arrives, which
+    /// leaves the count unchanged.
     pub fn track(&mut self, clock: &Clock) {
         self.arriving.join(clock);
     }
 
-    /// Returns the clock that waiters acquire, if the phase of a token is complete.
+    /// Returns the clock to acquire if the phase of a token is complete.
     ///
     /// # Errors
-    /// If the token is of neither the current phase nor the previous one.
+    /// If the token is of neither the current nor the previous phase.
     pub fn test(&self, token: Token) -> Result<Option<&Clock>, FaultKind> {
         match self.phase.checked_sub(token.phase()) {
             Some(0) => Ok(None),
@@ -154,8 +157,8 @@ impl Mbarrier {
         }
     }
 
-    /// Returns the clock that waiters acquire, if the phase with this parity is complete. The
-    /// parity selects the current phase or the previous one.
+    /// Returns the clock to acquire if the phase with this parity, current or previous, is
+    /// complete.
     pub fn test_parity(&self, is_odd: bool) -> Option<&Clock> {
         ((self.phase & 1 == 1) != is_odd).then_some(&self.completed)
     }
@@ -172,8 +175,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Begins the next phase if the current one is complete. Returns whether the current one was
-    /// complete.
+    /// Begins the next phase if the current one is complete. Returns whether it was.
     fn turn(&mut self) -> bool {
         let is_complete = self.pending == 0 && self.transactions == 0;
         if is_complete {
@@ -208,8 +210,7 @@ mod tests {
         let token = barrier.arrive(2, true, &clock()).unwrap();
         assert_eq!(token.pending(), 3);
         assert!(barrier.test(token).unwrap().is_none() && barrier.test_parity(false).is_none());
-        // The phase before the first phase counts as complete, so that a producer passes its first
-        // wait.
+        // The phase before phase 0 counts as complete, so that a producer passes its first wait.
         assert!(barrier.test_parity(true).is_some());
         assert_eq!(barrier.arrive(1, true, &clock()).unwrap().pending(), 1);
         assert!(barrier.test(token).unwrap().is_some() && barrier.test_parity(false).is_some());
@@ -258,8 +259,7 @@ mod tests {
         let mut barrier = Mbarrier::new(1, clock()).unwrap();
         barrier.expect((1 << 20) - 1).unwrap();
         assert!(barrier.expect(1).is_err());
-        // All expected arrivals have happened, but bytes are outstanding: another arrival is a
-        // fault.
+        // All arrivals have happened, but bytes are outstanding. Another arrival is a fault.
         barrier.arrive(1, true, &clock()).unwrap();
         assert!(barrier.arrive(1, true, &clock()).is_err());
     }

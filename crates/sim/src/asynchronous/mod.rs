@@ -1,10 +1,16 @@
-//! Implements the asynchronous instructions: copies, their barriers, and the fences between
-//! proxies.
+//! Implements asynchronous copies, their barriers, and the fences between proxies.
 //!
-//! The simulator performs an asynchronous operation as soon as it begins, but as a separate agent
-//! (see [`crate::memory::clock`]). Nothing is ordered after the operation until an agent waits for
-//! it. The simulator reports an access to its data without the wait as a race. So the result of a
-//! program without faults does not depend on the time at which its copies complete.
+//! The simulator performs an asynchronous operation at once, but as a separate agent (see
+//! [`crate::memory::clock`]). Nothing is ordered after it until an agent waits for it:
+//!
+//! ```text
+//! cp.async [s], [g]           the channel of the warp writes s
+//! ld.shared [s]               race: the warp does not know that write
+//! cp.async.wait_all
+//! ld.shared [s]               ordered
+//! ```
+//!
+//! The result of a program without faults therefore does not depend on when its copies complete.
 
 pub(crate) mod barriers;
 pub(crate) mod bulk;
@@ -29,41 +35,35 @@ use mbarrier::Mbarrier;
 pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
-/// The number of channels that the barriers of a block share. If two barriers share a channel, the
-/// race detector is less precise. An agent that waits for a copy at one barrier then also counts as
-/// having waited for earlier copies at the other barrier.
+/// The number of channels that the barriers of a block share. Two barriers of one channel make the
+/// race detector less precise: a wait at one then covers earlier copies at the other.
 const BARRIER_CHANNELS: usize = 16;
 
-/// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
-/// detector. A channel completes its operations in the order in which they began, except for
-/// [`Channel::BulkWrites`].
+/// Returns the number of asynchronous channels of a block. Each channel is an agent, and completes
+/// its operations in order, except for [`Channel::BulkWrites`].
 pub(crate) fn channels(warps: usize) -> usize {
     7 * warps + BARRIER_CHANNELS
 }
 
-/// The channel of an asynchronous operation: see [`channels`]. Warps are indices in the block.
+/// The channel of an asynchronous operation. Warps are indices in the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Channel {
     /// The `cp.async` groups of a warp.
     Copies(usize),
-    /// The reads of a warp's bulk groups.
     BulkReads(usize),
-    /// The writes of a warp's bulk groups, which may complete much later and in any order.
+    /// The writes of a warp's bulk groups, which complete in any order.
     BulkWrites(usize),
     /// The `wgmma` groups of a warp.
     Wgmma(usize),
-    /// The loads of a warp from tensor memory.
     TensorLoads(usize),
-    /// The stores of a warp to tensor memory.
     TensorStores(usize),
-    /// The dots and copies in tensor memory that a warp issues. The ISA keeps them in order.
+    /// The dots and copies in tensor memory of a warp, which the ISA keeps in order.
     TensorDots(usize),
     /// The copies that complete at the barrier at this offset in shared memory.
     Barrier(u64),
 }
 
 impl Channel {
-    /// Returns the index of the channel in the block.
     fn index(self) -> usize {
         match self {
             Self::Barrier(offset) => (offset / 8) as usize % BARRIER_CHANNELS,
@@ -78,44 +78,40 @@ impl Channel {
     }
 }
 
-/// The asynchronous state of a block.
 pub(crate) struct AsyncState {
-    /// The number of operations begun on each channel: the step of the channel's agent.
+    /// The number of operations begun on each channel, which is the step of its agent.
     begun: Vec<u32>,
-    /// The barriers, by their offsets in shared memory.
+    /// The barriers, by offset in shared memory.
     barriers: BTreeMap<u64, Barrier>,
     warps: Vec<WarpState>,
-    /// The order in which the warps of each warpgroup execute `wgmma` instructions.
+    /// The order in which the warps of each warpgroup execute `wgmma`.
     convoys: Vec<Convoy>,
-    /// The writes to global memory since the last `fence.proxy.async` that includes global memory.
-    /// `None` in a kernel without bulk copies from global memory.
+    /// The writes to global memory since the last `fence.proxy.async` for it. `None` in a kernel
+    /// without bulk copies from global memory.
     pub unfenced_writes: Option<UnfencedWrites>,
 }
 
 /// A barrier in shared memory.
 struct Barrier {
     state: Mbarrier,
-    /// The bits of the object in shared memory.
+    /// The bits in shared memory.
     bits: u64,
-    /// The warp that initialized the barrier, as the rank of its block and its index in the block.
+    /// The warp that initialized the barrier: the rank of its block, and its index.
     maker: (usize, usize),
-    /// True if a fence, or a barrier of the block or of the cluster, has made the object visible to
-    /// the asynchronous proxy.
+    /// True if a fence or a barrier has made the object visible to the asynchronous proxy.
     is_public: bool,
 }
 
-/// The asynchronous state of a warp.
 #[derive(Default)]
 struct WarpState {
     copies: Groups<Clock>,
-    /// The clocks of the reads (`bulk_reads`) and of the writes (`bulk_writes`) of bulk groups.
+    /// The clocks of the reads and the writes of bulk groups.
     bulk_reads: Groups<Clock>,
     bulk_writes: Groups<Clock>,
     wgmmas: PendingWgmmas,
     tensor_memory: PendingTensorMemory,
-    /// The number of consecutive failed tests of barriers.
     failed_tests: u32,
-    /// The phase that each barrier was in when the warp last found the tested phase complete.
+    /// The phase of each barrier when the warp last found the tested phase complete.
     tested: BTreeMap<barriers::BarrierAddress, u64>,
 }
 
@@ -132,23 +128,20 @@ impl AsyncState {
         }
     }
 
-    /// Returns the `wgmma`s of a warp that are in flight.
+    /// Returns the `wgmma`s of a warp in flight.
     pub fn wgmmas(&mut self, warp: usize) -> &mut PendingWgmmas {
         &mut self.warps[warp].wgmmas
     }
 
-    /// Returns the asynchronous instructions of a warp on tensor memory.
     pub fn tensor_memory(&mut self, warp: usize) -> &mut PendingTensorMemory {
         &mut self.warps[warp].tensor_memory
     }
 
-    /// Returns the convoy of a warpgroup.
     pub fn convoy(&mut self, warpgroup: usize) -> &mut Convoy {
         &mut self.convoys[warpgroup]
     }
 
-    /// Makes the barriers that a warp has initialized visible to the asynchronous proxy. Callers do
-    /// this when the warp executes a fence, or arrives at a barrier of the block or of the cluster.
+    /// Makes the barriers of a warp visible to the asynchronous proxy, at a fence or a barrier.
     pub fn publish(&mut self, maker: (usize, usize)) {
         for barrier in self.barriers.values_mut().filter(|barrier| barrier.maker == maker) {
             barrier.is_public = true;
@@ -164,7 +157,7 @@ impl AsyncState {
         self.warps[warp].bulk_reads.is_under_way(lanes)
     }
 
-    /// Begins an operation. Returns the index of its channel in the block, and its step there.
+    /// Begins an operation. Returns the index of its channel and its step.
     pub fn begin(&mut self, channel: Channel) -> (usize, u32) {
         let index = channel.index();
         self.begun[index] += 1;

@@ -1,33 +1,27 @@
-//! Memory operands in executable form.
+//! Resolves memory operands.
 
 use crate::context::{AddressSpace, Context, ResolvedAddress};
 use crate::fault::{FaultKind, Outcome};
 use crate::registers::Slot;
 
-/// A memory operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pointer {
-    /// The base register of the address.
     pub base: Slot,
-    /// The offset in bytes.
     pub offset: i64,
-    /// The state space that the instruction names.
     pub space: AddressSpace,
 }
 
 impl Pointer {
-    /// Returns the unresolved address of a lane.
     #[inline]
     pub fn at(&self, context: &Context<'_>, lane: usize) -> u64 {
         context.get(self.base, lane).wrapping_add_signed(self.offset)
     }
 
-    /// Resolves the address of a lane.
     pub fn place(&self, context: &Context<'_>, lane: usize) -> ResolvedAddress {
         context.locate(self.space, self.at(context, lane))
     }
 
-    /// Returns the rank of a block and the offset in its shared memory; other state spaces are an
+    /// Returns the rank of the block and the offset in its shared memory. Other spaces are an
     /// error.
     pub fn shared(&self, context: &Context<'_>, lane: usize) -> Outcome<(usize, u64)> {
         match self.place(context, lane) {
@@ -40,7 +34,7 @@ impl Pointer {
         }
     }
 
-    /// Returns the address in global memory; other state spaces are an error.
+    /// Returns the address in global memory. Other spaces are an error.
     pub fn global(&self, context: &Context<'_>, lane: usize) -> Outcome<u64> {
         match self.place(context, lane) {
             ResolvedAddress::Global(address) => Ok(address),

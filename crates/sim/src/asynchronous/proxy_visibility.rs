@@ -1,17 +1,15 @@
-//! Tracks the writes of a block to global memory that no `fence.proxy.async` has made visible to
-//! the asynchronous proxy. Bulk copies of the block must not read these bytes.
+//! Tracks the writes to global memory that are invisible to the asynchronous proxy.
 
 use std::collections::BTreeMap;
 
-/// Disjoint, non-adjacent address ranges: a map from the start to the exclusive end of each range.
+/// Disjoint, non-adjacent address ranges, from start to exclusive end.
 #[derive(Default)]
 pub(crate) struct UnfencedWrites(BTreeMap<u64, u64>);
 
 impl UnfencedWrites {
-    /// Adds written bytes.
     pub fn write(&mut self, address: u64, bytes: usize) {
         let (mut start, mut end) = (address, address + bytes as u64);
-        // Merge the ranges that touch the new one.
+        // Merges the ranges that touch the new one.
         while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to)) {
             if to < start {
                 break;
@@ -22,13 +20,11 @@ impl UnfencedWrites {
         self.0.insert(start, end);
     }
 
-    /// Handles a fence of one thread. For simplicity, it covers the writes of all threads of the
-    /// block.
+    /// Covers the writes of all threads of the block, for simplicity.
     pub fn fence(&mut self) {
         self.0.clear();
     }
 
-    /// Returns the first unfenced byte of a range.
     pub fn first(&self, address: u64, bytes: usize) -> Option<u64> {
         let end = address + bytes as u64;
         let ranges = self.0.range(..end).rev().take_while(|(_, written)| **written > address);

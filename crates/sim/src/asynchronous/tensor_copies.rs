@@ -1,5 +1,4 @@
-//! Implements tensor copies, which move boxes of a tensor between global and shared memory. A
-//! tensor map describes the tensor and the box.
+//! Executes tensor copies, which move boxes of a tensor between global and shared memory.
 
 use super::barriers;
 use super::bulk::{self, Completion, Reduction};
@@ -35,8 +34,7 @@ impl Execute for Replace {
     }
 }
 
-/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory and releases it, once for
-/// the warp.
+/// `tensormap.cp_fenceproxy`: copies a map to global memory and releases it, once for the warp.
 pub(crate) struct Publish {
     pub destination: Pointer,
     pub source: Pointer,
@@ -63,21 +61,18 @@ const MAP_ALIGNMENT: u32 = 64;
 /// The bytes that a swizzle moves as a unit.
 const CHUNK: usize = 16;
 
-/// The box operand of a tensor copy.
 pub(crate) struct TensorBox {
     pub map: Pointer,
-    /// One coordinate for each dimension, the contiguous dimension first. For gathered rows, these
-    /// are the column and then the index of each row.
+    /// One coordinate per dimension, the contiguous one first. For gathered rows: the column, then
+    /// the row indices.
     pub coordinates: Vec<Slot>,
-    /// True if the operand selects four gathered rows of a matrix: `.tile::gather4`,
-    /// `.tile::scatter4`.
+    /// True for four gathered rows: `.tile::gather4`, `.tile::scatter4`.
     pub is_rows: bool,
-    /// The offsets of pixels, with `.im2col`: one for each dimension of the bounding box.
+    /// The offsets of pixels with `.im2col`, one per dimension of the bounding box.
     pub offsets: Option<Vec<Slot>>,
 }
 
 impl TensorBox {
-    /// Reads the map, and the coordinates of a lane.
     fn load(&self, context: &mut Context<'_>, lane: usize) -> Outcome<(TensorMap, Vec<i32>)> {
         let place = self.map.place(context, lane);
         let mut bytes = [0; TENSOR_MAP_BYTES];
@@ -105,14 +100,13 @@ impl TensorBox {
                 map.rank()
             ));
         }
-        // If the base of a map is not mapped memory, Hopper reports an illegal access, although the
-        // ISA does not state this. Hopper reports the access even if no element of the box lies
-        // before the tensor.
+        // Hopper reports an illegal access if the base is not mapped, even if no element lies
+        // before the tensor. The ISA does not state this.
         context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
-        // The ISA does not say so, but each row of the box has to begin at a multiple of 16 bytes.
-        // Hopper reports an illegal instruction otherwise.
+        // Hopper reports an illegal instruction unless each row begins at a multiple of 16 bytes.
+        // The ISA does not state this.
         let start = i64::from(coordinates[0]) * i64::from(map.data_type.bytes());
         if start % CHUNK as i64 != 0 {
             return illegal(format!(
@@ -134,8 +128,8 @@ impl TensorBox {
         let (Some(pixels), Some(offsets)) = (&map.pixels, &self.offsets) else {
             return Ok(self.rows(map, coordinates));
         };
-        // The ISA does not say so, but Hopper reports an illegal instruction if the first pixel is
-        // outside of the bounding box.
+        // Hopper reports an illegal instruction if the first pixel is outside of the bounding box.
+        // The ISA does not state this.
         if let Some(reason) = pixels.misplaced(map, coordinates) {
             return illegal(reason);
         }
@@ -163,8 +157,7 @@ impl TensorBox {
     }
 }
 
-/// Iterates over the chunks of a row. Returns the offset of each chunk in shared memory, and the
-/// range of the row's bytes in the chunk.
+/// Returns the offset in shared memory of each chunk of a row, and the bytes of the row in it.
 fn chunks(
     map: &TensorMap,
     start: u64,
@@ -182,8 +175,8 @@ pub(crate) struct TensorLoad {
     pub destination: Pointer,
     pub source: TensorBox,
     pub barrier: Pointer,
-    /// A mask of the ranks of the blocks of the cluster that receive the box. Without it, only the
-    /// block of the destination receives the box.
+    /// A mask of the ranks of the blocks that receive the box, or only the block of the
+    /// destination.
     pub mask: Option<Slot>,
 }
 
@@ -241,14 +234,13 @@ fn write_row(
     Ok(())
 }
 
-/// A function that returns the reduction of an element type.
 pub(crate) type ReductionOf = Box<dyn Fn(TensorDataType) -> Result<Reduction, FaultKind> + Send + Sync>;
 
 /// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` from shared to global memory.
 pub(crate) struct TensorStore {
     pub destination: TensorBox,
     pub source: Pointer,
-    /// The reduction of `cp.reduce.async.bulk.tensor`; `None` stores the box.
+    /// The reduction of `cp.reduce.async.bulk.tensor`. `None` stores the box.
     pub reduction: Option<ReductionOf>,
 }
 
@@ -264,8 +256,7 @@ impl Execute for TensorStore {
 impl TensorStore {
     fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
         let (map, coordinates) = self.destination.load(context, lane)?;
-        // The CUDA programming guide forbids negative coordinates, and Hopper reports an error,
-        // too.
+        // The CUDA programming guide forbids negative coordinates, and Hopper reports an error.
         if let Some(coordinate) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
             return illegal(format!(
                 "a tensor store to the coordinate {coordinate}: a box may reach over the end of the tensor, not over its start"
@@ -285,7 +276,7 @@ impl TensorStore {
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
             // If the tensor ends within a chunk, Hopper writes the whole chunk. The ISA does not
-            // say so.
+            // state this.
             let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
             if !row.inside.is_empty() {
                 let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));

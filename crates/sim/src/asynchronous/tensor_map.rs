@@ -1,8 +1,7 @@
-//! Tensor maps: the 128-byte objects that describe a tensor in global memory to tensor copies.
+//! Encodes tensor maps, the 128-byte objects that describe a tensor to tensor copies.
 //!
-//! NVIDIA does not document how its driver encodes maps, so the simulator has its own encoding,
-//! [`TensorMap::encode`]. This function accepts and rejects the same arguments as
-//! `cuTensorMapEncodeTiled`.
+//! NVIDIA does not document the encoding of its driver, so the simulator has its own,
+//! [`TensorMap::encode`]. It accepts and rejects the arguments of `cuTensorMapEncodeTiled`.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +12,9 @@ use crate::tensor::Swizzle;
 
 mod pixels;
 
-/// Bytes of an encoded map.
+/// The size of an encoded map in bytes.
 pub const TENSOR_MAP_BYTES: usize = 128;
-/// Maximum dimensions of a tensor.
+/// The maximum number of dimensions.
 pub const MAX_RANK: usize = 5;
 /// The first bytes of an encoded map.
 const MAGIC: [u8; 4] = *b"TWTM";
@@ -189,9 +188,8 @@ impl Field {
         }
     }
 
-    /// Returns the writes that set the field, for `tensormap.replace`: each is an offset and bytes.
-    /// One of them writes the first bytes of the object, because [`TensorMap::decode`] recognizes
-    /// an encoded map by them.
+    /// Returns the writes that set the field: an offset and bytes each. One of them writes the
+    /// magic bytes by which [`TensorMap::decode`] recognizes a map.
     pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
         let (at, len) = self.place();
         [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]
@@ -201,11 +199,11 @@ impl Field {
 /// A contiguous run of a box along dimension 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxRow {
-    /// The offset in bytes of the row in the box, if the box is dense and not swizzled.
+    /// The offset in bytes of the row in the dense box, without the swizzle.
     pub offset: u32,
-    /// The address of the first element of the row, even if this element is outside of the tensor.
+    /// The address of the first element of the row, even outside of the tensor.
     pub address: u64,
-    /// The range of the bytes of the row that are inside of the tensor.
+    /// The bytes of the row that are inside of the tensor.
     pub inside: Range<u32>,
 }
 
@@ -364,7 +362,7 @@ impl TensorMap {
         self.box_extents[0] * self.data_type.bytes()
     }
 
-    /// Returns how many elements a copy moves along a dimension.
+    /// Returns the number of elements that a copy moves along a dimension.
     fn taken(&self, dimension: usize) -> u32 {
         if dimension == 0 {
             return self.box_extents[0];
@@ -372,8 +370,8 @@ impl TensorMap {
         self.box_extents[dimension].div_ceil(self.element_strides[dimension])
     }
 
-    /// Returns the bytes of the box in shared memory. A copy counts these bytes at its barrier,
-    /// even if part of the box is outside of the tensor.
+    /// Returns the bytes of the box in shared memory. A copy counts all of them, even outside of
+    /// the tensor.
     pub fn box_bytes(&self) -> u32 {
         let rows = match &self.pixels {
             Some(pixels) => pixels.pixels,
@@ -382,7 +380,7 @@ impl TensorMap {
         rows * self.row_bytes()
     }
 
-    /// Returns the bytes that a copy stores for a row of the box that is outside of the tensor.
+    /// Returns the bytes that a copy stores for a row outside of the tensor.
     pub fn fill_row(&self) -> Vec<u8> {
         let element = match self.fill {
             OutOfBoundsFill::Zero => 0,
@@ -392,8 +390,7 @@ impl TensorMap {
         element.to_le_bytes()[..width].repeat(self.box_extents[0] as usize)
     }
 
-    /// Returns the rows of the box at these coordinates, one for each dimension, in the order of
-    /// shared memory.
+    /// Returns the rows of the box at these coordinates, in the order of shared memory.
     pub fn rows<'m>(&'m self, coordinates: &'m [i32]) -> impl Iterator<Item = BoxRow> + 'm {
         let (row_bytes, count) = (self.row_bytes(), self.box_bytes() / self.row_bytes());
         (0..count).map(move |row| {
@@ -408,7 +405,6 @@ impl TensorMap {
         })
     }
 
-    /// Returns the row of a copy that begins at an element of the tensor.
     fn row_at(&self, place: &[i64]) -> BoxRow {
         let width = u64::from(self.data_type.bytes());
         let start = place[0];

@@ -1,5 +1,4 @@
-//! Decodes arithmetic of all types: sums, products, quotients, minima, maxima and functions of one
-//! number.
+//! Decodes arithmetic of all types.
 
 use tilewright_ptx::isa::{self, DivisionPrecision, MultiplyMode, ScalarType};
 
@@ -13,14 +12,12 @@ use crate::numeric::integer::Int;
 use crate::numeric::{Format, Rounding, integer, low};
 use crate::registers::Slot;
 
-/// The operand type of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operands {
     /// One floating-point number a register.
     Float(Kind),
     /// Two floating-point numbers a register.
     Floats(Kind),
-    /// One integer a register.
     Int(Int),
     /// Two 16-bit integers a register.
     Ints(Int),
@@ -62,7 +59,6 @@ impl Operands {
         }
     }
 
-    /// Applies `d = f(a)` to each number of a register.
     fn map1(self, d: Slot, a: Slot, f: impl Fn(u64) -> u64 + Copy + Send + Sync + 'static) -> Action {
         match self {
             Self::Float(_) | Self::Int(_) => map1(d, a, f),
@@ -100,8 +96,7 @@ impl Operands {
     }
 }
 
-/// Returns the rounding that a modifier selects. Without a modifier, returns rounding to nearest
-/// even.
+/// Returns the rounding of a modifier, to nearest even by default.
 pub(super) fn rounding(modifier: Option<isa::Rounding>) -> Decoded<Rounding> {
     Ok(match modifier {
         None | Some(isa::Rounding::Rn | isa::Rounding::Rni) => Rounding::NearestEven,
@@ -132,8 +127,7 @@ impl Decoder<'_> {
         self.carry.expect("it was just made")
     }
 
-    /// Returns the register that receives a carry. If the instruction does not write the carry
-    /// flag, returns an unused register.
+    /// Returns the register for a carry, which is an unused one if the flag is not written.
     fn carry_out(&mut self, is_written: bool) -> Slot {
         if is_written { self.carry() } else { self.slot() }
     }
@@ -157,7 +151,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// Adds two numbers, and optionally the previous carry, and sets the carry flag.
+    /// Adds two numbers and, optionally, the previous carry. Sets the carry flag.
     fn add_with_carry(
         &mut self,
         d: Slot,
@@ -211,7 +205,6 @@ impl Decoder<'_> {
         Ok(borrow([d, out], [a, b, carry], i.ty.bits()))
     }
 
-    /// Returns the integer type of an instruction.
     pub(super) fn integer_type(&mut self, ty: ScalarType) -> Decoded<Int> {
         match self.operands(ty)? {
             Operands::Int(int) => Ok(int),
@@ -365,8 +358,7 @@ impl Decoder<'_> {
         let operands = self.operands(ty)?;
         let d = self.register(d);
         let (a, b) = (self.source(a, ty)?, self.source(b, ty)?);
-        // An instruction with two operands uses the second one again as the third, which does not
-        // change the result.
+        // With two operands, the second one is also the third, which does not change the result.
         let has_third = c.is_some();
         let c = match c {
             Some(c) => self.source(c, ty)?,
@@ -411,8 +403,7 @@ impl Decoder<'_> {
         Ok(operands.map3(d, abc, move |a, b, c| mode.multiply_add(a, b, c)))
     }
 
-    /// Adds or subtracts a narrower number and an f32 number in f32. f32 represents the narrower
-    /// number exactly.
+    /// Adds or subtracts a narrower number, exactly converted, and an f32 number.
     pub(super) fn decode_mixed_add(
         &mut self,
         (ty, rounding, saturate): (isa::MixedType, Option<isa::Rounding>, bool),
@@ -437,8 +428,7 @@ impl Decoder<'_> {
         Ok(map3(d, [ab[0], ab[1], c], move |a, b, c| mode.multiply_add(widen.apply(a), widen.apply(b), c)))
     }
 
-    /// Applies a function of one number: correctly rounded if the ISA specifies that, else
-    /// approximate.
+    /// Applies a function of one number, correctly rounded or approximate as the ISA says.
     pub(super) fn function(
         &mut self,
         function: Function,
@@ -488,7 +478,6 @@ impl Decoder<'_> {
     }
 }
 
-/// The operands and modifiers of `min` and `max`.
 #[expect(clippy::struct_excessive_bools, reason = "they are the modifiers of the opcode")]
 pub(super) struct Extremum {
     pub largest: bool,
@@ -503,7 +492,6 @@ pub(super) struct Extremum {
     pub c: Option<isa::Source>,
 }
 
-/// Returns the type of twice the width.
 fn twice(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::U16 => ScalarType::U32,
@@ -515,9 +503,8 @@ fn twice(ty: ScalarType) -> ScalarType {
 }
 
 /// `(d, carry) = a + ~b + carry`: the carry of a subtraction is the complement of its borrow. The
-/// ISA calls both CC.CF and does not say how they relate. But an addition may follow a subtraction,
-/// as in NVRTC's division of 128 bits. In the code of `ptxas`, an `addc` after `sub.cc` adds the
-/// carry, not the borrow.
+/// ISA does not say how an addition after a subtraction reads the flag, as in NVRTC's division of
+/// 128 bits. In the code of `ptxas`, it reads the carry.
 fn borrow(outs: [Slot; 2], sources: [Slot; 3], bits: u32) -> Action {
     map3_pair(outs, sources, move |a, b, carry| {
         let sum = u128::from(a) + u128::from(low(!b, bits)) + u128::from(carry);
@@ -534,7 +521,6 @@ fn product_with_carry(outs: [Slot; 2], sources: [Slot; 4], int: Int, high: bool)
     })
 }
 
-/// Returns the narrower type of a mixed instruction, and its conversion to f32.
 fn narrow_type(ty: isa::MixedType) -> (ScalarType, Conversion) {
     match ty {
         isa::MixedType::F16 => (ScalarType::F16, Conversion::plain(Format::F16, Format::F32)),

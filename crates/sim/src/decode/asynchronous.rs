@@ -71,7 +71,6 @@ impl Decoder<'_> {
         Ok(self.asynchronous_step(step))
     }
 
-    /// Decodes the completion mechanism of a bulk copy.
     fn completion(
         &mut self,
         completion: Completion,
@@ -206,8 +205,7 @@ impl Decoder<'_> {
 
     pub(super) fn decode_tensormap_replace(&mut self, instruction: &TensormapReplace) -> Decoded {
         let TensormapReplace { field, value, dimension_value, .. } = instruction;
-        // If a field has one value for each dimension, the first operand is the dimension and the
-        // second is the value.
+        // The first operand is the dimension, and the second is the value.
         let (number, value) = match dimension_value {
             Some(replacement) => (immediate(*value)? as usize, *replacement),
             None => (0, *value),
@@ -376,8 +374,8 @@ impl Decoder<'_> {
         Ok(self.barrier_step(step))
     }
 
-    /// Decodes `fence.proxy`. The simulator has no address aliases, so only a fence of the
-    /// asynchronous proxy has an effect.
+    /// Decodes `fence.proxy`. Without address aliases, only fences of the asynchronous proxy have
+    /// an effect.
     pub(super) fn decode_proxy_fence(&mut self, kind: ProxyKind) -> Action {
         self.class = Class::Fence;
         match kind {
@@ -411,8 +409,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the reduction that combines elements of the type `ty` by an operation. With `flush`, f32
-/// addition flushes subnormals to zero.
+/// Returns the reduction of a type by an operation. With `flush`, f32 addition flushes subnormals.
 fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded<bulk::Reduction> {
     let change = super::atomics::change(operation, ty, flush)?;
     let combine = Box::new(move |old, new| change(old, new, 0));

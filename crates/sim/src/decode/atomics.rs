@@ -16,23 +16,23 @@ use crate::numeric::low;
 use crate::registers::{Slot, lanes_of};
 use crate::watch::{Order, Touch, mode};
 
-/// A function that computes the stored value from the old value and the operands.
+/// Computes the stored value from the old value and the operands.
 pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 struct Atomic {
     address: Pointer,
-    /// The destinations of the old values, with their widths in bits; empty for `red`.
+    /// The destinations of the old values and their widths in bits, empty for `red`.
     results: Vec<(Slot, u32)>,
     operands: Vec<Slot>,
     third: Option<Slot>,
     change: Change,
-    /// The function for global memory. `change` is the function for shared memory.
+    /// The functions for global and shared memory.
     change_global: Change,
     bits: u32,
     acquires: bool,
     releases: bool,
     mode: tilewright_sanitize::Mode,
-    /// True if the instruction writes only if the old value equals its first operand.
+    /// True if the write happens only if the old value equals the first operand.
     compares: bool,
 }
 
@@ -90,8 +90,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the function by which an atomic operation updates an element in memory. In global
-/// memory, f32 addition flushes subnormal operands and results to zero.
+/// Returns the update of an atomic operation. In global memory, f32 addition flushes subnormals.
 pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool) -> Decoded<Change> {
     use AtomicOperation as A;
     if ty == ScalarType::B128 {

@@ -55,8 +55,7 @@ impl Decoder<'_> {
         Action::ClusterWait
     }
 
-    /// Decodes a fence between threads. The step also executes a fence of the host, which orders
-    /// accesses to global memory.
+    /// Decodes a fence. The step also fences the host, which orders accesses to global memory.
     pub(super) fn fence_threads(&mut self) -> Action {
         self.class = Class::Fence;
         Action::Execute(Box::new(|context: &mut Context<'_>| {

@@ -1,5 +1,4 @@
-//! Decodes calls. Inlines functions of the module, unless this is impossible or would exceed a
-//! limit; other calls use a stack. Simulates system functions.
+//! Decodes calls: inlines functions or uses a stack, and simulates system functions.
 
 use std::fmt::Write;
 
@@ -16,16 +15,15 @@ use crate::context::{AddressSpace, Context, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Slot, lanes_of};
 
-/// An argument or a result of a call.
 struct Passed {
     binding: Binding,
     bytes: u64,
 }
 
-/// Maximum inlined calls of a kernel; further calls use the stack. Without this limit, a chain of
-/// functions that call each other several times could expand to very many steps.
+/// The maximum number of inlined calls of a kernel. Further calls use the stack. It bounds the
+/// expansion of functions that call each other.
 const MAX_EXPANSIONS: usize = 4096;
-/// Maximum nesting of inlined calls.
+/// The maximum nesting of inlined calls.
 const MAX_DEPTH: usize = 32;
 
 impl Decoder<'_> {
@@ -124,7 +122,6 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes a function that is called on the stack.
     pub(super) fn called_function(&mut self, id: FunctionId) {
         let function = &self.module.functions[id];
         let (entry, first) = (self.steps.len() as u32, self.slots);
@@ -161,8 +158,8 @@ impl Decoder<'_> {
         Action::Call(Box::new(Call { target, arguments, results, stack }))
     }
 
-    /// Returns the variable that holds an argument or a result. A register or a constant gets a new
-    /// variable.
+    /// Returns the variable with an argument or a result. Registers and constants get new
+    /// variables.
     fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
         let bytes = formal.bytes();
         if let Source::Symbol(Symbol::Variable(id), 0) = operand {
@@ -198,7 +195,6 @@ impl Decoder<'_> {
         Ok(passed)
     }
 
-    /// Loads a result into its destination register.
     fn receive(&mut self, result: Source, passed: &Passed) {
         let Source::Register(register) = result else { return };
         let (to, from, bytes) = (self.register(register), self.local_address(passed), passed.bytes as usize);
@@ -214,7 +210,7 @@ impl Decoder<'_> {
         self.push(Action::Execute(Box::new(load)), self.guard);
     }
 
-    /// Returns the address of a passed variable. Such a variable is always in local memory.
+    /// Returns the address of a passed variable, which is always in local memory.
     fn local_address(&mut self, passed: &Passed) -> LocalAddress {
         match passed.binding {
             Binding::Frame(offset) => LocalAddress { base: self.stack().frame, offset },
@@ -233,7 +229,7 @@ impl Decoder<'_> {
         Ok(std::array::from_fn(|index| self.local_address(&arguments[index])))
     }
 
-    /// Inlines the body of a function, with its parameters bound to the caller's variables.
+    /// Inlines the body of a function, with parameters bound to the caller's variables.
     fn expand(&mut self, id: FunctionId, arguments: &[Passed], results: &[Passed]) -> Decoded {
         let callee = &self.module.functions[id];
         let inputs = callee.parameters.iter().zip(arguments);
@@ -280,8 +276,7 @@ impl Decoder<'_> {
         Action::Branch(0)
     }
 
-    /// Decodes `nanosleep`, which has no effect: the clock of the simulator counts steps, not
-    /// nanoseconds.
+    /// Decodes `nanosleep`, which has no effect: the clock counts steps.
     pub(super) fn sleep(&mut self, i: &isa::Nanosleep) -> Decoded {
         self.class = Class::Hint;
         let time = self.source(i.time, ScalarType::U32)?;
@@ -290,11 +285,9 @@ impl Decoder<'_> {
     }
 }
 
-/// Maximum bytes of a string that the kernel passes to a system function. Longer strings are
-/// truncated.
+/// The maximum length of a string argument. Longer strings are truncated.
 const MAX_STRING: usize = 4096;
 
-/// Reads memory of a lane in the state space of the address.
 fn bytes<const N: usize>(
     context: &mut Context<'_>,
     lane: usize,
@@ -307,7 +300,7 @@ fn bytes<const N: usize>(
     Ok(bytes)
 }
 
-/// Reads the first `N` bytes of an argument of a system function.
+/// Reads the first `N` bytes of an argument.
 fn argument<const N: usize>(context: &mut Context<'_>, lane: usize, place: LocalAddress) -> Outcome<[u8; N]> {
     let address = context.get(place.base, lane) + place.offset;
     bytes(context, lane, AddressSpace::Local, address)
@@ -330,8 +323,7 @@ fn string(context: &mut Context<'_>, lane: usize, address: u64) -> Outcome<Strin
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Simulates `__assertfail(message, file, line, function, size of a character)`, which reports a
-/// failed assertion.
+/// Simulates `__assertfail(message, file, line, function, size of a character)`.
 fn fail(at: [LocalAddress; 4]) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         let first = context.lanes.trailing_zeros() as usize;
@@ -345,7 +337,7 @@ fn fail(at: [LocalAddress; 4]) -> Action {
     }))
 }
 
-/// Simulates `vprintf(format, arguments)`, which prints a text for each lane.
+/// Simulates `vprintf(format, arguments)` in each lane.
 fn print(format: LocalAddress, values: LocalAddress, result: Option<LocalAddress>) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         for lane in lanes_of(context.lanes) {
@@ -363,7 +355,7 @@ fn print(format: LocalAddress, values: LocalAddress, result: Option<LocalAddress
     }))
 }
 
-/// Formats a C format string with its arguments, each stored at a multiple of its size.
+/// Formats a C format string. Each argument is at a multiple of its size.
 fn formatted(context: &mut Context<'_>, lane: usize, format: &str, mut at: u64) -> Outcome<String> {
     let mut out = String::new();
     let mut rest = format;
@@ -427,7 +419,7 @@ fn number(flags: &str, kind: u8, value: u64, is_long: bool) -> String {
         b'e' | b'E' => format!("{float:.*e}", precision.unwrap_or(6)),
         b'f' | b'F' => tilewright_base::output::c_float(float, precision.unwrap_or(6)),
         b'g' | b'G' | b'a' | b'A' => float.to_string(),
-        // The conversion `u`, and conversions that C does not define.
+        // The conversion `u`, and those that C does not define.
         _ => value.to_string(),
     }
 }

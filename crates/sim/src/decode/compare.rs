@@ -141,7 +141,6 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the operand type of a comparison.
 fn compared(ty: ScalarType) -> Decoded<Operands> {
     match ty {
         ScalarType::Pred => Ok(Operands::Int(Int { bits: 1, signed: false })),
@@ -150,8 +149,8 @@ fn compared(ty: ScalarType) -> Decoded<Operands> {
     }
 }
 
-/// Decodes the most frequent comparisons of integers to a specialized loop each, and all others to
-/// a loop over the function of [`comparator`].
+/// Decodes frequent integer comparisons to specialized loops, and others to the function of
+/// [`comparator`].
 fn simple(
     operands: Operands,
     comparison: Comparison,
@@ -176,7 +175,6 @@ fn simple(
     }
 }
 
-/// Returns a function that compares two single values.
 fn comparator(
     operands: Operands,
     comparison: Comparison,

@@ -10,12 +10,11 @@ use crate::numeric::convert::{self, Conversion};
 use crate::numeric::integer::Int;
 use crate::numeric::{Format, low};
 
-/// The source or the destination type of a conversion.
 #[derive(Clone, Copy)]
 enum Side {
     Int(Int),
     Float(Format),
-    /// Two packed numbers of the given width.
+    /// Two packed numbers of this width.
     Pair(Format, u32),
 }
 
@@ -126,8 +125,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Extends an integer to the width of a register, if the register is wider. Sign-extends signed
-/// integers and zero-extends unsigned ones.
+/// Extends an integer to the width of a wider register, as its type requires.
 fn extended(value: u64, int: Int, width: u32) -> u64 {
     if width <= int.bits { value } else { low(int.value(value) as u64, width) }
 }

@@ -12,7 +12,6 @@ use crate::numeric::low;
 use crate::registers::Slot;
 
 impl Decoder<'_> {
-    /// Decodes a bitwise function of two operands.
     pub(super) fn bitwise(
         &mut self,
         ty: ScalarType,
@@ -25,8 +24,7 @@ impl Decoder<'_> {
         Ok(map2(d, ab, f))
     }
 
-    /// Decodes a bit function of one operand. The result of `f` has 32 bits or the width of the
-    /// operand.
+    /// Decodes a bit function of one operand. The result has 32 bits or the width of the operand.
     pub(super) fn bits(
         &mut self,
         ty: ScalarType,
@@ -53,7 +51,7 @@ impl Decoder<'_> {
         let (d, _) = self.destination(i.d.first);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
         let (Some(second), Some(q)) = (i.d.second, i.q) else {
-            // The truth tables that compilers emit most have specialized formulas.
+            // The most frequent truth tables have specialized formulas.
             let [a, b, c] = abc;
             return Ok(match table {
                 0x80 => map3(d, abc, |a, b, c| a & b & c),

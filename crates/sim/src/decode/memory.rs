@@ -14,14 +14,13 @@ use crate::numeric::{low, signed};
 use crate::registers::{Slot, lanes_of};
 use crate::watch::{Order, Touch, mode};
 
-/// The elements that a load or store moves for a lane.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "they are modifiers of the opcode")]
 struct Transfer {
     address: Pointer,
-    /// The registers with their widths in bits.
+    /// The registers and their widths in bits.
     registers: SmallVec<[(Slot, u32); 4]>,
-    /// Bytes of an element, 1 to 16.
+    /// The size of an element in bytes, 1 to 16.
     element: usize,
     /// True if a loaded element is sign-extended.
     signed: bool,
@@ -31,7 +30,6 @@ struct Transfer {
     releases: bool,
 }
 
-/// Returns the class of a load or store by its state space.
 fn class(space: AddressSpace, is_store: bool) -> Class {
     match (space, is_store) {
         (AddressSpace::Generic | AddressSpace::Global, false) => Class::GlobalLoad,
@@ -94,8 +92,7 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
     }
 
-    /// Updates the minimum `Program::least_access` for an access of `element` bytes that may be to
-    /// global memory.
+    /// Updates `Program::least_access` for an access that may be to global memory.
     pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
         if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
             self.least_access = self.least_access.min(element);
@@ -172,8 +169,8 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Reports an access of global memory to the [`crate::watch::Watch`] of the launch. The watch
-    /// finds races and reads of uninitialized memory. A store calls this function before it writes.
+    /// Reports an access of global memory to the watch of the launch. A store reports before it
+    /// writes.
     #[inline]
     fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
         let ResolvedAddress::Global(address) = place else { return };
@@ -192,7 +189,6 @@ fn little_endian(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
 }
 
-/// The addresses of an access, by state space.
 #[derive(Default)]
 pub(super) struct AccessAddresses {
     global: SmallVec<[u64; 32]>,
@@ -208,7 +204,7 @@ impl AccessAddresses {
         }
     }
 
-    /// Counts the access, `bytes` bytes a lane.
+    /// Counts an access of `bytes` bytes per lane.
     pub fn count(&self, context: &mut Context<'_>, bytes: usize, is_store: bool) {
         let moved = (self.shared.len() * bytes) as u64;
         if is_store {

@@ -1,12 +1,10 @@
-//! Decodes a kernel from typed instructions to its executable form: a list of steps over the
-//! registers of a warp.
+//! Decodes a kernel from typed instructions to steps over the registers of a warp.
 //!
-//! Every operand becomes a register (see [`crate::registers`]). Calls are inlined as far as
-//! possible (see [`crate::call`]). The decoder evaluates the modifiers, so a step is a call of one
-//! closure.
+//! Every operand becomes a register, and calls are inlined as far as possible (see
+//! [`crate::call`]). The decoder evaluates the modifiers, so a step is a call of one closure.
 //!
 //! - `operands`: registers, constants, variables and addresses;
-//! - `instructions`: one method for each instruction, implemented in the file of its family;
+//! - `instructions`: one method per instruction, in the file of its family;
 //! - `call`: functions of the module, and system functions (`vprintf`, `__assertfail`).
 
 #![allow(clippy::many_single_char_names, reason = "operands have the names that the ISA gives them")]
@@ -133,12 +131,11 @@ pub(crate) enum Gather {
     Members(Slot),
 }
 
-/// An operation on a barrier of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
     /// The index of the barrier, 0 to 15.
     pub number: Slot,
-    /// The number of participating threads; by default, all threads of the block.
+    /// The number of participating threads, by default all of the block.
     pub threads: Option<Slot>,
     /// True if the instruction is `.aligned`.
     pub aligned: bool,
@@ -159,7 +156,7 @@ pub(crate) enum BarrierKind {
     },
 }
 
-/// A computation on registers only, for the lanes of a mask.
+/// A computation on registers, for the lanes of a mask.
 pub(crate) type Compute = Box<dyn Fn(&mut Registers, u32) + Send + Sync>;
 
 /// The effect of a step.
@@ -170,13 +167,13 @@ pub(crate) enum Action {
     Execute(Box<dyn Execute>),
     /// Branches to a step.
     Branch(u32),
-    /// Branches to one of several steps, by an index; an index out of range is a fault.
+    /// Branches to one of several steps. An index out of range is a fault.
     Choose { index: Slot, targets: Vec<u32> },
     /// Calls a function that is not inlined.
     Call(Box<Call>),
     /// Returns from a function that is not inlined.
     Return,
-    /// A barrier of the block.
+    /// Executes a barrier of the block.
     Barrier(Barrier),
     /// Arrives at the barrier of the cluster.
     ClusterArrive,
@@ -190,28 +187,25 @@ pub(crate) enum Action {
 
 /// A step of the executable form: an instruction, or a part of one.
 pub(crate) struct Step {
-    /// The predicate, and its value in the lanes that execute the step.
+    /// The predicate, and its value in the executing lanes.
     pub guard: Option<(Slot, bool)>,
     pub action: Action,
     pub gather: Gather,
     /// The index of the step's origin in [`Program::sites`].
     pub site: u32,
-    /// The accesses of the step to registers of `wgmma` instructions in flight.
+    /// The accesses to registers of `wgmma`s in flight.
     pub wgmma_registers: Vec<WgmmaRegisterAccess>,
-    /// The registers to check for uninitialized reads, or to mark as written, in a launch that
-    /// watches for uninitialized reads. `None` if there are no such registers.
+    /// The registers to check for uninitialized reads or to mark as written, if any.
     pub watched: Option<Box<Watched>>,
 }
 
-/// The instruction from which steps were decoded. If an instruction has several steps, its counters
-/// count the executions of every step.
+/// The instruction of steps. Its counters count the executions of each of its steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The line of the PTX text.
     pub line: u32,
     /// The file index and line of the kernel's source.
     pub kernel: Option<(u32, u32)>,
-    /// The opcode.
     pub opcode: Box<str>,
     pub class: Class,
 }
@@ -227,19 +221,17 @@ pub(crate) enum Fill {
     LocalEnd,
 }
 
-/// A kernel in executable form.
 pub(crate) struct Program {
     pub steps: Vec<Step>,
     pub sites: Vec<Site>,
-    /// Functions that are called and not inlined.
+    /// The functions that are not inlined.
     pub functions: Functions,
-    /// True if the kernel may poll global memory until another block writes it. Such a kernel has
-    /// an atomic or volatile load, or an atomic operation with a result.
+    /// True if the kernel may poll global memory: it has an atomic or volatile load, or an atomic
+    /// operation with a result.
     pub may_wait_for_others: bool,
     /// True if the kernel has bulk copies from global memory.
     pub has_bulk_loads: bool,
-    /// The size in bytes of the smallest element that an instruction may access in global memory;
-    /// at most 8.
+    /// The bytes of the smallest element that may be accessed in global memory, at most 8.
     pub least_access: usize,
     /// The number of registers of a warp.
     pub registers: usize,
@@ -247,9 +239,9 @@ pub(crate) struct Program {
     pub watches_registers: bool,
     /// Registers with initial values.
     pub fills: Vec<(Slot, Fill)>,
-    /// Bytes of local memory of a lane.
+    /// The local memory of a lane in bytes.
     pub local_bytes: usize,
-    /// Bytes of statically sized shared memory.
+    /// The statically sized shared memory in bytes.
     pub static_shared: usize,
     /// The offset of the dynamic shared memory.
     pub dynamic_shared: usize,
@@ -277,20 +269,18 @@ pub(crate) enum Binding {
     Frame(u64),
     Shared(u64),
     Global(u64),
-    /// The dynamic shared memory, which begins after all statically sized shared memory.
+    /// The dynamic shared memory, after all static shared memory.
     DynamicShared,
 }
 
-/// A function that is being decoded: the kernel, an inlined function, or a function called on the
-/// stack.
+/// A function that is being decoded, inlined or not.
 struct Frame<'a> {
     function: &'a Function,
     id: FunctionId,
     registers: FxHashMap<RegisterId, Slot>,
     variables: FxHashMap<VariableId, Binding>,
     labels: FxHashMap<LabelId, u32>,
-    /// The branches of the function: the index of the step, and the target. The end of the body
-    /// resolves them.
+    /// The unresolved branches: the step and the target.
     jumps: Vec<(u32, Jump)>,
 }
 
@@ -317,30 +307,30 @@ pub(crate) struct Decoder<'a> {
     local_bytes: u64,
     shared_bytes: u64,
     dynamic_alignment: u64,
-    /// The class of the current instruction, and the lanes that have to arrive before it executes.
+    /// The class of the current instruction, and the lanes that must arrive before it.
     class: Class,
     gather: Gather,
     /// The guard of the current instruction.
     guard: Option<(Slot, bool)>,
-    /// The register of the carry flag of extended-precision arithmetic, if an instruction uses it.
+    /// The register of the carry flag, if an instruction uses it.
     carry: Option<Slot>,
     site: u32,
     kernel_line: Option<(u32, u32)>,
     wgmma_registers: tensor::WgmmaRegisters,
     /// The stack registers, if a call uses the stack.
     stack: Option<Stack>,
-    /// The end of the frame, while a called function is decoded.
+    /// The end of the frame of a called function.
     frame_bytes: Option<u64>,
     functions: Functions,
     may_wait_for_others: bool,
     has_bulk_loads: bool,
     least_access: usize,
-    /// The number of decoded direct calls of functions with a body, inlined or not.
+    /// The number of decoded direct calls.
     expansions: usize,
-    /// Called functions that are not decoded yet.
+    /// The called functions that are not decoded yet.
     called: Vec<FunctionId>,
     step_registers: Vec<StepRegisters>,
-    /// The names of the PTX registers, for messages about uninitialized registers.
+    /// The names of PTX registers, for messages.
     names: FxHashMap<Slot, Box<str>>,
 }
 
@@ -419,7 +409,7 @@ pub(crate) fn decode(
     })
 }
 
-/// Returns an action that reports a fault when it is executed.
+/// Returns an action that is a fault when it executes.
 fn failing(kind: FaultKind) -> Action {
     Action::Execute(Box::new(move |_: &mut Context<'_>| Err(kind.clone().into())))
 }
@@ -500,8 +490,8 @@ impl<'a> Decoder<'a> {
                     self.steps.last()
                 {
                     let last = self.steps.len() as u32 - 1;
-                    // The branches of this instruction were recorded before the index of its step
-                    // was known.
+                    // Resolves the branches that were recorded before the index of their step was
+                    // known.
                     for (step, _) in &mut self.frame().jumps {
                         if *step == u32::MAX {
                             *step = last;
@@ -510,8 +500,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             StatementKind::Verbatim(_) => {
-                // Only code generation creates verbatim text, for inline assembly. The parser
-                // creates none.
+                // Only code generation creates verbatim text, for inline assembly.
                 self.site = self.sites.len() as u32;
                 self.sites.push(Site {
                     line: statement.line,

@@ -1,4 +1,4 @@
-//! Decodes moves, and conversions of addresses between state spaces or between blocks of a cluster.
+//! Decodes moves and conversions of addresses.
 
 use tilewright_ptx::isa::{self, ScalarType, StateSpace};
 
@@ -86,8 +86,7 @@ impl Decoder<'_> {
         self.class = Class::Integer;
         let (d, a) = (self.register(i.d), self.source(i.a, ScalarType::U64)?);
         let (space, own) = match i.space {
-            // The simulator keeps constants in global memory. Programs obtain their addresses only
-            // from variables.
+            // Constants are in global memory. Programs obtain their addresses only from variables.
             StateSpace::Global | StateSpace::Const => (Space::Global, false),
             StateSpace::Shared | StateSpace::SharedCta => (Space::Shared, true),
             StateSpace::SharedCluster => (Space::Shared, false),

@@ -15,7 +15,6 @@ use crate::numeric::{Format, low};
 use crate::registers::{LANES, Slot};
 
 impl Decoder<'_> {
-    /// Returns the slot of a register of the function.
     pub fn register(&mut self, id: RegisterId) -> Slot {
         if let Some(slot) = self.frame().registers.get(&id) {
             return *slot;
@@ -28,12 +27,11 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Returns the width of a register of the function.
     pub fn width(&mut self, id: RegisterId) -> u32 {
         self.frame().function.registers[id].ty.bits()
     }
 
-    /// Returns the slot and the width of a destination; `_` gets an unused slot.
+    /// Returns the slot and the width of a destination. `_` gets an unused slot.
     pub fn destination(&mut self, destination: Destination) -> (Slot, u32) {
         match destination {
             Destination::Register(id) => (self.register(id), self.width(id)),
@@ -45,12 +43,11 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns the slots and the widths of destinations.
     pub fn destinations(&mut self, destinations: &Destinations) -> Vec<(Slot, u32)> {
         destinations.0.iter().map(|destination| self.destination(*destination)).collect()
     }
 
-    /// Returns the slot of a source operand, in an instruction of the type `ty`.
+    /// Returns the slot of a source, in an instruction of the type `ty`.
     pub fn source(&mut self, source: Source, ty: ScalarType) -> Decoded<Slot> {
         match source {
             Source::Register(id) => Ok(self.register(id)),
@@ -75,14 +72,13 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns a slot with the address `offset` bytes after a register's value.
+    /// Returns a slot with the value of a register plus `offset`.
     fn after(&mut self, base: Slot, offset: i64) -> Slot {
         let sum = self.slot();
         self.push(super::lift::map1(sum, base, move |base| base.wrapping_add_signed(offset)), None);
         sum
     }
 
-    /// Returns the stack registers.
     pub fn stack(&mut self) -> Stack {
         if self.stack.is_none() {
             self.stack = Some(Stack { frame: self.slot(), top: self.fill(Fill::LocalEnd) });
@@ -95,12 +91,11 @@ impl Decoder<'_> {
         sources.0.iter().map(|source| self.source(*source, ty)).collect()
     }
 
-    /// Returns the slot of a predicate, and 1 if it is negated, else 0.
+    /// Returns the slot of a predicate, and 1 if it is negated.
     pub fn predicate(&mut self, predicate: Predicate) -> (Slot, u64) {
         (self.register(predicate.register), u64::from(predicate.negated))
     }
 
-    /// Returns a slot that holds a constant.
     pub fn constant(&mut self, value: u64) -> Slot {
         self.fill(Fill::Constant(value))
     }
@@ -134,7 +129,6 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Returns the storage of a symbol.
     fn symbol(&mut self, symbol: Symbol) -> Decoded<Binding> {
         match symbol {
             Symbol::Variable(id) => Ok(self.frame().variables[&id]),
@@ -199,8 +193,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes a memory operand. `space` is the state space that the instruction names; `None`
-    /// means generic addresses.
+    /// Decodes a memory operand. `space` is the named state space, or `None` for generic addresses.
     pub fn address(&mut self, address: &Address, space: Option<StateSpace>) -> Decoded<Pointer> {
         let named = match space {
             None => AddressSpace::Generic,
@@ -208,7 +201,7 @@ impl Decoder<'_> {
             Some(StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster) => {
                 AddressSpace::Shared
             }
-            // The parameters of called functions, inlined or not, are in local memory.
+            // The parameters of called functions are in local memory.
             Some(StateSpace::Local | StateSpace::ParamFunction) => AddressSpace::Local,
             Some(StateSpace::Param) if self.frames.len() > 1 || self.frame_bytes.is_some() => {
                 AddressSpace::Local
@@ -238,7 +231,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the bits of a constant operand, in an instruction of the type `ty`.
+/// Returns the bits of a constant, in an instruction of the type `ty`.
 fn immediate_bits(immediate: Immediate, ty: ScalarType) -> u64 {
     let from = match immediate {
         Immediate::Integer(value) => return low(value as u64, ty.bits()),

@@ -97,8 +97,8 @@ impl Decoder<'_> {
             return unsupported();
         };
         let is_fragment = instruction.a.0.len() > 1;
-        // A fragment is never transposed, so an instruction with a fragment has an immediate for B
-        // only. The parser stores this immediate in `transpose_a`.
+        // A fragment is never transposed, so the only immediate is that of B, which the parser
+        // stores in `transpose_a`.
         let (transpose_a, transpose_b) = if is_fragment {
             (None, instruction.transpose_a)
         } else {
@@ -203,14 +203,13 @@ fn unsupported(instruction: &Instruction) -> Decoded {
     Err(FaultKind::Unsupported(format!("`{}`", instruction.opcode())))
 }
 
-/// Records the registers of the `wgmma` instructions of a kernel and the results of its
-/// `tcgen05.ld` instructions. Also records the accesses of other instructions to these registers.
-/// The simulator checks these accesses while a `wgmma` or a `tcgen05.ld` is in flight.
+/// Records the registers of `wgmma`s and the results of `tcgen05.ld`. Also records the accesses of
+/// other instructions to them, for the checks while an operation is in flight.
 pub(super) struct WgmmaRegisters {
     /// True if the module has a `wgmma` or a `tcgen05.ld`.
     is_needed: bool,
     accumulators: FxHashSet<Slot>,
-    /// The accesses of all other instructions, each with its step.
+    /// The accesses of all other instructions, with their steps.
     accesses: Vec<(usize, WgmmaRegisterAccess)>,
 }
 
@@ -230,7 +229,7 @@ impl WgmmaRegisters {
         Self { is_needed, accumulators: FxHashSet::default(), accesses: Vec::new() }
     }
 
-    /// Attaches to each step its accesses to registers of `wgmma` and to copies of these registers.
+    /// Attaches to each step its accesses to registers of `wgmma`s and to copies of these.
     pub fn attach(&mut self, steps: &mut [Step]) {
         let mut copies = self.accumulators.clone();
         let mut count = 0;
@@ -260,7 +259,7 @@ impl WgmmaRegisters {
 }
 
 impl Decoder<'_> {
-    /// Records the registers of the instruction whose step was pushed last.
+    /// Records the registers of the last pushed step.
     pub(super) fn note_wgmma_registers(&mut self, instruction: &Instruction) {
         if !self.wgmma_registers.is_needed {
             return;
@@ -332,8 +331,7 @@ pub(super) fn element(ty: ScalarType) -> Option<Element> {
     })
 }
 
-/// Returns the type of the registers that hold elements of a type. With the type `B32`, a constant
-/// operand is raw bits.
+/// Returns the register type of an element type. For `B32`, a constant is raw bits.
 pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::F64 | ScalarType::F32 => ty,

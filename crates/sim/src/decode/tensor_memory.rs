@@ -1,5 +1,4 @@
-//! Decodes the instructions on tensor memory (`tcgen05`), and the instructions that cancel clusters
-//! (`clusterlaunchcontrol`).
+//! Decodes `tcgen05` and `clusterlaunchcontrol`.
 
 use tilewright_ptx::isa::{
     Address, AddressBase, ClusterDimension, ClusterFirstBlock, ClusterFirstBlockDimension, ClusterIsCanceled,
@@ -21,7 +20,6 @@ use crate::tensor::{
 };
 
 impl Decoder<'_> {
-    /// Decodes an address of tensor memory.
     fn tensor_address(&mut self, address: &Address) -> Decoded<TensorAddress> {
         match address.base {
             AddressBase::Register(id) => {

@@ -1,12 +1,12 @@
-//! Finds reads of registers that may be uninitialized: on some path, no unguarded write precedes
-//! the read. The simulator checks only such reads at run time. Most kernels have none.
+//! Finds reads of registers that some path reaches without an unguarded write.
+//!
+//! Only these reads are checked at run time, and most kernels have none.
 
 use tilewright_ptx::isa::{Access, Instruction, RegisterId};
 
 use super::{Action, Decoder, Step};
 use crate::registers::Slot;
 
-/// The registers that a step reads and writes.
 pub(super) struct StepRegisters {
     step: u32,
     /// The guard, which all lanes of a group read.
@@ -18,15 +18,13 @@ pub(super) struct StepRegisters {
 /// The registers to check or to mark when a step executes.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// The guard, if it may be uninitialized, with its name. `reads` has the other such registers,
-    /// which the executing lanes read.
+    /// The guard, and the registers that the executing lanes read, if they may be uninitialized.
     pub guard: Option<(Slot, Box<str>)>,
     pub reads: Vec<(Slot, Box<str>)>,
     pub writes: Vec<Slot>,
 }
 
 impl Decoder<'_> {
-    /// Returns the slot of a register and records its name.
     pub(super) fn named(&mut self, register: RegisterId) -> Slot {
         let slot = self.register(register);
         if !self.names.contains_key(&slot) {
@@ -36,7 +34,7 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Records the registers of the instruction whose step was pushed last.
+    /// Records the registers of the last pushed step.
     pub(super) fn note_registers(&mut self, instruction: &Instruction) {
         let mut registers = Vec::new();
         instruction.visit_registers(|register, access| registers.push((register, access)));
@@ -48,16 +46,16 @@ impl Decoder<'_> {
             match access {
                 Access::Read if matches!(instruction, Instruction::Call(_)) => {}
                 Access::Read => noted.reads.push(slot),
-                // A matrix instruction may ignore the old content of its accumulators, so a
-                // register that is read and written counts only as written.
+                // A matrix instruction may ignore its old accumulators, so a register that is read
+                // and written counts as written.
                 Access::Write | Access::ReadWrite => noted.writes.push(slot),
             }
         }
         self.step_registers.push(noted);
     }
 
-    /// Attaches to each step the registers to check or to mark as written. Returns whether any
-    /// register must be checked. `entries` are the first steps of the called functions.
+    /// Attaches the registers to check or mark to each step. Returns whether any must be checked.
+    /// `entries` are the first steps of the called functions.
     pub(super) fn watch_registers(&mut self, entries: &[u32]) -> bool {
         let by_step = self.registers_by_step();
         let blocks = blocks(&self.steps, entries);
@@ -65,7 +63,7 @@ impl Decoder<'_> {
         let mut known: Vec<Option<Vec<u64>>> = vec![None; blocks.len()];
         known[0] = Some(vec![0; words]);
         for &entry in entries {
-            // All calls of a function share its registers, so these registers count as initialized.
+            // All calls of a function share its registers, so these count as initialized.
             known[block_of(&blocks, entry)] = Some(vec![u64::MAX; words]);
         }
         let mut has_changed = true;
@@ -95,7 +93,7 @@ impl Decoder<'_> {
         by_step
     }
 
-    /// Marks the registers that a step writes as initialized, unless the step has a guard.
+    /// Marks the results of a step as initialized, unless it has a guard.
     fn transfer(&self, step: u32, registers: Option<usize>, state: &mut [u64]) {
         let Some(index) = registers else { return };
         if self.steps[step as usize].guard.is_none() {
@@ -165,7 +163,6 @@ fn ends_block(action: &Action) -> bool {
     matches!(action, Action::Branch(_) | Action::Choose { .. } | Action::Exit | Action::Return)
 }
 
-/// Splits the steps into basic blocks.
 fn blocks(steps: &[Step], entries: &[u32]) -> Vec<std::ops::Range<u32>> {
     let end = steps.len() as u32;
     let mut starts: Vec<u32> = entries.iter().copied().chain([0]).collect();
@@ -186,7 +183,7 @@ fn block_of(blocks: &[std::ops::Range<u32>], step: u32) -> usize {
     blocks.binary_search_by_key(&step, |block| block.start).expect("an entry begins a block")
 }
 
-/// Intersects `known` with the registers written on another path. Returns whether `known` changed.
+/// Intersects `known` with the registers of another path. Returns whether it changed.
 fn meet(known: &mut Option<Vec<u64>>, state: &[u64]) -> bool {
     let Some(known) = known else {
         *known = Some(state.to_vec());

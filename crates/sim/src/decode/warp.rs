@@ -1,7 +1,7 @@
-//! Decodes warp-level instructions: shuffles, votes, matches, reductions.
+//! Decodes warp-level instructions: shuffles, votes, matches and reductions.
 //!
-//! Some instructions have a member mask. A lane executes such an instruction only after all lanes
-//! of its mask have arrived. A lane that has exited is no longer a member.
+//! A lane executes an instruction with a member mask after all lanes of its mask have arrived or
+//! exited.
 
 use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, VoteMode, WarpReduction};
 
@@ -15,8 +15,7 @@ use crate::numeric::low;
 use crate::registers::{LANES, Slot, lanes_of};
 
 impl Decoder<'_> {
-    /// Decodes the member mask. A lane executes the step only after all lanes of its mask have
-    /// arrived.
+    /// Decodes the member mask.
     fn members(&mut self, mask: Source) -> Decoded<Slot> {
         self.class = Class::Warp;
         let mask = self.source(mask, ScalarType::B32)?;
@@ -160,7 +159,6 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the source lane of a shuffle, and whether the lane is in range as the ISA defines it.
 fn source_lane(mode: ShuffleMode, lane: usize, b: u64, c: u64) -> (usize, bool) {
     let (lane, b, clamp, segment) = (lane as i64, (b & 31) as i64, (c & 31) as i64, (c >> 8 & 31) as i64);
     let last = lane & segment | clamp & !segment;
@@ -182,7 +180,7 @@ mod tests {
 
     #[test]
     fn shuffles_read_from_the_lanes_that_the_isa_says() {
-        // Whole warp: the clamp is 0x1f, for `up` 0.
+        // The whole warp: the clamp is 0x1f, or 0 for `up`.
         assert_eq!(source_lane(ShuffleMode::Down, 3, 4, 0x1f), (7, true));
         assert_eq!(source_lane(ShuffleMode::Down, 30, 4, 0x1f), (30, false));
         assert_eq!(source_lane(ShuffleMode::Up, 3, 4, 0), (3, false));

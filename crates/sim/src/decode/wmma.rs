@@ -81,7 +81,6 @@ impl Decoder<'_> {
         self.fragment(&sources.0, register_type(ty))
     }
 
-    /// Decodes a multiplication with the types and registers of A, B, C and D.
     fn decode_wmma_multiply(
         &mut self,
         shape: MatrixShape,

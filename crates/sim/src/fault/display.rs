@@ -26,7 +26,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Writes one line for each group of lanes: its position, and the instruction at which it waits.
+/// Writes a line for each group of lanes: its position and its instruction.
 fn write_waiting(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
     for Waiting { block, warp, lanes, location, instruction } in waiting {
         write!(
@@ -41,8 +41,8 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
-/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that poll, and
-/// the programs that cannot begin.
+/// Writes the rest of the message of [`FaultKind::Starved`]: the polling blocks, and those that
+/// cannot begin.
 fn starved(
     f: &mut fmt::Formatter<'_>,
     waiting: &[Polling],

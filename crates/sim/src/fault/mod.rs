@@ -1,5 +1,4 @@
-//! Defines the faults of a launch. Each finding of the simulator's checks is a [`FaultKind`] with
-//! its source location.
+//! Defines the faults of a launch, each with its source location.
 
 mod display;
 
@@ -54,7 +53,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns a fault of a launch as a whole.
     pub(crate) fn of_launch(kernel: &str, kind: FaultKind) -> Box<Self> {
         Box::new(Self {
             kind,
@@ -274,11 +272,10 @@ pub enum FaultKind {
     },
 }
 
-/// The cause of a fault, with agents and instructions as indices. `launch` replaces the indices
-/// with names and locations when it makes the [`FaultKind`].
+/// The cause of a fault, with indices that `launch` resolves for the [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
-    /// A fault that names no agent and no site.
+    /// A fault without an agent or a site.
     Plain(FaultKind),
     /// [`FaultKind::Race`].
     Race { offset: u32, first: Record, is_write: bool },
@@ -301,7 +298,7 @@ pub(crate) struct Stop {
     pub lane: Option<u32>,
 }
 
-/// The result of a part of an instruction. The fault is boxed to keep the result small.
+/// The result of a part of an instruction. The boxed fault keeps it small.
 pub(crate) type Outcome<T = ()> = Result<T, Box<Stop>>;
 
 impl From<Cause> for Box<Stop> {
@@ -316,7 +313,6 @@ impl From<FaultKind> for Box<Stop> {
     }
 }
 
-/// Adds the lane to a fault.
 pub(crate) trait OfLane {
     fn of_lane(self, lane: usize) -> Self;
 }

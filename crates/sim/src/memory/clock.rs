@@ -1,22 +1,26 @@
-//! Vector clocks: the order of accesses that barriers and other synchronization establish.
+//! Implements vector clocks, which order accesses by synchronization.
 //!
-//! An agent is a warp, or a channel of asynchronous operations of a block. The accesses of one
-//! agent are ordered. Its synchronizations divide them into steps, which the agent counts. The
-//! clock of an agent has one step for each other agent. Accesses up to this step happen before the
-//! next access of the clock's owner. So an access happens before a later access of another agent if
-//! the other agent's clock includes its step. This is Lamport's happened-before with Mattern's
-//! vector clocks.
+//! An agent is a warp, or a channel of asynchronous operations of a block. Its synchronizations
+//! divide its accesses into steps. The clock of an agent has the last step of each other agent that
+//! happens before its next access:
+//!
+//! ```text
+//! agent 0, step 1: write x; release            agent 1, clock [0, …]
+//! agent 0, step 2: write y                     agent 1: acquire → clock [1, …]
+//! ```
+//!
+//! Agent 1 now knows step 1, so its accesses are ordered after the write of x, but not after the
+//! write of y. This is Lamport's happened-before with Mattern's vector clocks.
 
-/// The steps of other agents that are ordered before the next access of the owner. The owner
-/// *knows* these steps.
+/// The steps of other agents before the next access of the owner, which *knows* them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Clock {
-    /// The last step of each agent that is ordered before later accesses.
+    /// The last known step of each agent.
     order: Vec<u32>,
-    /// The last step of each agent whose writes a fence has made visible to the asynchronous proxy.
+    /// The last step of each agent whose writes are visible to the asynchronous proxy.
     fenced: Vec<u32>,
-    /// The known steps of agents in other clusters, by their index in the launch. Empty unless the
-    /// launch is watched for races.
+    /// The known steps of other clusters, by index in the launch. Empty unless the launch is
+    /// watched for races.
     pub world: tilewright_sanitize::Clock,
 }
 
@@ -26,8 +30,7 @@ impl Clock {
         Self { order: vec![0; agents], fenced: vec![0; agents], world: tilewright_sanitize::Clock::default() }
     }
 
-    /// Adds the steps that another clock knows. The owner has synchronized with the agent of that
-    /// clock.
+    /// Adds the steps that another clock knows.
     pub fn join(&mut self, other: &Self) {
         for (mine, theirs) in self.order.iter_mut().zip(&other.order) {
             *mine = (*mine).max(*theirs);
@@ -40,8 +43,8 @@ impl Clock {
         }
     }
 
-    /// Returns the clock for other clusters. `first` is the index of this cluster's first agent in
-    /// the launch.
+    /// Returns the clock for other clusters. `first` is the launch index of this cluster's first
+    /// agent.
     pub fn export(&self, first: u32) -> tilewright_sanitize::Clock {
         let mut world = self.world.clone();
         for (number, &step) in (first..).zip(&self.order) {
@@ -63,26 +66,25 @@ impl Clock {
         self.order[agent]
     }
 
-    /// Records that a step of an agent is ordered before later accesses.
+    /// Records a known step of an agent.
     pub fn learn(&mut self, agent: usize, step: u32) {
         self.order[agent] = self.order[agent].max(step);
     }
 
-    /// Fences the generic and the asynchronous proxy: all writes that the clock knows become
-    /// visible to the asynchronous proxy.
+    /// Makes all known writes visible to the asynchronous proxy.
     pub fn fence_proxies(&mut self) {
         for (fenced, known) in self.fenced.iter_mut().zip(&self.order) {
             *fenced = (*fenced).max(*known);
         }
     }
 
-    /// Returns whether a step of an agent is ordered before later accesses.
+    /// Returns whether the owner knows a step.
     #[inline]
     pub fn knows(&self, agent: usize, step: u32) -> bool {
         self.order[agent] >= step
     }
 
-    /// Returns whether writes of a step of an agent are visible to the asynchronous proxy.
+    /// Returns whether the writes of a step are visible to the asynchronous proxy.
     #[inline]
     pub fn sees_fenced(&self, agent: usize, step: u32) -> bool {
         self.fenced[agent] >= step
@@ -96,13 +98,13 @@ pub struct Agent {
     pub index: usize,
     /// The steps that the agent knows.
     pub clock: Clock,
-    /// The agent's clock at its last fence between threads, which its relaxed writes publish.
+    /// The clock at the last fence between threads, which relaxed writes publish.
     fenced: Option<Clock>,
-    /// The clocks that the agent's relaxed reads have observed; its next fence acquires them.
+    /// The clocks that relaxed reads have observed, which the next fence acquires.
     seen: Option<Clock>,
-    /// The step of an operation that is unordered with the other operations of its channel.
     unordered_step: Option<u32>,
-    /// How often a warp has synchronized its lanes, plus 1; 0 for an asynchronous operation.
+    /// The number of lane synchronizations of a warp, plus 1. It is 0 for an asynchronous
+    /// operation.
     pub lane_phase: u32,
 }
 
@@ -121,19 +123,18 @@ impl Agent {
         agent
     }
 
-    /// Returns the current step.
     #[inline]
     pub fn step(&self) -> u32 {
         self.unordered_step.unwrap_or(self.clock.order[self.index])
     }
 
-    /// Returns the step of an operation that is unordered with the other operations of its channel.
+    /// Returns the step of an operation that is unordered in its channel.
     pub fn unordered_step(&self) -> Option<u32> {
         self.unordered_step
     }
 
-    /// Returns the clock that a synchronizing agent acquires, and begins the next step. So the
-    /// clock does not cover later accesses of this agent.
+    /// Returns the clock for a synchronizing agent, and begins the next step, which it does not
+    /// cover.
     pub fn release(&mut self) -> Clock {
         let clock = self.clock.clone();
         self.clock.order[self.index] += 1;
@@ -145,8 +146,8 @@ impl Agent {
         self.clock.join(clock);
     }
 
-    /// Fences threads. Orders all accesses before the fence before later relaxed writes, and
-    /// earlier relaxed reads before all accesses after the fence.
+    /// Fences threads: later relaxed writes publish all earlier accesses, and earlier relaxed reads
+    /// order all later accesses.
     pub fn fence_threads(&mut self) {
         if let Some(seen) = self.seen.take() {
             self.acquire(&seen);
@@ -154,12 +155,12 @@ impl Agent {
         self.fenced = Some(self.release());
     }
 
-    /// Returns the clock that a relaxed write publishes, if the agent has executed a fence.
+    /// Returns the clock that a relaxed write publishes, after a fence.
     pub fn publishes(&self) -> Option<&Clock> {
         self.fenced.as_ref()
     }
 
-    /// Records a published clock that a relaxed read has observed.
+    /// Records a clock that a relaxed read has observed.
     pub fn observe(&mut self, clock: &Clock) {
         match &mut self.seen {
             Some(seen) => seen.join(clock),
@@ -167,26 +168,23 @@ impl Agent {
         }
     }
 
-    /// Makes every write that is ordered before this point visible to the asynchronous proxy, but
-    /// not later writes of the agent.
+    /// Makes the known writes visible to the asynchronous proxy.
     pub fn fence_proxies(&mut self) {
         self.clock.fence_proxies();
         self.clock.order[self.index] += 1;
     }
 
-    /// Begins an asynchronous operation on behalf of this agent, which is a warp. The channel of
-    /// the operation is the agent with the index `index`, and the operation is step `step` of that
-    /// agent. The operation is ordered after everything that the warp has done. Until an agent
-    /// acquires the operation's clock, only later operations of the channel are ordered after the
-    /// operation.
+    /// Begins an asynchronous operation of this warp: step `step` of the channel with the agent
+    /// `index`. It is ordered after everything that the warp has done. Until an agent acquires its
+    /// clock, only later operations of the channel are ordered after it.
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);
         Self { index, clock, fenced: None, seen: None, unordered_step: None, lane_phase: 0 }
     }
 
-    /// Begins an operation as [`Self::fork`] does, but leaves it unordered with the other
-    /// operations of its channel. It is only ordered after those that this warp has waited for.
+    /// Begins an operation that is unordered in its channel, and ordered only after those that this
+    /// warp has waited for.
     pub fn fork_unordered(&mut self, index: usize, step: u32) -> Self {
         Self {
             index,

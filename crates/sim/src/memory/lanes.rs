@@ -1,16 +1,14 @@
-//! Records the lanes of a warp that have accessed each byte of a block's shared memory since the
-//! warp last synchronized its lanes.
+//! Detects races between the lanes of a warp in shared memory.
 //!
 //! The race detector of shared memory treats a warp as one agent. A launch that is watched for
-//! races also detects races between lanes of a warp. Such a race is two accesses of different lanes
-//! to a byte, at least one of them a write, without synchronization in between. `bar.warp.sync`, a
-//! barrier, or an acquiring wait for an `mbarrier` synchronizes lanes. A write that does not change
-//! the bytes does not race with an earlier write.
+//! races also checks lanes: two lanes access a byte, at least one writes, and no synchronization is
+//! in between. `bar.warp.sync`, a barrier, and an acquiring wait for an `mbarrier` synchronize
+//! lanes. A write that does not change the bytes does not race with an earlier write.
 
 use super::shadow::{Proxy, Record};
 use crate::fault::{Cause, Outcome};
 
-/// The lane that accesses a byte, with its warp and phase.
+/// The lane of an access, its warp and its phase.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneAccess {
     /// The agent of the warp.
@@ -22,7 +20,7 @@ pub struct LaneAccess {
     pub is_write: bool,
 }
 
-/// The last reads of a byte, or its last writes, by lanes of the same warp in the same phase.
+/// The last reads or writes of a byte, by lanes of one warp in one phase.
 #[derive(Clone, Copy, Default)]
 struct LastAccess {
     agent: u32,
@@ -32,8 +30,7 @@ struct LastAccess {
 }
 
 impl LastAccess {
-    /// Returns a mask of the other lanes of these accesses, or 0 if the accesses are of another
-    /// warp or phase.
+    /// Returns the other lanes of these accesses, or 0 for another warp or phase.
     fn others(&self, now: &LaneAccess) -> u32 {
         let is_same = self.agent == now.agent && self.phase == now.phase;
         if is_same { self.lanes & !(1 << now.lane) } else { 0 }
@@ -44,20 +41,18 @@ impl LastAccess {
     }
 }
 
-/// The lane accesses of a block's shared memory.
 pub struct LaneShadow {
     writes: Vec<LastAccess>,
     reads: Vec<LastAccess>,
 }
 
 impl LaneShadow {
-    /// Creates the shadow of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self { writes: vec![LastAccess::default(); bytes], reads: vec![LastAccess::default(); bytes] }
     }
 
     /// Checks and records an access within bounds. `is_same` returns whether the write keeps the
-    /// value of the byte at an offset in the access.
+    /// byte at an offset.
     pub fn access(
         &mut self,
         now: LaneAccess,

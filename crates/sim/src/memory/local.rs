@@ -1,4 +1,4 @@
-//! The local memory of a warp, and which of its bytes are initialized.
+//! Implements the local memory of a warp, with its uninitialized bytes.
 
 use std::ops::Range;
 
@@ -6,20 +6,18 @@ use super::Space;
 use crate::fault::{FaultKind, Outcome};
 use crate::registers::LANES;
 
-/// The local memory of a warp.
 pub struct Local {
-    /// The bytes of one lane follow those of the previous lane.
+    /// The bytes of all lanes, lane by lane.
     bytes: Vec<u8>,
     is_written: Vec<bool>,
 }
 
 impl Local {
-    /// Creates uninitialized memory of `bytes` bytes a lane.
+    /// Creates uninitialized memory of `bytes` bytes per lane.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes * LANES], is_written: vec![false; bytes * LANES] }
     }
 
-    /// Returns the bytes of all lanes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -29,7 +27,7 @@ impl Local {
         self.bytes.len() / LANES
     }
 
-    /// Grows the memory to at least `bytes` bytes a lane.
+    /// Grows the memory to at least `bytes` bytes per lane.
     pub fn grow(&mut self, bytes: usize) {
         let (before, after) = (self.len(), bytes.next_power_of_two());
         let mut grown = Self::new(after);
@@ -67,7 +65,7 @@ impl Local {
         Ok(start..start + bytes)
     }
 
-    /// Reads bytes of a lane. They have to be within bounds and initialized.
+    /// Reads bytes of a lane, which must be within bounds and initialized.
     pub fn read(&self, lane: usize, offset: u64, to: &mut [u8]) -> Outcome {
         let place = self.place(lane, offset, to.len(), false)?;
         if let Some(byte) = self.is_written[place.clone()].iter().position(|is_written| !is_written) {

@@ -1,18 +1,17 @@
-//! The memory of the simulated GPU, with checks on every access. The `unsafe` code of this crate is
-//! in `region` and `variables`.
+//! Implements the memory of the simulated GPU, with checks on every access.
 //!
-//! - [`region`]: global memory, which is host memory that the caller lends for the launch;
-//! - [`shared`]: the shared memory of a block, with checks for uninitialized bytes and for races
-//!   between warps;
-//! - [`tensor`]: the tensor memory of a block, with the same checks;
-//! - [`local`]: the local memory of a warp's threads, with checks for uninitialized bytes;
+//! - [`region`]: global memory, which is host memory of the caller;
+//! - [`shared`]: the shared memory of a block;
+//! - [`tensor`]: the tensor memory of a block;
+//! - [`local`]: the local memory of a warp's threads;
 //! - [`variables`]: the memory of a module's variables;
 //! - [`lanes`]: races between the lanes of a warp;
 //! - [`clock`]: the vector clocks of the race detector;
 //! - [`shadow`]: the last accesses to each byte of shared memory.
 //!
-//! The upper bits of a generic address select the state space. The windows of shared, local and
-//! parameter memory are at addresses that no operating system gives to user programs.
+//! `unsafe` code is in `region` and `variables`. The upper bits of a generic address select the
+//! state space. The windows of shared, local and parameter memory are at addresses that no
+//! operating system gives to user programs.
 
 pub mod clock;
 pub mod lanes;
@@ -33,15 +32,15 @@ pub use tilewright_base::memory::Region;
 
 /// The first generic address of the shared memory of the warp's own block.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;
-/// The first generic address of local memory; each lane has its own memory at the same addresses.
+/// The first generic address of local memory, which each lane has for itself.
 pub const LOCAL_WINDOW: u64 = 0x2000_0000_0000_0000;
 /// The first generic address of the kernel's parameters.
 pub const PARAM_WINDOW: u64 = 0x3000_0000_0000_0000;
-/// Bytes of each window: shared addresses fit into 32 bits. The upper 8 of the 32 bits of a shared
-/// address select a block of the cluster.
+/// The bytes of each window. The upper 8 of the 32 bits of a shared address select a block of the
+/// cluster.
 pub const WINDOW_BYTES: u64 = 1 << 32;
-/// The lowest bit of a block's rank in a shared address. `mapa` stores the rank of a block of the
-/// cluster plus 1 there; 0 means the warp's own block.
+/// The lowest bit of the block in a shared address. `mapa` stores the rank of the block plus 1
+/// there, and 0 means the warp's own block.
 pub const RANK_SHIFT: u32 = 24;
 
 /// The state spaces that accesses distinguish.

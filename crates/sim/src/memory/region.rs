@@ -1,9 +1,8 @@
-//! Global memory: host memory that the caller lends, accessed by all threads of the simulator at
-//! once.
+//! Implements global memory: host memory of the caller, shared by all simulator threads.
 //!
-//! Kernels may race, so the code refers to this memory only as atomics. It loads and stores aligned
-//! elements with relaxed atomic operations, as the hardware does. It accesses other bytes one by
-//! one. Before each access, it checks that a region contains the bytes.
+//! Kernels may race, so the code refers to this memory only as atomics. It accesses aligned
+//! elements by relaxed atomic operations, as the hardware does, and other bytes one by one. Each
+//! access is first checked against the regions.
 #![expect(
     unsafe_code,
     reason = "user memory is known only by address; every access is checked against a region"
@@ -17,7 +16,6 @@ use super::Space;
 use crate::fault::FaultKind;
 use crate::padding::{PaddedReads, Reader};
 
-/// A region that the caller lends to a launch.
 #[derive(Debug)]
 struct Lent<'a> {
     region: Region<'a>,
@@ -30,17 +28,17 @@ struct Lent<'a> {
 /// All memory that a launch may access.
 #[derive(Debug)]
 pub struct Global<'a> {
-    /// The regions, sorted by address.
+    /// The regions, by address.
     regions: Vec<Lent<'a>>,
-    /// Collects loads from padding; without a collector, such loads are faults.
+    /// Collects loads from padding, which are faults without a collector.
     padded: Option<&'a PaddedReads>,
     counts_changes: bool,
-    /// The number of accesses that have changed bytes, if `counts_changes` is set. A write of more
-    /// than 64 bytes always counts.
+    /// The number of accesses that changed bytes, if `counts_changes` is set. Writes of more than
+    /// 64 bytes always count.
     changes: AtomicU64,
 }
 
-/// The alignment in bytes of the allocations of a driver.
+/// The alignment of allocations of a driver, in bytes.
 const DEVICE_ALIGNMENT: u64 = 256;
 
 impl<'a> Global<'a> {
@@ -50,8 +48,7 @@ impl<'a> Global<'a> {
         let mut numbered: Vec<_> =
             regions.iter().copied().zip(0..).filter(|(region, _)| !region.is_empty()).collect();
         numbered.sort_by_key(|(region, _)| (region.address(), region.len()));
-        // Overlapping regions are parts of one allocation. The allocation begins at the first
-        // region.
+        // Overlapping regions are parts of one allocation, which begins at the first region.
         let (mut end, mut device_end, mut to_device) = (0, 0_u64, 0);
         let place = |(region, number): (Region<'a>, usize)| {
             let address = region.address();
@@ -99,9 +96,8 @@ impl<'a> Global<'a> {
         }
     }
 
-    /// Returns the device address of an accessed byte. Allocations begin at multiples of 256 on the
-    /// device, as allocations of a driver do. The sectors of an access therefore do not depend on
-    /// the host's allocator.
+    /// Returns the device address of an accessed byte. Allocations begin at multiples of 256 there,
+    /// so the sectors of an access do not depend on the host's allocator.
     pub fn device_address(&self, hint: &mut usize, address: u64) -> u64 {
         let is_hit = self.regions.get(*hint).is_some_and(|lent| lent.region.contains(address, 1));
         if !is_hit && self.find(hint, address, 1, false).is_err() {
@@ -110,8 +106,8 @@ impl<'a> Global<'a> {
         address.wrapping_add(self.regions[*hint].to_device)
     }
 
-    /// Returns a pointer to the bytes at an address after checking that a region contains them.
-    /// `hint` caches the index of the region that was accessed last.
+    /// Returns a pointer to the bytes at an address, if a region contains them. `hint` caches the
+    /// last region.
     #[inline]
     fn check(
         &self,
@@ -139,8 +135,7 @@ impl<'a> Global<'a> {
         is_store: bool,
     ) -> Result<&Region<'a>, FaultKind> {
         let end = self.regions.partition_point(|lent| lent.region.address() <= address);
-        // Overlapping regions are rare, so a search through all regions before the address is fast
-        // enough.
+        // Overlapping regions are rare, so a search through all earlier regions is fast enough.
         for index in (0..end).rev() {
             if self.regions[index].region.contains(address, bytes) {
                 *hint = index;
@@ -151,8 +146,7 @@ impl<'a> Global<'a> {
             let start = address.wrapping_sub(region.address()) as i64;
             let past = start.saturating_add(bytes as i64).saturating_sub(region.len() as i64);
             let distance = if start < 0 { start } else { past };
-            // An access that misses a region by more than the region's size probably has another
-            // target.
+            // An access that misses a region by more than its size probably has another target.
             (distance.unsigned_abs() <= region.len() as u64).then_some((*number, distance))
         };
         let misses = self.regions.iter().filter_map(miss);
@@ -277,7 +271,7 @@ impl<'a> Global<'a> {
     }
 }
 
-/// Returns the size of the widest aligned element at this pointer, at most `bytes` bytes.
+/// Returns the size of the widest aligned element at a pointer, at most `bytes`.
 #[inline]
 fn element_size(pointer: *mut u8, bytes: usize) -> usize {
     let alignment = pointer.addr() | 8;

@@ -1,14 +1,10 @@
-//! Records the last accesses to each byte of a block's shared memory, and checks that the next
-//! access is ordered after them.
-//!
-//! Each byte has the record of its last write and a set of the later reads that are unordered with
-//! each other. Records and sets are interned, because the bytes of an access have the same record.
-//! For most bytes, the check therefore only compares the index with the index of the previous byte.
-//!
-//! Two accesses race if at least one is a write, at most one is atomic, and they are unordered.
-//! They are unordered if the agent of the second does not know the step of the first (see
-//! [`super::clock`]). A write that does not change the bytes does not race with an earlier write,
-//! because compilers let several warps store the same value.
+//! Records the last accesses to each byte of shared memory, to find races. Each byte has its last
+//! write, and the later reads that are unordered with each other. Records and sets of reads are
+//! interned: the bytes of an access share them, so most checks only compare an index with that of
+//! the previous byte. Two accesses race if they are unordered, at least one is a write, and at most
+//! one is atomic. They are unordered if the second agent does not know the step of the first (see
+//! [`super::clock`]). A write that does not change the bytes does not race with an earlier write:
+//! compilers let several warps store the same value.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -16,8 +12,7 @@ use smallvec::SmallVec;
 use super::clock::Agent;
 use crate::fault::{Cause, Outcome};
 
-/// The proxy of an access. PTX orders accesses of different proxies only if a proxy fence is
-/// between them.
+/// The proxy of an access. Only a proxy fence orders accesses of different proxies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proxy {
     /// Ordinary loads, stores and atomics.
@@ -26,7 +21,6 @@ pub enum Proxy {
     Async,
 }
 
-/// An access, as the shadow records it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Record {
     /// The index of the agent in the cluster.
@@ -37,39 +31,35 @@ pub struct Record {
     pub instruction: u32,
     /// The proxy of the access.
     pub proxy: Proxy,
-    /// True if the access is atomic or volatile. A volatile access orders no other accesses, but
-    /// does not race with other volatile or atomic accesses.
+    /// True for atomic and volatile accesses, which do not race with each other. A volatile access
+    /// orders no other accesses.
     pub is_atomic: bool,
     /// True if the access is a write.
     pub is_write: bool,
 }
 
-/// The indices of the records of reads.
 type ReadSet = SmallVec<[u32; 8]>;
 
-/// The accesses to a byte: the index of the record of its last write, and the index of the set of
-/// reads since then. The index 0 of `write` means that the byte is uninitialized.
+/// The last write of a byte, or 0 if it is uninitialized, and the set of later reads, as indices.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     write: u32,
     reads: u32,
 }
 
-/// The last accesses to each byte of a block's shared memory.
 #[derive(Default)]
 pub struct Shadow {
     cells: Vec<Cell>,
-    /// Records by index; the first is a placeholder.
     records: Vec<Option<Record>>,
     sets: Vec<ReadSet>,
     numbers: FxHashMap<ReadSet, u32>,
-    /// The last addition to a set: the read, the set, and the resulting set.
+    /// The last addition to a set: the read, the set, and the result.
     last_addition: (u32, u32, u32),
-    /// The first read of an uninitialized byte. A later write may still turn it into a race.
+    /// The first read of an uninitialized byte. A later write may turn it into a race.
     unwritten: Option<(u32, Record)>,
 }
 
-/// Maximum records. At this number, [`Shadow::compact`] drops the records of reads.
+/// The number of records at which [`Shadow::compact`] drops the reads.
 const MAX_RECORDS: usize = 1 << 20;
 
 impl Shadow {
@@ -85,20 +75,19 @@ impl Shadow {
         }
     }
 
-    /// Returns the first read of an uninitialized byte, as the byte and the read. Only valid after
-    /// a run without races, because a write may have raced with this read.
+    /// Returns the first read of an uninitialized byte. It is valid only after a run without races,
+    /// because a write may have raced with it.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.unwritten
     }
 
-    /// Drops the accesses to bytes, and marks the bytes as uninitialized.
+    /// Drops the accesses to bytes and marks them as uninitialized.
     pub fn forget(&mut self, bytes: std::ops::Range<usize>) {
         self.cells[bytes].fill(Cell::default());
     }
 
-    /// Interns a record. The lanes of an instruction share a record. The lanes of an atomic
-    /// instruction alternate between a record of the read and a record of the write. So this
-    /// function compares the new record with the last two.
+    /// Interns a record. The lanes of an instruction share it. The lanes of an atomic instruction
+    /// alternate between a read and a write, so the last two records are compared.
     fn intern(&mut self, record: Record) -> u32 {
         let last = self.records.len() - 1;
         for number in (last.saturating_sub(1)..=last).rev() {
@@ -117,8 +106,7 @@ impl Shadow {
         self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
     }
 
-    /// Drops all reads, and all records except the records of last writes. Races with the dropped
-    /// reads are not detected.
+    /// Keeps only the records of last writes. Races with the dropped reads are not detected.
     fn compact(&mut self) {
         let old = std::mem::replace(&mut self.records, vec![None]);
         let mut renumbered = FxHashMap::default();
@@ -156,8 +144,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks and records a write of bytes. `is_same` returns whether the write keeps the value of
-    /// the byte at an offset in the access.
+    /// Checks and records a write. `is_same` returns whether the byte at an offset keeps its value.
     pub fn write(
         &mut self,
         agent: &Agent,
@@ -190,8 +177,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks that an access by an agent is ordered after the record `earlier`. If the access is of
-    /// the asynchronous proxy, also checks that a fence makes the earlier write visible.
+    /// Checks that an access is ordered after the record `earlier` and, in the asynchronous proxy,
+    /// that a fence makes the earlier write visible.
     fn check(&self, agent: &Agent, now: Record, earlier: u32, byte: usize) -> Outcome {
         let first = self.record(earlier);
         let (who, offset) = (first.agent as usize, byte as u32);
@@ -205,8 +192,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Adds a read to a set. Drops the reads of the set that are ordered before the new read,
-    /// because a write after the new read is also ordered after them.
+    /// Adds a read to a set. Drops the reads that are ordered before it: a later write that is
+    /// ordered after it is also ordered after them.
     fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
         if (self.last_addition.0, self.last_addition.1) == (number, set) {
             return self.last_addition.2;

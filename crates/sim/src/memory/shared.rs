@@ -1,4 +1,4 @@
-//! The shared memory of a block: its bytes, and the shadow that checks each access.
+//! Implements the shared memory of a block, with the shadow that checks each access.
 
 use rustc_hash::FxHashMap;
 
@@ -7,26 +7,21 @@ use super::clock::{Agent, Clock};
 use super::shadow::{Proxy, Record, Shadow};
 use crate::fault::{FaultKind, Outcome};
 
-/// The agent and the properties of an access to shared memory.
+/// The agent and the properties of an access.
 #[derive(Clone, Copy, Debug)]
 pub struct Accessor<'a> {
-    /// The warp or the asynchronous operation.
     pub agent: &'a Agent,
-    /// The index of the instruction in the program.
     pub instruction: u32,
-    /// The proxy of the access.
     pub proxy: Proxy,
     /// True if the access is atomic or volatile.
     pub is_atomic: bool,
 }
 
 impl<'a> Accessor<'a> {
-    /// Returns the accessor of an ordinary instruction.
     pub fn generic(agent: &'a Agent, instruction: u32, is_atomic: bool) -> Self {
         Self { agent, instruction, proxy: Proxy::Generic, is_atomic }
     }
 
-    /// Returns the access as the shadow records it.
     pub fn record(&self, is_write: bool) -> Record {
         Record {
             agent: self.agent.index as u32,
@@ -39,7 +34,6 @@ impl<'a> Accessor<'a> {
     }
 }
 
-/// The shared memory of one block.
 pub struct Shared {
     bytes: Vec<u8>,
     shadow: Shadow,
@@ -53,13 +47,11 @@ impl Shared {
         Self { bytes: vec![0; bytes], shadow: Shadow::new(bytes), published: FxHashMap::default() }
     }
 
-    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the first read of an uninitialized byte, as the byte and the read, or `None` if
-    /// there was none. Only valid after a run without races, as [`Shadow::unwritten`].
+    /// Returns the first read of an uninitialized byte, as [`Shadow::unwritten`].
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.shadow.unwritten()
     }
@@ -74,8 +66,8 @@ impl Shared {
         Ok(address as usize)
     }
 
-    /// Reads bytes. They have to be within bounds, and written by accesses that are ordered before
-    /// the read. The first read of an uninitialized byte is recorded for [`Shared::unwritten`].
+    /// Reads bytes within bounds. Their writes must be ordered before the read. The first
+    /// uninitialized read is recorded for [`Shared::unwritten`].
     #[inline]
     pub fn read(&mut self, accessor: &Accessor<'_>, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
@@ -84,7 +76,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes bytes. They have to be within bounds, and ordered after all earlier accesses to them.
+    /// Writes bytes within bounds, ordered after all earlier accesses to them.
     #[inline]
     pub fn write(&mut self, accessor: &Accessor<'_>, address: u64, from: &[u8]) -> Outcome {
         let offset = self.bounds(address, from.len(), true)?;
@@ -114,25 +106,25 @@ impl Shared {
         Ok(old)
     }
 
-    /// Releases a clock at an offset, in addition to the clocks released earlier.
+    /// Releases a clock at an offset, in addition to earlier ones.
     pub fn publish(&mut self, offset: u64, clock: &Clock) {
         self.published.entry(offset).and_modify(|known| known.join(clock)).or_insert_with(|| clock.clone());
     }
 
-    /// Returns the join of the clocks that were released at an offset.
+    /// Returns the join of the clocks released at an offset.
     pub fn published(&self, offset: u64) -> Option<&Clock> {
         self.published.get(&offset)
     }
 
-    /// Reads bytes and checks only their bounds. `mbarrier` objects need this, because they
-    /// synchronize their own accesses.
+    /// Reads bytes and checks only their bounds, for `mbarrier` objects, which synchronize their
+    /// own accesses.
     pub fn peek(&self, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
         to.copy_from_slice(&self.bytes[offset..offset + to.len()]);
         Ok(())
     }
 
-    /// Writes bytes and checks only their bounds (see [`Shared::peek`]).
+    /// Writes bytes and checks only their bounds: see [`Shared::peek`].
     pub fn poke(&mut self, address: u64, from: &[u8]) -> Outcome {
         let offset = self.bounds(address, from.len(), true)?;
         self.bytes[offset..offset + from.len()].copy_from_slice(from);

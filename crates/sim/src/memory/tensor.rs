@@ -1,9 +1,8 @@
-//! The tensor memory of a block: 128 lanes of 512 columns, each 32 bits.
+//! Implements the tensor memory of a block: 128 lanes of 512 columns of 32 bits.
 //!
-//! A block allocates a power of two of columns, in all lanes. Accesses have to be to allocated
-//! columns. They are checked for races as accesses to shared memory are. In the simulator, each
-//! block has a tensor memory of its own. On a GPU, the resident blocks of a multiprocessor share a
-//! tensor memory.
+//! A block allocates a power of two of columns, in all lanes. Accesses must be to allocated
+//! columns, and are checked for races as in shared memory. Each simulated block has its own tensor
+//! memory. On a GPU, the blocks of a multiprocessor share one.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +10,16 @@ use super::shadow::{Record, Shadow};
 use super::shared::Accessor;
 use crate::fault::{Cause, FaultKind, Outcome};
 
-/// The number of lanes.
 pub const TENSOR_LANES: usize = 128;
-/// The number of columns.
 pub const TENSOR_COLUMNS: usize = 512;
-/// The minimum size of an allocation in columns. Its first column is a multiple of this number.
+/// The minimum number of columns of an allocation, which begins at a multiple of this number.
 const GRANULE: usize = 32;
 
-/// The tensor memory of one block.
 #[derive(Default)]
 pub struct TensorMemory {
-    /// The cells, lane by lane; empty before the first allocation.
+    /// The cells, lane by lane, or none before the first allocation.
     cells: Vec<u32>,
     shadow: Shadow,
-    /// The number of columns of each allocation, by its first column.
     allocations: BTreeMap<usize, usize>,
     /// The number of columns of the last allocation.
     last_columns: Option<usize>,
@@ -32,12 +27,12 @@ pub struct TensorMemory {
 }
 
 impl TensorMemory {
-    /// Returns the cells, lane by lane; none before the first allocation.
+    /// Returns the cells, lane by lane, or none before the first allocation.
     pub fn cells(&self) -> &[u32] {
         &self.cells
     }
 
-    /// Allocates columns. Returns the first one, or `None` if too few are free now.
+    /// Allocates columns. Returns the first one, or `None` if too few are free.
     ///
     /// # Errors
     /// If the ISA forbids the allocation.
@@ -67,10 +62,10 @@ impl TensorMemory {
         Ok(Some(first))
     }
 
-    /// Frees an allocation. Every access to the allocation has to be ordered before this call.
+    /// Frees an allocation. All accesses to it must be ordered before this call.
     ///
     /// # Errors
-    /// If there is no such allocation, or another agent may still access it.
+    /// If there is no such allocation, or an agent may still access it.
     pub fn free(&mut self, accessor: &Accessor<'_>, first: u32, columns: usize) -> Outcome {
         check_size("tcgen05.dealloc", columns)?;
         let (lane, column) = split(first);
@@ -109,8 +104,8 @@ impl TensorMemory {
         )))
     }
 
-    /// Returns the first read of an uninitialized cell, as the lane, the column and the read. Only
-    /// valid after a run without races.
+    /// Returns the lane, the column and the read of the first uninitialized cell that was read.
+    /// Valid only after a run without races.
     pub fn unwritten(&self) -> Option<(u32, u32, Record)> {
         self.shadow.unwritten().map(|(cell, record)| {
             let (lane, column) = position(cell);
@@ -148,7 +143,7 @@ impl TensorMemory {
         Ok(())
     }
 
-    /// Returns the index of a cell after checking that all columns of an access are allocated.
+    /// Returns the index of a cell, if all columns of an access are allocated.
     fn locate(&self, lane: usize, column: usize, columns: usize, does: &str) -> Outcome<usize> {
         // Columns beyond the last one are never allocated.
         let end = column.min(TENSOR_COLUMNS) + columns;
@@ -169,7 +164,7 @@ impl TensorMemory {
     }
 }
 
-/// Splits an address of tensor memory into the lane and the column.
+/// Splits an address into the lane and the column.
 pub fn split(address: u32) -> (usize, usize) {
     ((address >> 16) as usize, (address & 0xffff) as usize)
 }

@@ -1,19 +1,16 @@
-//! The memory of a module's variables. Kernels read and write this memory, and it exists as long as
-//! the loaded module.
+//! Provides the memory of a module's variables, which lives as long as the module.
 #![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
 
 use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Alignment of the storage in bytes. The simulator rejects a module with a variable of a greater
-/// alignment.
+/// The alignment of the storage in bytes. A module with a greater alignment is rejected.
 pub const ALIGNMENT: u64 = 128;
 
-/// Zeroed memory that kernels may read and write.
 #[derive(Debug)]
 pub struct Storage {
-    /// Atomics, because several threads write them through a shared reference.
+    /// Several threads write the words through a shared reference.
     words: Box<[AtomicU64]>,
     bytes: usize,
 }
@@ -25,7 +22,7 @@ impl Storage {
         Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), bytes }
     }
 
-    /// Returns the bytes as a region of a launch. Their address is a multiple of [`ALIGNMENT`].
+    /// Returns the bytes as a region, at a multiple of [`ALIGNMENT`].
     pub fn region(&self) -> Region<'_> {
         let start = self.words.as_ptr().cast::<u8>().cast_mut();
         let offset = start.align_offset(ALIGNMENT as usize);

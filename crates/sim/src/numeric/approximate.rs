@@ -1,8 +1,7 @@
-//! Implements the functions that the hardware approximates: `ex2`, `lg2`, `sin`, `cos`, `tanh`,
-//! `rcp`, `rsqrt`, `sqrt` and `div` with `.approx`, and `div` with `.full`.
+//! Computes the functions that the hardware approximates, such as `ex2` and `div.full`.
 //!
-//! The functions here compute in binary64 and round the result once. Their results are within every
-//! error bound of the PTX ISA, but may differ from the results of the hardware.
+//! They are computed in binary64 and rounded once. The results are within the error bounds of the
+//! PTX ISA, but may differ from those of the hardware.
 
 use super::exact::{Number, Rounding};
 use super::float::{Kind, Mode};
@@ -10,25 +9,16 @@ use super::float::{Kind, Mode};
 /// A function of one number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
-    /// Two to the power of the operand.
     Exp2,
-    /// The binary logarithm.
     Log2,
-    /// The sine.
     Sine,
-    /// The cosine.
     Cosine,
-    /// The hyperbolic tangent.
     Tanh,
-    /// The reciprocal.
     Reciprocal,
-    /// The reciprocal of the square root.
     ReciprocalRoot,
-    /// The square root.
     Root,
 }
 
-/// Applies the function to a value of the mode's type.
 #[inline]
 pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     let x = mode.kind.to_f64(mode.operand(a));
@@ -45,8 +35,8 @@ pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     from_f64(mode, y)
 }
 
-/// Divides within 2 ulp. Without `full_range`, a finite divisor of a magnitude above 2^126 returns
-/// 0, or NaN if the dividend is infinite or NaN.
+/// Divides within 2 ulp. Without `full_range`, a finite divisor above 2^126 in magnitude returns 0,
+/// or NaN if the dividend is infinite or NaN.
 #[inline]
 pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
     let (x, y) = (mode.kind.to_f64(mode.operand(a)), mode.kind.to_f64(mode.operand(b)));
@@ -58,14 +48,12 @@ pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
     from_f64(mode, x / y)
 }
 
-/// `.approx.ftz.f64`: returns a reciprocal, or a reciprocal square root, whose low 32 bits are
-/// zero.
+/// `.approx.ftz.f64`: returns a reciprocal, or reciprocal square root, with 32 zero low bits.
 pub fn coarse(function: Function, a: u64) -> u64 {
     let mode = Mode { flush: true, ..Mode::plain(Kind::F64) };
     apply(function, mode, a) & 0xffff_ffff_0000_0000
 }
 
-/// Rounds a binary64 number to the mode's type.
 fn from_f64(mode: Mode, y: f64) -> u64 {
     match mode.kind {
         Kind::F32 => mode.result(u64::from((y as f32).to_bits())),

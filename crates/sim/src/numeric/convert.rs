@@ -1,4 +1,4 @@
-//! Implements the conversions between the integer and floating-point types.
+//! Converts between the integer and floating-point types.
 
 use super::exact::{Format, Number, Rounding};
 use super::integer::Int;
@@ -7,11 +7,8 @@ use super::integer::Int;
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the modifiers of the opcode")]
 pub struct Conversion {
-    /// The format of the operand.
     pub from: Format,
-    /// The format of the result.
     pub to: Format,
-    /// The rounding of the result.
     pub rounding: Rounding,
     /// True if the operand is rounded to an integer first.
     pub integral: bool,
@@ -26,7 +23,6 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Returns a conversion that rounds to nearest even, without modifiers.
     pub fn plain(from: Format, to: Format) -> Self {
         Self {
             from,
@@ -40,7 +36,6 @@ impl Conversion {
         }
     }
 
-    /// Converts one value.
     pub fn apply(&self, bits: u64) -> u64 {
         let mut number = flushed(self.from, Number::of(self.from, bits), self.flush);
         if self.integral {
@@ -65,14 +60,13 @@ impl Conversion {
     }
 }
 
-/// Flushes a subnormal of binary32 to zero, if `flush` is set. Subnormals of other formats stay.
+/// Flushes a subnormal of binary32 to zero, if `flush` is set.
 fn flushed(format: Format, number: Number, flush: bool) -> Number {
     if flush && format == Format::F32 { number.flushed(format) } else { number }
 }
 
-/// Converts a floating-point number to an integer, clamped to the range of the integer type. NaN
-/// becomes 0. But from binary64, or to 64 bits, NaN becomes the integer with only the highest bit
-/// set.
+/// Converts a float to an integer, clamped to its range. NaN becomes 0, or the highest bit from
+/// binary64 or to 64 bits.
 pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: bool) -> u64 {
     let number = flushed(from, Number::of(from, bits), flush);
     match number.to_integral(rounding) {
@@ -90,13 +84,11 @@ pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: b
     }
 }
 
-/// Converts an integer to a floating-point number.
 pub fn from_integer(from: Int, bits: u64, to: Format, rounding: Rounding) -> u64 {
     Number::integer(from.value(bits)).round(to, rounding, false)
 }
 
-/// Converts an integer to another integer type. Keeps the low bits or, with `saturate`, clamps the
-/// value.
+/// Converts between integer types. Keeps the low bits or, with `saturate`, clamps the value.
 pub fn between_integers(from: Int, bits: u64, to: Int, saturate: bool) -> u64 {
     let value = from.value(bits);
     if saturate { to.clamp(value) } else { to.wrap(value) }
@@ -155,7 +147,7 @@ mod tests {
         assert_eq!(to(1e9, Format::F16, &|c| c.finite = true), 0x7bff);
         assert_eq!(to(7.0, Format::F16, &|c| c.saturate = true), 0x3c00);
         assert_eq!(to(-7.0, Format::F16, &|c| c.saturate = true), 0);
-        // 1 + 2^-11 lies between two TF32 numbers, exactly.
+        // 1 + 2^-11 is a midpoint of two TF32 numbers.
         let tie = 1.0 + 2_f32.powi(-11);
         let away = to(tie, Format::TF32, &|c| c.rounding = Rounding::NearestAway);
         assert_eq!(f32::from_bits(away as u32), 1.0 + 2_f32.powi(-10));

@@ -1,9 +1,7 @@
-//! Represents floating-point numbers with enough bits for exact results, and rounds them once, to a
-//! format.
-//!
-//! A finite number is an integer times a power of two. If a result does not fit into 128 bits, the
-//! operation sets the lowest bit as a sticky bit. This bit is far below every format's last place,
-//! so the rounding is correct.
+//! Represents floating-point numbers exactly, and rounds them once, to a format.
+//! A finite number is an integer times a power of two. If a result exceeds 128 bits, its lowest bit
+//! is a sticky bit. This bit is far below the last place of every format, so the rounding is
+//! correct.
 
 /// The rounding of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,18 +18,16 @@ pub enum Rounding {
     Up,
 }
 
-/// The meaning of the largest stored exponent of a format.
+/// The meaning of the largest exponent of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Top {
     /// Infinities and NaN, as in IEEE 754.
     Ieee,
     /// Numbers, except that all ones are NaN.
     OneNan,
-    /// Only numbers.
     Numbers,
 }
 
-/// A binary floating-point format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Format {
     /// Bits of the exponent.
@@ -117,13 +113,13 @@ impl Format {
 pub enum Number {
     /// Zero, with its sign.
     Zero(bool),
-    /// `significand * 2^exponent`, the significand not zero.
+    /// `significand * 2^exponent`, with a significand that is not zero.
     Finite {
         /// True if the number is negative.
         negative: bool,
         /// The power of two.
         exponent: i32,
-        /// At most 127 bits; the lowest may be a sticky bit.
+        /// At most 127 bits. The lowest may be a sticky bit.
         significand: u128,
     },
     /// Infinity, with its sign.
@@ -132,7 +128,7 @@ pub enum Number {
     Nan,
 }
 
-/// Shifts to the right; the lowest bit becomes one if any bit that is shifted out is one.
+/// Shifts to the right. The lowest bit becomes 1 if any dropped bit is 1.
 fn shift_sticky(value: u128, by: u32) -> u128 {
     if by >= 128 {
         return u128::from(value != 0);
@@ -162,7 +158,6 @@ impl Number {
         Self::scaled(negative, u128::from(significand), exponent)
     }
 
-    /// Converts an integer.
     pub fn integer(value: i128) -> Self {
         Self::scaled(value < 0, value.unsigned_abs(), 0)
     }
@@ -171,7 +166,6 @@ impl Number {
         if significand == 0 { Self::Zero(negative) } else { Self::Finite { negative, exponent, significand } }
     }
 
-    /// Returns whether the number has a minus sign.
     pub fn is_negative(self) -> bool {
         match self {
             Self::Zero(negative) | Self::Infinite(negative) | Self::Finite { negative, .. } => negative,
@@ -179,7 +173,6 @@ impl Number {
         }
     }
 
-    /// Returns the number with the opposite sign.
     #[cfg(test)]
     fn negated(self) -> Self {
         match self {
@@ -192,7 +185,7 @@ impl Number {
         }
     }
 
-    /// Returns the exact product. The significands must have at most 63 bits.
+    /// Returns the exact product of significands of at most 63 bits.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -210,7 +203,7 @@ impl Number {
         }
     }
 
-    /// Returns the sum. The sum of opposite numbers is the zero that the rounding selects.
+    /// Returns the sum. For opposite numbers, it is the zero that the rounding selects.
     #[must_use]
     pub fn plus(self, other: Self, rounding: Rounding) -> Self {
         match (self, other) {
@@ -220,8 +213,8 @@ impl Number {
             (Self::Infinite(_), _) | (_, Self::Zero(_)) => self,
             (_, Self::Infinite(_)) | (Self::Zero(_), _) => other,
             (Self::Finite { negative, .. }, Self::Finite { negative: other_negative, .. }) => {
-                // Both numbers have the leading one at bit 125; the smaller one is shifted below
-                // the larger one.
+                // Both numbers get the leading one at bit 125. The smaller one is shifted below the
+                // larger one.
                 let ((mut e, mut s), (mut f, mut t)) = (self.leading_at(125), other.leading_at(125));
                 let mut negative = (negative, other_negative);
                 if (e, s) < (f, t) {
@@ -239,7 +232,7 @@ impl Number {
         }
     }
 
-    /// Returns the exponent and the significand of a finite number with the leading one at `bit`.
+    /// Returns the exponent and significand of a finite number with the leading one at `bit`.
     fn leading_at(self, bit: u32) -> (i32, u128) {
         let Self::Finite { exponent, significand, .. } = self else { return (0, 0) };
         let leading = significand.ilog2();
@@ -298,8 +291,7 @@ impl Number {
         Self::scaled(negative, round_shifted(significand, -exponent as u32, negative, rounding), 0)
     }
 
-    /// Returns zero with the same sign if the number is subnormal in a format, else the number. The
-    /// check precedes the rounding, as on the hardware.
+    /// Returns zero with the same sign for a subnormal number, before rounding, as on the hardware.
     #[inline]
     #[must_use]
     pub fn flushed(self, format: Format) -> Self {
@@ -313,9 +305,8 @@ impl Number {
         }
     }
 
-    /// Rounds once and returns the bits in a format. On overflow, returns infinity, or NaN if the
-    /// format has no infinity. In three cases, overflow returns the largest finite number instead:
-    ///
+    /// Rounds to the bits of a format. Overflow becomes infinity, or NaN if the format has no
+    /// infinity. It becomes the largest finite number in three cases:
     /// - the rounding is towards zero for this sign;
     /// - `saturate` is true;
     /// - the format has neither infinity nor NaN.
@@ -368,7 +359,7 @@ fn round_shifted(significand: u128, by: u32, negative: bool, rounding: Rounding)
         return significand;
     }
     let (kept, rest, half) = if by >= 128 {
-        // The value is less than half of the last place: significands have at most 127 bits.
+        // The value is less than half of the last place.
         (0, significand.min(1), 2)
     } else {
         (significand >> by, significand & ((1 << by) - 1), 1 << (by - 1))
@@ -460,8 +451,7 @@ mod tests {
 
     #[test]
     fn directed_roundings_enclose_the_exact_result() {
-        // 1/3 rounded down and up are the neighbors of the exact value. With the opposite sign,
-        // they swap.
+        // The two roundings of 1/3 are neighbors. For -1/3, they swap.
         let third = Number::integer(1).divided_by(Number::integer(3));
         let round = |x: Number, rounding| f32::from_bits(x.round(Format::F32, rounding, false) as u32);
         let (low, high) = (round(third, Rounding::Down), round(third, Rounding::Up));

@@ -1,15 +1,12 @@
-//! Implements PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals,
-//! saturation, NaN.
+//! Implements PTX arithmetic on f16, bf16, f32 and f64, with its modifiers.
 //!
-//! Operations in binary32 that round to nearest even use the host's arithmetic, which follows IEEE
-//! 754. Operations in other types, or with another rounding, use [`Number`]. So do multiplications,
-//!      fused multiply-adds and divisions whose result `.ftz` may flush. A NaN result of 16 or 32
-//!      bits is the canonical NaN, independent of the operands' payloads. Only `abs` and `neg` keep
-//!      the payload.
+//! Binary32 operations that round to nearest even use the host's arithmetic. Other types and
+//! roundings use [`Number`], and so does a multiplication, fma or division whose result `.ftz` may
+//! flush. A NaN of 16 or 32 bits is canonical, except in `abs` and `neg`, which keep the payload.
 
 use super::exact::{Format, Number, Rounding};
 
-/// A floating-point type of arithmetic. A register holds one or two elements of it.
+/// A floating-point type. A register has one or two elements of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// binary16.
@@ -23,7 +20,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the binary format of the type.
     pub fn format(self) -> Format {
         match self {
             Self::F16 => Format::F16,
@@ -33,7 +29,6 @@ impl Kind {
         }
     }
 
-    /// Returns the width of the type in bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
@@ -42,7 +37,6 @@ impl Kind {
         }
     }
 
-    /// Converts a value to binary64, exactly.
     #[inline]
     pub fn to_f64(self, bits: u64) -> f64 {
         match self {
@@ -71,12 +65,9 @@ impl Kind {
     }
 }
 
-/// The type and the modifiers of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
-    /// The type of operands and result.
     pub kind: Kind,
-    /// The rounding of the result.
     pub rounding: Rounding,
     /// `.ftz`: subnormal operands and results become zero, with their sign.
     pub flush: bool,
@@ -87,7 +78,6 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Returns the mode that rounds to nearest even, without modifiers.
     pub fn plain(kind: Kind) -> Self {
         Self { kind, rounding: Rounding::NearestEven, flush: false, saturate: false, relu: false }
     }
@@ -147,8 +137,8 @@ impl Mode {
         self.result(u64::from(value.to_bits()))
     }
 
-    /// Returns whether the result may have been subnormal before rounding. `.ftz` flushes such a
-    /// result.
+    /// Returns whether the result may have been subnormal before rounding, so that `.ftz` flushes
+    /// it.
     #[inline]
     fn may_be_flushed(self, result: f32) -> bool {
         self.flush && result.abs() == f32::MIN_POSITIVE
@@ -205,7 +195,6 @@ impl Mode {
         self.round(self.number(a).divided_by(self.number(b)))
     }
 
-    /// Returns the square root, correctly rounded.
     #[inline]
     pub fn square_root(self, a: u64) -> u64 {
         if self.is_native() {
@@ -214,7 +203,7 @@ impl Mode {
         self.round(self.number(a).square_root())
     }
 
-    /// Returns the absolute value. Also clears the sign of a NaN.
+    /// Returns the absolute value, also of a NaN.
     #[inline]
     pub fn absolute(self, a: u64) -> u64 {
         self.operand(a) & !self.kind.sign()
@@ -226,14 +215,14 @@ impl Mode {
         self.operand(a) ^ self.kind.sign()
     }
 
-    /// Returns the minimum or, with `largest`, the maximum. If only one operand is NaN, returns the
-    /// other operand or, with `nan`, NaN. -0 is less than +0.
+    /// Returns the minimum or, with `largest`, the maximum. If one operand is NaN, returns the
+    /// other or, with `nan`, NaN. -0 is below +0.
     #[inline]
     pub fn extremum(self, a: u64, b: u64, largest: bool, nan: bool) -> u64 {
         let (a, b) = (self.operand(a), self.operand(b));
         match (self.kind.is_nan(a), self.kind.is_nan(b)) {
             (false, false) => {
-                // Maps the bits to integers of the same order; -0 is less than +0.
+                // Maps the bits to integers of the same order.
                 let ordered = |bits: u64| {
                     let magnitude = (bits & !self.kind.sign()) as i64;
                     if bits & self.kind.sign() == 0 { magnitude } else { -magnitude - 1 }
@@ -247,14 +236,13 @@ impl Mode {
         }
     }
 
-    /// Compares two values; `None` if one is NaN.
+    /// Compares two values, or returns `None` if one is NaN.
     #[inline]
     pub fn compare(self, a: u64, b: u64) -> Option<std::cmp::Ordering> {
         self.kind.to_f64(self.operand(a)).partial_cmp(&self.kind.to_f64(self.operand(b)))
     }
 }
 
-/// Flushes a subnormal to zero with the same sign.
 #[inline]
 pub fn flush(kind: Kind, bits: u64) -> u64 {
     let format = kind.format();
@@ -295,7 +283,7 @@ mod tests {
         let flush = Mode { flush: true, ..Mode::plain(F32) };
         assert_eq!(flush.add(bits(-1e-40), bits(-1e-40)), bits(-0.0));
         assert_eq!(flush.multiply(bits(1e-20), bits(-1e-20)), bits(-0.0));
-        // Half of the largest number below 2^-125 rounds to the smallest normal number. But the
+        // Half of the largest number below 2^-125 rounds to the smallest normal number, but the
         // flush precedes the rounding.
         let below = 0x00ff_ffff;
         assert_eq!(Mode::plain(F32).multiply(below, bits(0.5)), bits(f32::MIN_POSITIVE));
@@ -313,8 +301,8 @@ mod tests {
 
     #[test]
     fn halves_are_rounded_once() {
-        // 2048 + 1.0 * 1.001 in binary16. The exact sum rounds up. A separately rounded product
-        // would make a tie, which rounds down.
+        // 2048 + 1.0 * 1.001 in binary16: the exact sum rounds up, but a rounded product would be a
+        // tie.
         let mode = Mode::plain(Kind::F16);
         let exact = 2048.0 + half::f16::from_bits(0x3c01).to_f64();
         let result = mode.multiply_add(0x3c00, 0x3c01, 0x6800);

@@ -1,31 +1,25 @@
-//! Implements integer arithmetic and bit manipulation. Operands and results are in the low bits of
-//! a `u64`; the bits above are zero.
+//! Implements integer arithmetic on the low bits of a `u64`, whose other bits are zero.
 
 use super::{low, signed};
 
 /// An integer type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int {
-    /// The width: 8, 16, 32 or 64 for a type of PTX. Predicates, and fields of integers, have other
-    /// widths.
+    /// The width in bits. Predicates and fields have other widths than PTX types.
     pub bits: u32,
-    /// True if the type is signed.
     pub signed: bool,
 }
 
 impl Int {
-    /// Decodes a value.
     #[inline]
     pub fn value(self, bits: u64) -> i128 {
         if self.signed { i128::from(signed(bits, self.bits)) } else { i128::from(low(bits, self.bits)) }
     }
 
-    /// Returns the minimum of the type.
     pub fn least(self) -> i128 {
         if self.signed { -(1 << (self.bits - 1)) } else { 0 }
     }
 
-    /// Returns the maximum of the type.
     pub fn greatest(self) -> i128 {
         if self.signed { (1 << (self.bits - 1)) - 1 } else { (1 << self.bits) - 1 }
     }
@@ -42,8 +36,8 @@ impl Int {
         self.wrap(value.clamp(self.least(), self.greatest()))
     }
 
-    /// Divides, rounding towards zero. The ISA leaves division by zero open; as in the code of
-    /// `ptxas`, the result has all bits set. The overflow of the minimum divided by -1 wraps.
+    /// Divides, towards zero. A quotient by zero has all bits set, as in the code of `ptxas`. The
+    /// minimum divided by -1 wraps.
     #[inline]
     pub fn divide(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -52,8 +46,8 @@ impl Int {
         }
     }
 
-    /// Returns the remainder, with the sign of the dividend. The remainder of a division by zero
-    /// has all bits set, like the quotient.
+    /// Returns the remainder, with the sign of the dividend. For a divisor of zero, it has all bits
+    /// set.
     #[inline]
     pub fn remainder(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -62,7 +56,6 @@ impl Int {
         }
     }
 
-    /// Returns the upper half of the product.
     #[inline]
     pub fn multiply_high(self, a: u64, b: u64) -> u64 {
         if self.bits == 64 && !self.signed {
@@ -77,8 +70,8 @@ impl Int {
         low(self.value(a).wrapping_mul(self.value(b)) as u64, 2 * self.bits)
     }
 
-    /// Multiplies the low 24 bits. Returns the low 32 bits of the product or, with `high`, the 32
-    /// bits from bit 16 on.
+    /// Multiplies the low 24 bits. Returns the low 32 bits of the product or, with `high`, those
+    /// from bit 16 on.
     #[inline]
     pub fn multiply_24(self, a: u64, b: u64, high: bool) -> u64 {
         let narrow = Self { bits: 24, signed: self.signed };
@@ -86,8 +79,7 @@ impl Int {
         low((if high { product >> 16 } else { product }) as u64, 32)
     }
 
-    /// Shifts to the right; a shift beyond the width leaves only sign bits, or zero if the type is
-    /// unsigned.
+    /// Shifts to the right. Beyond the width, only sign bits or zeros remain.
     #[inline]
     pub fn shift_right(self, a: u64, by: u64) -> u64 {
         self.wrap(self.value(a) >> by.min(u64::from(self.bits)))
@@ -100,14 +92,14 @@ impl Int {
     }
 }
 
-/// Shifts to the left; a shift beyond the width leaves zero.
+/// Shifts to the left. Beyond the width, the result is zero.
 #[inline]
 pub fn shift_left(bits: u32, a: u64, by: u64) -> u64 {
     if by >= u64::from(bits) { 0 } else { low(a << by, bits) }
 }
 
-/// `bfe`: extracts the field of `len` bits at `start`. A signed field is extended by its upper bit.
-/// If the field exceeds the operand, the operand's upper bit extends it.
+/// `bfe`: extracts `len` bits at `start`. The upper bit of the field or, beyond the operand, of the
+/// operand extends a signed field.
 pub fn extract(ty: Int, a: u64, start: u64, len: u64) -> u64 {
     let (start, len) = ((start & 0xff) as u32, (len & 0xff) as u32);
     if len == 0 {
@@ -121,7 +113,7 @@ pub fn extract(ty: Int, a: u64, start: u64, len: u64) -> u64 {
     low(field | fill, ty.bits)
 }
 
-/// `bfi`: replaces the field of `len` bits at `start` of `b` by the low bits of `a`.
+/// `bfi`: replaces `len` bits of `b` at `start` by the low bits of `a`.
 pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     let (start, len) = ((start & 0xff) as u32, (len & 0xff) as u32);
     if start >= bits {
@@ -131,9 +123,9 @@ pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     low((b & !field) | ((a << start) & field), bits)
 }
 
-/// `bfind`: returns the index of the highest set bit. For a signed type, returns the index of the
-/// highest bit that differs from the sign. Returns all ones if there is no such bit. With `shift`,
-/// returns the left shift that moves this bit to the highest position.
+/// `bfind`: returns the index of the highest set bit or, for a signed type, of the highest bit that
+/// differs from the sign. Returns all ones if there is none. With `shift`, returns the left shift
+/// to the highest position.
 pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     let magnitude = if ty.signed && signed(a, ty.bits) < 0 { low(!a, ty.bits) } else { a };
     match magnitude.checked_ilog2() {
@@ -142,9 +134,8 @@ pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     }
 }
 
-/// `fns`: returns the index of the `offset`-th set bit of a mask, counted from `base` upwards or,
-/// if `offset` is negative, downwards. With an `offset` of 0, returns `base` if this bit is set.
-/// Returns all ones if there is no such bit.
+/// `fns`: returns the index of the `offset`-th set bit from `base` on, downwards if `offset` is
+/// negative. For 0, returns `base` if that bit is set. Returns all ones if there is none.
 pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     let is_set = |&bit: &i64| mask >> bit & 1 == 1;
     let base = i64::from(base.min(32));
@@ -156,8 +147,8 @@ pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     found.map_or(0xffff_ffff, |bit| bit as u64)
 }
 
-/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`. If the highest bit
-/// of the nibble is set, the sign bit of the selected byte fills the result byte.
+/// `prmt` without a mode: each nibble selects a byte of `b:a`, or copies of its sign if the highest
+/// bit of the nibble is set.
 pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = low(a, 32) | b << 32;
     (0..4).fold(0, |result, place| {
@@ -168,7 +159,7 @@ pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     })
 }
 
-/// `lop3`: looks up each bit of the result in the table by the bits of `a`, `b` and `c`.
+/// `lop3`: looks up each bit of the result in the table.
 #[inline]
 pub fn logic3(a: u64, b: u64, c: u64, table: u8) -> u64 {
     let mut result = 0;
@@ -188,7 +179,7 @@ pub fn funnel(a: u64, b: u64, by: u64, left: bool, wrap: bool) -> u64 {
     if left { low((u128::from(pair) << by >> 32) as u64, 32) } else { low(pair >> by, 32) }
 }
 
-/// `dp4a`: adds the dot product of the four bytes of `a` and of `b` to `c`.
+/// `dp4a`: adds the dot product of four bytes of `a` and `b` to `c`.
 pub fn dot4(a: u64, a_signed: bool, b: u64, b_signed: bool, c: u64) -> u64 {
     let byte = |value: u64, signed, place: u32| Int { bits: 8, signed }.value(value >> (8 * place) & 0xff);
     let sum = (0..4).fold(0, |sum, place| sum + byte(a, a_signed, place) * byte(b, b_signed, place));

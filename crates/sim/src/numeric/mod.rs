@@ -1,11 +1,10 @@
-//! Implements arithmetic on the bits of single values, with the rounding that PTX defines.
+//! Implements arithmetic on the bits of single values, with the rounding of PTX.
 //!
-//! Values are in the low bits of a `u64`, zero above. The functions depend on types and modifiers,
-//! but not on registers.
+//! Values are in the low bits of a `u64`; the other bits are zero.
 //!
-//! - [`exact`]: numbers with enough bits for exact results, rounded once at the end;
-//! - [`float`]: arithmetic on f16, bf16, f32 and f64, with flushed subnormals and saturation;
-//! - [`approximate`]: the functions that the hardware approximates, computed in binary64;
+//! - [`exact`]: numbers with enough bits for exact results;
+//! - [`float`]: arithmetic on f16, bf16, f32 and f64;
+//! - [`approximate`]: the functions that the hardware approximates;
 //! - [`convert`]: conversions between all types;
 //! - [`integer`]: integer arithmetic and bit manipulation.
 

@@ -8,17 +8,14 @@
 //! | 49–51 | base offset: the shift of the swizzle's pattern, in units of 128 bytes |
 //! | 62–63 | swizzle: none, 128, 64, 32 bytes |
 //!
-//! A matrix consists of chunks of 16 bytes. They extend along k in a K-major matrix, and along m
-//! (or n) in an MN-major matrix. Let `line` be the size in bytes of a line of the swizzle, and
-//! `leading` and `stride` the two byte offsets:
+//! A matrix has chunks of 16 bytes, along k if it is K-major, and along m (or n) if it is MN-major.
+//! `line` is the line of the swizzle in bytes, and `leading` and `stride` are the byte offsets:
 //!
-//! - K-major: a group has 8 rows. Each row begins `line` bytes after the previous row, and each
-//!   group `stride` bytes after the previous group. Without a swizzle, the two chunks of a row are
-//!   `leading` bytes apart. With a swizzle, the chunks are adjacent.
-//! - MN-major: a line is `line` bytes along m. The lines of 8 successive k are adjacent, and form a
-//!   group. With the swizzle of pairs of chunks, which only `tcgen05` has, a group is 4 lines.
-//!   Without a swizzle, the next line along m is `stride` bytes away, and the next group is
-//!   `leading` bytes away. With a swizzle, the two offsets are exchanged.
+//! - K-major: a group has 8 rows, `line` bytes apart. Groups are `stride` bytes apart. Without a
+//!   swizzle, the two chunks of a row are `leading` bytes apart, otherwise adjacent.
+//! - MN-major: a line is along m. The lines of 8 successive k form a group (4 with the swizzle of
+//!   pairs of chunks, which only `tcgen05` has). Without a swizzle, lines along m are `stride`
+//!   bytes apart, and groups `leading` bytes. With a swizzle, the two offsets are exchanged.
 
 use std::ops::Range;
 
@@ -26,7 +23,7 @@ use super::Element;
 use super::fragment::Matrix;
 use super::swizzle::Swizzle;
 
-/// The dimension of a matrix that is contiguous in memory.
+/// The contiguous dimension of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
     /// The dimension k: A is stored row by row, and B column by column.
@@ -66,7 +63,7 @@ impl From<u64> for Descriptor {
 
 impl Descriptor {
     /// Returns the address of chunk `chunk` along the contiguous dimension, at index `across` of
-    /// the other one.
+    /// the other.
     pub fn address(&self, major: Major, across: u32, chunk: u32) -> u32 {
         let line = self.swizzle.line_bytes();
         let none = self.swizzle == Swizzle::None;
@@ -87,10 +84,9 @@ impl Descriptor {
         self.swizzle.apply(self.start.wrapping_add(offset), self.base_offset * 128)
     }
 
-    /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
-    /// range of rows must begin at a multiple of the elements of a chunk. `in_chunk` is the number
-    /// of elements of a chunk. They begin at the first bit of the chunk. `read` returns the chunk
-    /// at an address.
+    /// Reads a matrix of `depth` columns (k). Chunks have `in_chunk` elements from their first bit
+    /// on. In an MN-major matrix, the rows begin at a multiple of them. `read` returns the chunk at
+    /// an address.
     ///
     /// # Errors
     /// The errors of `read`.

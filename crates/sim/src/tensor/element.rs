@@ -1,4 +1,4 @@
-//! The element formats of the tensor cores: their widths and their values.
+//! Defines the element formats of the tensor cores.
 
 use half::{bf16, f16};
 
@@ -25,22 +25,15 @@ pub enum Element {
     E3m2,
     /// 2 exponent bits and 1 mantissa bit, neither infinities nor NaN.
     E2m1,
-    /// 32-bit integers, of accumulators only.
     S32,
-    /// 8-bit signed integers.
     S8,
-    /// 8-bit unsigned integers.
     U8,
-    /// 4-bit signed integers.
     S4,
-    /// 4-bit unsigned integers.
     U4,
-    /// Single bits.
     B1,
 }
 
 impl Element {
-    /// Returns the width of an element in a register or in memory, in bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::F64 => 64,
@@ -70,7 +63,6 @@ impl Element {
         }
     }
 
-    /// Decodes an element, exactly for every format. Ignores bits above the width.
     pub fn value(self, bits: u64) -> f64 {
         match self {
             Self::F64 => f64::from_bits(bits),
@@ -109,8 +101,8 @@ impl Element {
         }
     }
 
-    /// Rounds `value` to nearest even in an accumulator format, and returns the bits. The format
-    /// `S32` truncates instead.
+    /// Rounds `value` to nearest even in an accumulator format, and returns the bits. `S32`
+    /// truncates.
     ///
     /// # Panics
     /// If the format is not an accumulator format.
@@ -166,8 +158,7 @@ mod tests {
 
     #[test]
     fn narrow_floats_have_the_values_of_their_format() {
-        // The largest and the smallest finite values in the definition of the formats (OCP 8-bit
-        // floating point).
+        // The extreme finite values of the definition of the formats (OCP 8-bit floating point).
         for (format, bits, value) in [
             (Element::E4m3, 0x7e, 448.0),
             (Element::E4m3, 0x08, 2f64.powi(-6)),

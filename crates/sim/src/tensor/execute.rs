@@ -1,4 +1,4 @@
-//! `mma.sync`, `ldmatrix`, `stmatrix` and `movmatrix` in executable form.
+//! Executes `mma.sync`, `ldmatrix`, `stmatrix` and `movmatrix`.
 
 use super::ldmatrix::{self, Block};
 use super::{MatrixRole, Mma, QuadMma};
@@ -7,7 +7,7 @@ use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Lanes, Slot};
 
-/// Checks that all lanes of the warp execute an `.aligned` instruction.
+/// Checks that all lanes execute an `.aligned` instruction.
 pub(super) fn whole_warp(context: &Context<'_>, instruction: &str) -> Outcome {
     if context.lanes == u32::MAX {
         return Ok(());
@@ -19,12 +19,11 @@ pub(super) fn whole_warp(context: &Context<'_>, instruction: &str) -> Outcome {
     Err(FaultKind::Illegal(text).into())
 }
 
-/// Reads the registers of an operand.
 pub(super) fn read_registers(context: &Context<'_>, slots: &[Slot]) -> Vec<Lanes> {
     slots.iter().map(|&slot| *context.registers.get(slot)).collect()
 }
 
-/// Sets the registers of D to `product` of the registers of A, B and C.
+/// Sets D to `product` of A, B and C.
 fn multiply(
     context: &mut Context<'_>,
     abc: [&[Slot]; 3],
@@ -76,10 +75,9 @@ impl Execute for QuadMmaStep {
     }
 }
 
-/// The bytes of a row of an 8x8 matrix of 16-bit elements.
+/// The bytes of a row of 8 elements of 16 bits.
 const ROW_BYTES: usize = 16;
 
-/// Returns the addresses of the rows of all matrices, eight for each.
 fn row_places(context: &Context<'_>, pointer: &Pointer, matrices: usize) -> Vec<ResolvedAddress> {
     (0..matrices * 8).map(|lane| pointer.place(context, lane)).collect()
 }

@@ -1,18 +1,19 @@
-//! Maps each register of each lane to elements of a matrix: the "matrix fragments" of the PTX ISA.
+//! Maps each register of each lane to elements of a matrix.
+//! All "matrix fragments" of the PTX ISA, except the first-generation `m8n8k4`, are instances of
+//! one map. A lane is a group (`lane / 4`) and a thread (`lane % 4`), and a register has
+//! consecutive elements. In A, C and D with 16 rows, a lane alternates between the upper and the
+//! lower eight rows: after each register in A, and after two columns in C and D. Then it advances
+//! to the next columns. For D of f32, for example:
 //!
-//! The ISA has one drawing and one formula for each shape and type. All of them are instances of
-//! one map, which this file implements once. The exception is the first-generation `m8n8k4` of f16.
-//!
-//! A lane is a group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many
-//! consecutive elements as fit. In A, C and D with 16 rows, the elements of a lane alternate
-//! between the upper and the lower eight rows. Then they advance to the next columns. They
-//! alternate after each register in A, and after two columns in C and D. The tests compare the map
-//! with each formula of the ISA.
+//! ```text
+//! lane 5 (group 1, thread 1): rows 1 and 9, columns 2 and 3
+//! registers: (1, 2) (1, 3) (9, 2) (9, 3)
+//! ```
 
 use super::Element;
 use crate::registers::{LANES, Lanes};
 
-/// An operand of `D = A B + C`; C and D have the same layout.
+/// An operand of `D = A B + C`. C and D have the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixRole {
     /// The left operand, of m rows and k columns.
@@ -23,10 +24,8 @@ pub enum MatrixRole {
     Accumulator,
 }
 
-/// The fragment of one operand in the registers of one warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// The operand that the fragment holds.
     pub operand: MatrixRole,
     /// The rows of the matrix: 8 or 16, or k for B.
     pub rows: usize,
@@ -37,7 +36,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Returns how many elements one register holds. A 64-bit element has a 64-bit register.
+    /// Returns the number of elements of a register. A 64-bit element has a 64-bit register.
     pub fn elements_per_register(self) -> usize {
         (32 / self.element.bits()).max(1) as usize
     }
@@ -57,8 +56,7 @@ impl Fragment {
             MatrixRole::A => (group + 8 * (register % 2), depth(register / 2)),
             MatrixRole::B => (depth(register), group),
             MatrixRole::Accumulator => {
-                // Each lane holds pairs of adjacent columns, however many elements a register
-                // packs.
+                // Each lane has pairs of adjacent columns, whatever the packing.
                 let index = register * packed + element;
                 let (pair, column) = (index / 2, thread * 2 + index % 2);
                 if self.rows == 8 {
@@ -70,7 +68,7 @@ impl Fragment {
         }
     }
 
-    /// Collects the matrix from registers; `decode` converts the bits of each element.
+    /// Collects the matrix from registers by `decode`.
     pub fn gather<T: Copy + Default>(
         self,
         registers: &[Lanes],
@@ -85,7 +83,7 @@ impl Fragment {
         matrix
     }
 
-    /// Distributes a matrix to registers; `encode` returns the bits of each element.
+    /// Distributes a matrix to registers by `encode`.
     pub fn scatter<T: Copy>(self, matrix: &Matrix<T>, encode: impl Fn(Element, T) -> u64) -> Vec<Lanes> {
         let mut registers = vec![[0; LANES]; self.registers()];
         let mask = u64::MAX >> (64 - self.element.bits());
@@ -107,26 +105,20 @@ impl Fragment {
     }
 }
 
-/// A dense row-major matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix<T> {
-    /// The number of rows.
     pub rows: usize,
-    /// The number of columns.
     pub columns: usize,
-    /// The elements, row by row.
     pub elements: Vec<T>,
 }
 
 impl<T: Copy + Default> Matrix<T> {
-    /// Creates a matrix of zeros.
     pub fn new(rows: usize, columns: usize) -> Self {
         Self { rows, columns, elements: vec![T::default(); rows * columns] }
     }
 }
 
 impl<T> Matrix<T> {
-    /// Returns the transpose.
     pub fn transposed(&self) -> Self
     where
         T: Copy,
@@ -136,7 +128,6 @@ impl<T> Matrix<T> {
         Self { rows: self.columns, columns: self.rows, elements: elements.collect() }
     }
 
-    /// Returns the row at index `row`.
     pub fn row(&self, row: usize) -> &[T] {
         &self.elements[row * self.columns..][..self.columns]
     }

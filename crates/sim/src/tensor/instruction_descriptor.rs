@@ -1,19 +1,4 @@
-//! The 32-bit instruction descriptor of `tcgen05.mma`: PTX ISA, section 9.7.16.4.2.
-//!
-//! | bits | field | kinds |
-//! |---|---|---|
-//! | 2 | sparse A | all |
-//! | 3 | clamp | `i8` |
-//! | 4–5 | type of D: f16, f32, s32 | without scale factors |
-//! | 4–5 | byte of the scale factors of B | with scale factors |
-//! | 7–9, 10–12 | types of A and B | all |
-//! | 13, 14 | negation of A and B | all but `i8` |
-//! | 15, 16 | A and B are MN-major | all |
-//! | 17–22 | n / 8 | all |
-//! | 23 | type of the scale factors: ue4m3, ue8m0 | with scale factors |
-//! | 24–28 | m / 16 | all |
-//! | 29–30 | byte of the scale factors of A | with scale factors |
-//! | 31 | k of 96 elements | `mxf4`, `mxf4nvf4` |
+//! Decodes the 32-bit instruction descriptor of `tcgen05.mma` (PTX ISA, section 9.7.16.4.2).
 
 use tilewright_ptx::isa::{ScaleVectorSize, ScaledDotKind, TensorDotKind};
 
@@ -29,7 +14,6 @@ pub enum TensorKind {
     Scaled(ScaledDotKind, Option<ScaleVectorSize>),
 }
 
-/// A matrix operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorOperand {
     pub element: Element,
@@ -40,9 +24,9 @@ pub struct TensorOperand {
 /// The scale factors of a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleFactors {
-    /// Scale factors of a row of A, or of a column of B.
+    /// The scale factors of a row of A, or of a column of B.
     pub count: usize,
-    /// True if the factors are powers of two (ue8m0), else ue4m3.
+    /// True for powers of two (ue8m0), false for ue4m3.
     pub is_power: bool,
     /// The first byte of the factors of A in each cell.
     pub byte_a: usize,
@@ -50,7 +34,6 @@ pub struct ScaleFactors {
     pub byte_b: usize,
 }
 
-/// The decoded descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorDot {
     pub m: usize,
@@ -65,10 +48,10 @@ pub struct TensorDot {
 }
 
 impl TensorDot {
-    /// Decodes the descriptor of an instruction of one block, or of a pair of blocks.
+    /// Decodes the descriptor for one block, or for a pair of blocks.
     ///
     /// # Errors
-    /// If the descriptor is invalid, or describes a dot that the simulator does not support.
+    /// If it is invalid, or the simulator does not support the dot.
     pub fn decode(bits: u32, kind: TensorKind, is_pair: bool) -> Result<Self, FaultKind> {
         let field = |low: u32, width: u32| (bits >> low & ((1 << width) - 1)) as usize;
         if field(2, 1) == 1 {
@@ -212,7 +195,7 @@ mod tests {
         assert_eq!((dot.m, dot.n, dot.k, dot.d), (128, 256, 16, Element::F32));
         assert_eq!((dot.a.element, dot.a.major), (Element::Bf16, Major::K));
         assert_eq!((dot.b.element, dot.b.major), (Element::Bf16, Major::Mn));
-        // The same shape of a pair of blocks needs twice the rows.
+        // A pair of blocks has twice the rows.
         let pair = bits & !(31 << 24) | 16 << 24;
         assert_eq!(TensorDot::decode(pair, TensorKind::Plain(TensorDotKind::F16), true).unwrap().m, 256);
         assert!(TensorDot::decode(pair, TensorKind::Plain(TensorDotKind::F16), false).is_err());

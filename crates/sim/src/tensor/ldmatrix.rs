@@ -1,5 +1,4 @@
-//! The layout of the 8x8 matrices of 16-bit elements that `ldmatrix`, `stmatrix` and `movmatrix`
-//! move.
+//! Lays out the 8x8 matrices of `ldmatrix`, `stmatrix` and `movmatrix`.
 
 use crate::registers::{LANES, Lanes};
 
@@ -11,8 +10,8 @@ pub fn address_lane(matrix: usize, row: usize) -> usize {
     matrix * 8 + row
 }
 
-/// Returns the register that holds `block`. Lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row
-/// l / 4. With `transposed`, it has these elements of the transposed block.
+/// Returns the register with `block`. Lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4,
+/// or of the transposed block.
 pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     std::array::from_fn(|lane| {
         let [low, high] = [0, 1].map(|element| {
@@ -23,7 +22,7 @@ pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     })
 }
 
-/// Returns the block that `register` holds. This is the inverse of [`distribute`].
+/// Returns the block of a register, the inverse of [`distribute`].
 pub fn collect(register: &Lanes, transposed: bool) -> Block {
     let mut block = Block::default();
     for (lane, bits) in register.iter().enumerate() {
@@ -35,7 +34,7 @@ pub fn collect(register: &Lanes, transposed: bool) -> Block {
     block
 }
 
-/// `movmatrix.sync.aligned.m8n8.trans.b16`: returns the register of the transposed block.
+/// `movmatrix`: returns the register of the transposed block.
 pub fn transpose(register: &Lanes) -> Lanes {
     distribute(&collect(register, false), true)
 }
@@ -57,8 +56,8 @@ mod tests {
 
     #[test]
     fn lanes_hold_pairs_of_a_row() {
-        // The drawing of the ISA: row 0 is in threads 0 to 3, two elements each; row 1 in threads 4
-        // to 7.
+        // By the drawing of the ISA, row 0 is in threads 0 to 3, two elements each, and row 1 in
+        // threads 4 to 7.
         let register = distribute(&numbered(), false);
         assert_eq!(register[0], 1 << 16);
         assert_eq!(register[3], 6 | 7 << 16);

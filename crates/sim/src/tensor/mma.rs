@@ -1,35 +1,26 @@
-//! `mma.sync`: the matrix multiplication of one warp, with all operands in registers.
+//! Computes `mma.sync`: the matrix multiplication of a warp in registers.
 
 use super::Element;
 use super::fragment::{Fragment, Matrix, MatrixRole};
 use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
-/// The shape and the formats of an `mma.sync` instruction.
+/// The shape and the formats of an `mma.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mma {
-    /// Rows of A and D.
     pub m: usize,
-    /// Columns of B and D.
     pub n: usize,
-    /// Columns of A, rows of B.
     pub k: usize,
-    /// The format of A.
     pub a: Element,
-    /// The format of B.
     pub b: Element,
-    /// The format of C.
     pub c: Element,
-    /// The format of D.
     pub d: Element,
-    /// The arithmetic of integers or bits, such as `.satfinite` or `.xor.popc`. Floating-point
-    /// formats ignore it.
+    /// The arithmetic of integers or bits, such as `.satfinite`.
     pub product: IntegerProduct,
 }
 
 impl Mma {
-    /// Returns whether the ISA has a dense `mma` of this shape and these formats. `m8n8k4` of f16
-    /// is a [`super::QuadMma`].
+    /// Returns whether the ISA has this dense `mma`. `m8n8k4` of f16 is a [`super::QuadMma`].
     pub fn exists(&self) -> bool {
         use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let shape = (self.m, self.n, self.k);
@@ -53,7 +44,7 @@ impl Mma {
         formats && accumulators
     }
 
-    /// Returns the fragment of an operand. For `Accumulator`, returns the fragment of C.
+    /// Returns the fragment of an operand; `Accumulator` is C.
     pub fn fragment(&self, operand: MatrixRole) -> Fragment {
         let (rows, columns, element) = match operand {
             MatrixRole::A => (self.m, self.k, self.a),

@@ -1,11 +1,7 @@
 //! Simulates the tensor cores.
-//!
 //! The instructions multiply matrices of a warp (`mma.sync`, `wmma`), of a warpgroup (`wgmma`) and
-//! in tensor memory (`tcgen05`). Other instructions move these matrices between memory and
-//! registers.
-//!
-//! The code follows the PTX ISA document, as functions of registers and of memory reads. `execute`
-//! connects them to the executor.
+//! in tensor memory (`tcgen05`). Others move matrices between memory and registers. `execute`
+//! connects these functions of registers to the executor.
 
 mod descriptor;
 mod element;

@@ -1,24 +1,22 @@
-//! Implements the arithmetic of the tensor cores: `D = A B + C`.
+//! Computes `D = A B + C` as the tensor cores do.
 //!
-//! The ISA guarantees little. Products of narrow floats have at least the precision of f32. The
-//! accumulation has "at least single precision", in any order. Here, products are exact. They are
-//! added to the accumulator in binary64, in the order of k. The sum is rounded once, to nearest
-//! even, to the format of D. As the ISA says, binary64 uses fused multiply-adds. Integers are
-//! exact, and then wrap or, with `.satfinite`, clamp.
+//! The ISA guarantees little: products of narrow floats have at least the precision of f32, and the
+//! sum "at least single precision", in any order. Here, products are exact, and are added in
+//! binary64 in the order of k. The sum is rounded once, to nearest even. Products of binary64 use
+//! fused multiply-adds. Integers are exact, and then wrap or, with `.satfinite`, clamp.
 //!
-//! Hardware is less exact: it aligns the products of one step to the largest exponent and
-//! truncates. On an H200, single multiplications of random f16, bf16 and tf32 matrices differed by
-//! at most one unit in the last place of f32. A program that is correct on both hardware and the
-//! simulator does not depend on this difference.
+//! Hardware aligns the products of a step to the largest exponent and truncates. On an H200, single
+//! multiplications of random f16, bf16 and tf32 matrices differed by at most one unit in the last
+//! place of f32.
 
 use super::{Element, Matrix};
 
 /// The arithmetic of a matrix multiplication of integers or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntegerProduct {
-    /// Multiply and add; the accumulator wraps.
+    /// Multiply and add. The accumulator wraps.
     Wrapping,
-    /// Multiply and add; the accumulator clamps to 32 bits (`.satfinite`).
+    /// Multiply and add. The accumulator clamps to 32 bits (`.satfinite`).
     Saturating,
     /// Count the set bits of the exclusive or of both bit vectors (`.xor.popc`).
     XorPopcount,
@@ -26,7 +24,7 @@ pub enum IntegerProduct {
     AndPopcount,
 }
 
-/// Returns the bits of `A B + C` in the format `result`, for floating-point formats.
+/// Returns the bits of `A B + C` in the format `result`.
 pub fn multiply_floats(
     a: &Matrix<f64>,
     b_transposed: &Matrix<f64>,

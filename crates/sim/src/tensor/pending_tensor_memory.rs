@@ -1,4 +1,4 @@
-//! Records the asynchronous instructions of a warp on tensor memory that are in flight.
+//! Records the instructions of a warp on tensor memory in flight.
 
 use rustc_hash::FxHashSet;
 
@@ -7,17 +7,16 @@ use crate::fault::FaultKind;
 use crate::memory::Clock;
 use crate::registers::Slot;
 
-/// The asynchronous instructions of a warp on tensor memory.
 #[derive(Default)]
 pub(crate) struct PendingTensorMemory {
-    /// The clocks of the last load, of the last store, and of the last dot or copy. Each operation
-    /// is ordered after the earlier operations of the same field.
+    /// The clocks of the last load, of the last store, and of the last dot or copy. Operations of
+    /// one field are ordered.
     load: Option<Clock>,
     store: Option<Clock>,
     dot: Option<Clock>,
     /// The registers that loads in flight write.
     loading: FxHashSet<Slot>,
-    /// Copies of these registers. Compilers emit copies that no instruction reads before the wait.
+    /// Copies of these registers. Compilers emit copies that nothing reads before the wait.
     copies: FxHashSet<Slot>,
 }
 
@@ -27,7 +26,6 @@ impl PendingTensorMemory {
         self.dot = Some(clock);
     }
 
-    /// Records a load into registers.
     pub fn begin_load(&mut self, clock: Clock, registers: &[Slot]) {
         self.load = Some(clock);
         self.loading.extend(registers);
@@ -36,7 +34,6 @@ impl PendingTensorMemory {
         }
     }
 
-    /// Records a store.
     pub fn begin_store(&mut self, clock: Clock) {
         self.store = Some(clock);
     }
@@ -46,8 +43,7 @@ impl PendingTensorMemory {
         self.dot.clone()
     }
 
-    /// Waits for the loads, or for the stores. Returns the clock of the last one, if one is in
-    /// flight.
+    /// Waits for the loads, or for the stores. Returns the clock of the last one in flight.
     pub fn wait(&mut self, for_loads: bool) -> Option<Clock> {
         if !for_loads {
             return self.store.take();

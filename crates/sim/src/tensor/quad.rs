@@ -1,9 +1,7 @@
-//! `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp. The ISA keeps this instruction of
-//! the first tensor cores for all targets.
-//!
+//! Computes `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp.
 //! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The lanes from 4q + 16 on
-//! hold the lower four rows of A, C and D, and the right four columns of B. A and B may each be
-//! stored by rows or by columns.
+//! have the lower four rows of A, C and D. They also have the right four columns of B. A and B may
+//! each be stored by rows or by columns.
 
 use super::Element;
 use super::fragment::Matrix;
@@ -13,25 +11,21 @@ use crate::registers::{LANES, Lanes};
 /// The number of multiplications of a warp.
 const PRODUCTS: usize = 4;
 
-/// One `mma.m8n8k4` of f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuadMma {
-    /// True if each lane holds a row of A, false if it holds half of a column.
+    /// True if a lane has a row of A, false if it has half of a column.
     pub a_by_rows: bool,
-    /// True if each lane holds half of a row of B, false if it holds a column.
+    /// True if a lane has half of a row of B, false if it has a column.
     pub b_by_rows: bool,
-    /// The format of C: f16 or f32.
     pub c: Element,
-    /// The format of D: f16 or f32.
     pub d: Element,
 }
 
-/// Returns the index of a lane's multiplication.
 fn product(lane: usize) -> usize {
     lane % 16 / 4
 }
 
-/// Returns the first row or column of a lane. Lanes 16 to 31 hold the second half.
+/// Returns the first row or column of a lane. Lanes 16 to 31 have the second half.
 fn half(lane: usize) -> usize {
     lane / 16 * 4
 }
@@ -47,12 +41,11 @@ impl QuadMma {
         if self.b_by_rows { (lane % 4, i + half(lane)) } else { (i, lane % 4 + half(lane)) }
     }
 
-    /// Returns how many registers of each lane hold C or D.
+    /// Returns the number of registers of C or D.
     pub fn accumulator_registers(element: Element) -> usize {
         8 * element.bits() as usize / 32
     }
 
-    /// Returns the registers of `D = A B + C`.
     pub fn execute(self, a: &[Lanes], b: &[Lanes], c: &[Lanes]) -> Vec<Lanes> {
         let mut result = vec![[0; LANES]; Self::accumulator_registers(self.d)];
         for number in 0..PRODUCTS {
@@ -81,7 +74,6 @@ fn accumulator(element: Element, lane: usize, i: usize) -> (usize, usize) {
     }
 }
 
-/// Collects the matrix of one multiplication from registers.
 fn gather(
     number: usize,
     registers: &[Lanes],
@@ -104,7 +96,7 @@ fn gather(
 mod tests {
     use super::*;
 
-    /// Returns a small integer that depends only on the arguments.
+    /// Returns a small integer that depends on the arguments.
     fn value(product: usize, row: usize, column: usize, seed: usize) -> f64 {
         ((product * 31 + row * 17 + column * 5 + seed) % 9) as f64 - 4.0
     }

@@ -1,9 +1,14 @@
 //! Implements the swizzles of shared memory that tensor copies write and `wgmma` reads.
 //!
-//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes. The index of a chunk is
-//! XOR-ed with address bits from bit 7 on. So the same chunk of successive lines is in different
-//! banks. The swizzle acts on the address, not on the offset in a tile. The pattern repeats after
-//! 256, 512 or 1024 bytes. A tile may begin in the middle of the pattern.
+//! A swizzle XORs the index of a 16-byte chunk in a line with address bits from bit 7 on. The same
+//! chunk of successive lines is then in different banks:
+//!
+//! ```text
+//! 128-byte lines:  row 0: 0 1 2 3 4 5 6 7
+//! row 1: 1 0 3 2 5 4 7 6
+//! ```
+//! The swizzle acts on the address, not on the offset in a tile. The pattern repeats after 256, 512
+//! or 1024 bytes, and a tile may begin inside of it.
 
 /// The permutation of the chunks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,8 +53,8 @@ mod tests {
 
     #[test]
     fn chunks_move_as_the_drawings_of_the_isa_show() {
-        // Chunk c of row r of the 128-byte pattern is at index c xor r. A narrower pattern has
-        // several rows in 128 bytes; there, r is the index of the 128-byte line.
+        // Chunk c of row r of the 128-byte pattern is at index c xor r. For narrower patterns, r is
+        // the index of the 128-byte line.
         for row in 0..16 {
             for chunk in 0..8 {
                 let address = row * 128 + chunk * 16;

@@ -1,22 +1,19 @@
-//! `tcgen05.mma` in executable form.
+//! Executes `tcgen05.mma`.
 //!
 //! The simulator computes a dot when a thread issues it, as a separate agent. Nothing is ordered
-//! after the dot until a `tcgen05.commit` and a wait for its barrier. The dots and copies of a warp
-//! are ordered among themselves, because the ISA calls them pipelined instructions. An access to D,
-//! to the operands or to the scale factors without the wait is a race.
+//! after it until a `tcgen05.commit` and a wait for its barrier. The dots and copies of a warp are
+//! ordered, because the ISA pipelines them. An access to D, the operands or the scale factors
+//! without the wait is a race.
 //!
 //! # Layouts
-//!
-//! D has a row in each lane and an element in each column. With 128 rows, row r is in lane r. With
-//! 64 rows, row r is in lane 32 ⌊r / 16⌋ + r mod 16. Each block of a pair has half of the rows of
-//! D. If a block of a pair has 64 rows, the first half of the columns is in lanes 0 to 63. The
-//! second half is in lanes 64 to 127.
+//! D has a row per lane and an element per column. Row r of 128 is in lane r, and row r of 64 in
+//! lane 32 ⌊r / 16⌋ + r mod 16. Each block of a pair has half of the rows. If a block of a pair has
+//! 64 rows, lanes 0 to 63 have the first half of the columns. Lanes 64 to 127 have the second half.
 //!
 //! In shared memory, each block of a pair has its rows of A and half of the columns of B. A in
-//! tensor memory has its rows in the lanes of D, and as many elements in a cell as fit. A block
-//! with 64 rows of a pair has a copy of A in each half of the lanes.
-//!
-//! The scale factors of row r of A, or of column r of B, are in lane r mod 32 and column ⌊r / 32⌋.
+//! tensor memory has its rows in the lanes of D, with packed elements. A block with 64 rows of a
+//! pair has a copy of A in each half of the lanes.
+//! The scale factors of row r of A, or column r of B, are in lane r mod 32 and column ⌊r / 32⌋.
 //! Each quarter of the lanes has a copy.
 
 use tilewright_ptx::isa::ScaledDotKind;
@@ -34,15 +31,13 @@ use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Proxy};
 use crate::registers::{Slot, lanes_of};
 
-/// A condition of an operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DotCondition {
-    /// The register holds the value, or its negation.
+    /// The value of the register, or its negation.
     Register(Slot, bool),
     Constant(bool),
 }
 
-/// The operand A of a dot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TensorLeftOperand {
     /// A descriptor of shared memory.
@@ -60,12 +55,11 @@ pub(crate) struct TensorDotStep {
     pub b: Slot,
     /// The instruction descriptor.
     pub layout: Slot,
-    /// The mask of the lanes that stay unchanged, 32 lanes a register; empty without a mask.
+    /// The lanes that stay unchanged, 32 lanes per register, or empty.
     pub disabled_lanes: Vec<Slot>,
     pub accumulates: DotCondition,
-    /// The dot scales the old D by 2 to the power of minus this number.
+    /// The dot multiplies the old D by 2 to the power of minus this number.
     pub scale_d: u32,
-    /// The addresses of the scale factors of A and B.
     pub scales: Option<[TensorAddress; 2]>,
 }
 
@@ -104,7 +98,7 @@ impl Execute for TensorDotStep {
     }
 }
 
-/// Returns the ranks of the blocks of a `.cta_group`: this block, or both blocks of its pair.
+/// Returns the ranks of a `.cta_group`: this block, or both blocks of its pair.
 pub(super) fn blocks_of_group(context: &Context<'_>, is_pair: bool) -> Outcome<Vec<usize>> {
     if !is_pair {
         return Ok(vec![context.rank]);
@@ -117,7 +111,6 @@ pub(super) fn blocks_of_group(context: &Context<'_>, is_pair: bool) -> Outcome<V
     Err(FaultKind::Illegal(text.into()).into())
 }
 
-/// Returns the accessor of an asynchronous instruction on tensor memory, which has no proxies.
 pub(super) fn tensor_accessor(agent: &Agent, instruction: u32) -> Accessor<'_> {
     Accessor::generic(agent, instruction, false)
 }
@@ -226,7 +219,6 @@ impl Issued<'_> {
         Ok(())
     }
 
-    /// Returns the rows of A of one block.
     fn left(&self, context: &mut Context<'_>, rank: usize, rows: usize) -> Outcome<Values> {
         match self.step.a {
             TensorLeftOperand::Descriptor(slot) => {
@@ -371,9 +363,8 @@ impl Issued<'_> {
         Ok(if element.is_integer() { Values::Integers(integers) } else { Values::Floats(floats) })
     }
 
-    /// Returns the scale factors of A (operand 0) or of B (operand 1), with one matrix for each
-    /// block of the group. All blocks must have the same matrix of B. A dot without scale factors
-    /// has no matrices.
+    /// Returns the scale factors of A (operand 0) or B (operand 1): a matrix per block, or none.
+    /// All blocks must have the same matrix of B.
     fn scale_factors(
         &self,
         context: &mut Context<'_>,
@@ -431,8 +422,7 @@ impl Issued<'_> {
     }
 }
 
-/// Decodes the descriptor of a matrix in shared memory. It is a descriptor of `wgmma` with an
-/// additional version field.
+/// Decodes the descriptor of a matrix in shared memory: that of `wgmma` with a version field.
 pub(super) fn shared_descriptor(bits: u64) -> Outcome<Descriptor> {
     let illegal = |text: String| Err(FaultKind::Illegal(text).into());
     if bits >> 46 & 7 != 1 {
@@ -453,7 +443,6 @@ pub(super) fn shared_descriptor(bits: u64) -> Outcome<Descriptor> {
     Ok(if swizzle == 1 { Descriptor { swizzle: Swizzle::Bytes128Pairs, ..descriptor } } else { descriptor })
 }
 
-/// Returns the value of a scale factor.
 fn factor(bits: u8, is_power: bool) -> f64 {
     match (is_power, bits) {
         (false, _) => Element::E4m3.value(u64::from(bits & 0x7f)),
@@ -462,7 +451,7 @@ fn factor(bits: u8, is_power: bool) -> f64 {
     }
 }
 
-/// Multiplies the elements of each row by the scale factors of their blocks.
+/// Multiplies each row by the scale factors of its blocks.
 fn apply_scales(matrix: &mut Matrix<f64>, scales: &Matrix<f64>) {
     let block = matrix.columns / scales.columns;
     for row in 0..matrix.rows {

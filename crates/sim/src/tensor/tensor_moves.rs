@@ -1,10 +1,8 @@
-//! Executes the instructions on tensor memory other than dots: allocation, loads, stores, copies
-//! from shared memory, and their synchronization.
+//! Executes the instructions on tensor memory other than dots.
 //!
-//! Loads and stores are asynchronous. Until `tcgen05.wait`, no instruction may access the results
-//! of a load, and the accesses to tensor memory are not ordered before later accesses. A warp
-//! accesses only its quarter of the lanes: warp w of the block accesses the 32 lanes from 32 (w mod
-//! 4) on.
+//! Loads and stores are asynchronous. Until `tcgen05.wait`, nothing may access the results of a
+//! load, and later accesses to the cells are races. Warp w accesses only its quarter of the lanes:
+//! the 32 lanes from 32 (w mod 4) on.
 
 use tilewright_ptx::isa::{LaneMulticast, MatrixFormat, TensorMemoryCopyShape, TensorMemoryShape};
 
@@ -19,10 +17,10 @@ use crate::memory::tensor::split;
 use crate::memory::{Agent, Clock, Proxy};
 use crate::registers::{LANES, Slot, lanes_of};
 
-/// The lanes of tensor memory that a warp accesses.
+/// The number of lanes that a warp accesses.
 const QUARTER: usize = 32;
 
-/// An operand that is an address of tensor memory: a register plus a number of columns.
+/// An address of tensor memory: a register plus a number of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorAddress {
     pub base: Slot,
@@ -34,12 +32,11 @@ impl TensorAddress {
         (context.get(self.base, lane) as u32).wrapping_add(self.offset as u32)
     }
 
-    /// Returns the lane and the column of the address in a thread.
     pub fn position(self, context: &Context<'_>, lane: usize) -> (usize, usize) {
         split(self.value(context, lane))
     }
 
-    /// Returns the address after checking that it is the same in all threads of the warp.
+    /// Returns the address, which must be the same in all threads of the warp.
     fn uniform(self, context: &Context<'_>, instruction: &str) -> Outcome<u32> {
         let first = self.value(context, 0);
         match (1..LANES).find(|&lane| self.value(context, lane) != first) {
@@ -111,13 +108,13 @@ pub(crate) struct TensorFragment {
     pub shape: TensorMemoryShape,
     /// The distance in columns of the second address of `.16x32bx2`.
     pub split: i64,
-    /// True if a register holds the low halves of two adjacent cells.
+    /// True if a register has the low halves of two adjacent cells.
     pub is_packed: bool,
 }
 
 impl TensorFragment {
-    /// Returns the lane and the column, relative to the address, of a register of a thread. With
-    /// packing, the column counts pairs of cells.
+    /// Returns the lane and the column of a register of a thread, relative to the address. With
+    /// packing, the column counts pairs.
     fn position(&self, thread: usize, register: usize) -> (usize, i64) {
         let (group, member) = (thread / 4, thread % 4);
         let column = register as i64;
@@ -133,8 +130,7 @@ impl TensorFragment {
         }
     }
 
-    /// Returns the lane and the first column of the cells of a register. `base` is the position of
-    /// the address.
+    /// Returns the lane and the first column of a register. `base` is the position of the address.
     fn cells(&self, base: (usize, usize), thread: usize, register: usize) -> (usize, usize) {
         let (lane, column) = self.position(thread, register);
         let second = self.shape == TensorMemoryShape::L16x32bx2 && thread >= 16;
@@ -143,7 +139,7 @@ impl TensorFragment {
         (base.0 + lane, base.1.wrapping_add_signed(column as isize))
     }
 
-    /// Returns the position of the address after checking that the warp may access its lanes.
+    /// Returns the position of the address, if the warp may access its lanes.
     fn base(
         &self,
         context: &Context<'_>,
@@ -244,7 +240,7 @@ impl Execute for TensorWaitStep {
 /// `tcgen05.commit`.
 pub(crate) struct TensorCommitStep {
     pub barrier: Pointer,
-    /// A mask of the ranks of the blocks whose barriers get an arrival.
+    /// The ranks of the blocks whose barriers get an arrival.
     pub mask: Option<Slot>,
     pub is_pair: bool,
 }
@@ -293,7 +289,7 @@ pub(crate) struct TensorCopyStep {
 }
 
 impl TensorCopyStep {
-    /// Returns the number of rows, and the number of 16-byte chunks of a row.
+    /// Returns the number of rows, and of 16-byte chunks of a row.
     fn extent(&self) -> (usize, usize) {
         match self.shape {
             TensorMemoryCopyShape::L128x256b => (128, 2),
@@ -304,7 +300,6 @@ impl TensorCopyStep {
         }
     }
 
-    /// Returns the lanes to which the copy writes a row.
     fn lanes(&self, row: usize) -> Vec<usize> {
         let (half, at) = (row / QUARTER, row % QUARTER);
         match (self.shape, self.multicast) {
@@ -379,7 +374,7 @@ impl Execute for TensorCopyStep {
     }
 }
 
-/// Unpacks 16 bytes of shared memory: each element narrower than a byte becomes a byte.
+/// Unpacks 16 bytes: each element narrower than a byte becomes a byte.
 fn unpacked(bits: u128, format: Option<MatrixFormat>) -> u128 {
     let width = match format {
         None | Some(MatrixFormat::B8) => return bits,
@@ -396,8 +391,6 @@ fn unpacked(bits: u128, format: Option<MatrixFormat>) -> u128 {
 mod tests {
     use super::*;
 
-    /// Returns the thread and register that hold each cell of a fragment, and checks that each cell
-    /// occurs once.
     fn holders(
         shape: TensorMemoryShape,
         count: usize,
@@ -420,7 +413,7 @@ mod tests {
 
     #[test]
     fn fragments_are_those_of_the_isa() {
-        // Figures of section 9.7.16.2.3.1: some cells, with the thread and the register.
+        // Some cells of the figures of section 9.7.16.2.3.1, with the thread and the register.
         let cases = [
             (TensorMemoryShape::L32x32b, (17, 3), (17, 3)),
             (TensorMemoryShape::L16x64b, (0, 1), (2, 0)),

@@ -1,10 +1,10 @@
 //! Executes `wgmma.mma_async` and its synchronization.
 //!
-//! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
-//! until a `wgmma.wait_group`. Until then, it is a fault to read or write an accumulator, or to
-//! write a fragment of A. It is also a fault if no `wgmma.fence` lies between a write to registers
-//! of a `wgmma` and the next `wgmma`. Each `wgmma` reads its operands in shared memory as a
-//! separate agent. So a write to an operand without the wait is a race.
+//! The simulator computes a `wgmma` at once, but its registers remain in use until
+//! `wgmma.wait_group`. Until then, it is a fault to access an accumulator or to write a fragment of
+//! A. It is also a fault if no `wgmma.fence` is between a write to registers of a `wgmma` and the
+//! next `wgmma`. A separate agent reads the operands in shared memory, so a write to them without
+//! the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -41,10 +41,9 @@ struct Use {
     reading: u32,
     /// The number of `wgmma`s that accumulate in the register.
     accumulating: u32,
-    /// The number of columns of the accumulators. All these `wgmma`s have the same number, because
-    /// only `wgmma`s of the same shape may accumulate in the same registers.
+    /// The number of columns of these accumulators. Only `wgmma`s of one shape may share registers.
     columns: usize,
-    /// The index of the last `wgmma` that accumulates in the register.
+    /// The last `wgmma` that accumulates in the register.
     last: u64,
 }
 
@@ -53,10 +52,9 @@ struct Use {
 pub(crate) struct PendingWgmmas {
     groups: Groups<PendingWgmma>,
     in_flight: FxHashMap<Slot, Use>,
-    /// The registers that hold copies of accumulators in flight, each with the index of the last
-    /// `wgmma` that wrote the accumulator.
+    /// The copies of accumulators in flight, each with the last `wgmma` that wrote the accumulator.
     copies: FxHashMap<Slot, u64>,
-    /// The index of the last `wgmma` that has begun, and the index of the last complete `wgmma`.
+    /// The last `wgmma` that has begun, and the last complete one.
     begun: u64,
     complete: u64,
     /// True if a `wgmma.fence` follows the last write to registers of a `wgmma`.
@@ -67,9 +65,8 @@ impl PendingWgmmas {
     /// Checks the accesses of another instruction to registers of `wgmma`s.
     ///
     /// # Errors
-    /// If an access reads or writes an accumulator of a `wgmma` in flight, or reads a copy of such
-    /// an accumulator. Also if it writes a register of A of a `wgmma` in flight. The instruction
-    /// that copies an accumulator is not an error.
+    /// If an access reads or writes an accumulator in flight, reads a copy of one, or writes a
+    /// register of A in flight. Copying an accumulator is not an error.
     pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
         for &access in accesses {
             match access {
@@ -92,8 +89,8 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Returns the index of the last `wgmma` in flight that writes a register. For a copy of an
-    /// accumulator, this is the last `wgmma` that writes the accumulator.
+    /// Returns the last `wgmma` in flight that writes a register, or the accumulator of which it is
+    /// a copy.
     fn pending(&self, register: Slot) -> Option<u64> {
         let accumulator = self.in_flight.get(&register).filter(|usage| usage.accumulating > 0);
         let last = accumulator.map(|usage| usage.last).or_else(|| self.copies.get(&register).copied());
@@ -136,7 +133,7 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Records a `wgmma` that begins, and assigns its index.
+    /// Records a `wgmma` that begins.
     fn begin(&mut self, mut wgmma: PendingWgmma, columns: usize) {
         self.begun += 1;
         wgmma.number = self.begun;
@@ -175,19 +172,18 @@ impl PendingWgmmas {
     }
 }
 
-/// The order of the `wgmma` instructions of a warpgroup, which must be the same for all of its
-/// warps.
+/// The order of the `wgmma` instructions, which must be the same for all warps of a warpgroup.
 #[derive(Default)]
 pub(crate) struct Convoy {
-    /// The instructions that some of the warps, but not all, have executed.
+    /// The instructions that some warps, but not all, have executed.
     ahead: VecDeque<u32>,
     /// The number of these instructions that each warp has executed.
     positions: [usize; WARPS],
 }
 
 impl Convoy {
-    /// Records that a warp executes an instruction. If another warp has executed a different
-    /// instruction at this point, returns that instruction as the error.
+    /// Records that a warp executes an instruction. If another warp has executed a different one
+    /// here, returns that one.
     fn advance(&mut self, warp: usize, instruction: u32) -> Result<(), u32> {
         let position = &mut self.positions[warp];
         match self.ahead.get(*position) {
@@ -204,8 +200,8 @@ impl Convoy {
     }
 }
 
-/// Checks that all lanes of a warp execute a warpgroup instruction, and that the other warps of the
-/// warpgroup execute the same instruction.
+/// Checks that all lanes of the warp, and the other warps of the warpgroup, execute the same
+/// instruction.
 fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     whole_warp(context, name)?;
     let (warp, instruction) = (context.warp, context.instruction);
@@ -226,9 +222,7 @@ fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     Ok(())
 }
 
-/// The operand A.
 pub(crate) enum LeftOperand {
-    /// A fragment in registers.
     Fragment(Vec<Slot>),
     /// A descriptor of shared memory.
     Memory(Slot, Major),
@@ -296,7 +290,7 @@ impl Execute for WgmmaStep {
     }
 }
 
-/// Returns the value of a register that has to be uniform in the warp.
+/// Returns the value of a register, which must be uniform in the warp.
 fn uniform(context: &Context<'_>, slot: Slot, what: &str) -> Outcome<u64> {
     let lanes = context.registers.get(slot);
     if lanes.iter().any(|&value| value != lanes[0]) {

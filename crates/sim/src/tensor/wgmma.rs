@@ -1,31 +1,23 @@
-//! Computes the result of `wgmma.mma_async`, the matrix multiplication of a warpgroup, for one of
-//! its four warps.
+//! Computes `wgmma.mma_async` for one of the four warps of a warpgroup.
 //!
-//! Each warp owns 16 of the 64 rows of D, and reads its rows of A and all of B. The warps exchange
-//! no data, so each warp computes its rows when it executes the instruction.
+//! Each warp has 16 of the 64 rows of D, and reads its rows of A and all of B. The warps exchange
+//! no data.
 
 use super::Element;
 use super::fragment::{Fragment, Matrix, MatrixRole};
 use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
-/// Rows of D of a warpgroup.
 pub const ROWS: usize = 64;
-/// Warps of a warpgroup.
 pub const WARPS: usize = 4;
-/// Rows of D of each warp.
 pub const WARP_ROWS: usize = ROWS / WARPS;
 
 /// The shape, formats and options of a `wgmma.mma_async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wgmma {
-    /// Columns of B and D.
     pub n: usize,
-    /// The format of A.
     pub a: Element,
-    /// The format of B.
     pub b: Element,
-    /// The format of D.
     pub d: Element,
     /// True if A is negated (`imm-scale-a` of -1).
     pub negates_a: bool,
@@ -37,7 +29,6 @@ pub struct Wgmma {
     pub product: IntegerProduct,
 }
 
-/// A matrix of decoded elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Elements of an integer format.
@@ -47,12 +38,12 @@ pub enum Values {
 }
 
 impl Wgmma {
-    /// Returns k: the number of elements in 32 bytes of a row of A.
+    /// Returns k, the number of elements in 32 bytes.
     pub fn k(&self) -> usize {
         (256 / self.a.bits()) as usize
     }
 
-    /// Returns whether the ISA has a dense `wgmma.mma_async` of this width and these formats.
+    /// Returns whether the ISA has this dense `wgmma.mma_async`.
     pub fn exists(&self) -> bool {
         use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let multiple = |of: usize| self.n.is_multiple_of(of) && (of..=256).contains(&self.n);
@@ -68,18 +59,16 @@ impl Wgmma {
         }
     }
 
-    /// Returns the fragment of A of one warp, for A in registers.
     pub fn a_fragment(&self) -> Fragment {
         Fragment { operand: MatrixRole::A, rows: WARP_ROWS, columns: self.k(), element: self.a }
     }
 
-    /// Returns the fragment of D of one warp.
     pub fn d_fragment(&self) -> Fragment {
         Fragment { operand: MatrixRole::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
     }
 
-    /// Returns the new registers of D of one warp. The inputs are its rows of A, all of B
-    /// (transposed: n rows of k elements), and the old D.
+    /// Returns the new registers of D of one warp, from its rows of A, all of B (transposed: n rows
+    /// of k elements), and the old D.
     ///
     /// # Panics
     /// If the values do not match the formats of the instruction.

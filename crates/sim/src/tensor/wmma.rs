@@ -1,10 +1,9 @@
-//! `wmma`: matrix multiplications of a warp with opaque fragments.
+//! Executes `wmma`: matrix multiplications of a warp with opaque fragments.
 //!
-//! The ISA leaves open which element a register of a lane holds. The simulator distributes the
-//! elements in row-major order: 32 elements to the first position of all lanes, the next 32 to the
-//! second position. So fragments of one shape have the same order, independent of the number of
-//! elements in a register. The registers of an f16 fragment may hold more elements than the matrix
-//! has. Then the elements repeat.
+//! The ISA leaves open which element a register has. The simulator distributes the elements in
+//! row-major order: 32 elements to the first position of all lanes, the next 32 to the second
+//! position. An f16 fragment may have more room than the matrix has elements; the elements then
+//! repeat.
 
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
@@ -15,10 +14,8 @@ use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
 
-/// The shape m, n and k of a multiplication.
 pub(crate) type Shape = (usize, usize, usize);
 
-/// The fragment of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WmmaFragment {
     rows: usize,
@@ -28,8 +25,7 @@ pub(crate) struct WmmaFragment {
 }
 
 impl WmmaFragment {
-    /// Returns the fragment of an operand in a multiplication of this shape; `None` if the ISA has
-    /// no such fragment.
+    /// Returns the fragment of an operand, if the ISA has it.
     pub fn new(operand: MatrixRole, (m, n, k): Shape, element: Element) -> Option<Self> {
         use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let (rows, columns) = match operand {
@@ -56,13 +52,13 @@ impl WmmaFragment {
         exists.then_some(Self { rows, columns, element, registers })
     }
 
-    /// Returns how many registers of each lane hold the matrix.
+    /// Returns the number of registers of each lane.
     pub fn registers(self) -> usize {
         self.registers
     }
 
-    /// Calls `each` for each element in each register. The arguments are the lane, the register,
-    /// the lowest bit of the element in the register, and the row-major index of the element.
+    /// Calls `each` for each element, with the lane, the register, the lowest bit in the register,
+    /// and the row-major index.
     fn visit(self, mut each: impl FnMut(usize, usize, u32, usize)) {
         let packed = (32 / self.element.bits()).max(1) as usize;
         for place in 0..self.registers * packed {
@@ -91,17 +87,16 @@ impl WmmaFragment {
     }
 }
 
-/// A matrix in memory.
 pub(crate) struct WmmaMemory {
     pub pointer: Pointer,
-    /// The distance in elements between rows, or between columns; `None` if the matrix has no gaps.
+    /// The distance between rows, or columns, in elements. `None` without gaps.
     pub stride: Option<Slot>,
     pub by_rows: bool,
     pub fragment: WmmaFragment,
 }
 
 impl WmmaMemory {
-    /// Returns the address of each element: its first byte, and its first bit in that byte.
+    /// Returns the address of each element: its first byte, and its first bit there.
     fn places(&self, context: &Context<'_>, instruction: &str) -> Outcome<Vec<(ResolvedAddress, u32)>> {
         whole_warp(context, instruction)?;
         let WmmaFragment { rows, columns, element, .. } = self.fragment;

@@ -9,8 +9,7 @@ use crate::context::{Context, ResolvedAddress};
 use crate::memory::{Agent, Clock};
 
 impl Context<'_> {
-    /// Reports an access of a lane to the watch. Call this function before the access writes
-    /// memory.
+    /// Reports an access of a lane to the watch, before it writes.
     #[inline]
     pub fn watch(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, data: Option<&[u8]>) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
@@ -18,7 +17,7 @@ impl Context<'_> {
         }
     }
 
-    /// Reports an access of an asynchronous operation to global memory to the watch.
+    /// Reports an access of an asynchronous operation to the watch.
     #[inline]
     pub fn watch_copy(&mut self, agent: &Agent, touch: Touch, data: Option<&[u8]>) {
         if let Some(watch) = self.watch {
@@ -26,10 +25,10 @@ impl Context<'_> {
         }
     }
 
-    /// Reports an atomic access of a lane to the watch, and applies its orderings unless its scope
-    /// is `.cta`. If the access reads, the warp acquires the earlier releases at the address: at
-    /// once with `acquires`, else at its next fence. If the access writes, the warp publishes its
-    /// clock or, without `releases`, the clock of its last fence.
+    /// Reports an atomic access of a lane, and applies its orderings unless its scope is `.cta`. A
+    /// read acquires the earlier releases at the address: at once with `acquires`, otherwise at the
+    /// next fence. A write publishes the clock of the warp or, without `releases`, that of its last
+    /// fence.
     #[inline]
     pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
@@ -83,8 +82,7 @@ impl Context<'_> {
         let knowledge = AgentKnowledge { agent, first, agents, global, hint, data };
         let Some(memory) = &mut state.memory else { return };
         let record = memory.shadow.begin(access);
-        // The unordered operations of a channel have no lanes, so the shadow distinguishes them by
-        // their steps.
+        // Unordered operations have no lanes, so their steps distinguish them in the shadow.
         let lane = agent.unordered_step().unwrap_or(0);
         if let Some(Conflict { first, .. }) = memory.shadow.touch(record, lane, (address, bytes), &knowledge)
         {
@@ -92,7 +90,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the index in the launch of the cluster's first agent.
+    /// Returns the launch index of the cluster's first agent.
     fn first_agent(&self) -> u32 {
         (self.cluster * self.agents as u64) as u32
     }
@@ -134,8 +132,7 @@ impl Context<'_> {
         }
     }
 
-    /// Reports a race if several lanes of one store write different values to one address. Any of
-    /// the values may remain.
+    /// Reports a race if lanes of one store write different values to one address.
     pub fn watch_lanes(&mut self, stored: &[(usize, u64, Vec<u8>)]) {
         let Some(watch) = self.watch.filter(|watch| watch.races) else { return };
         for (at, (lane, address, data)) in stored.iter().enumerate() {

@@ -4,7 +4,6 @@
 pub use tilewright_fuzz::random::Random;
 use tilewright_sim::{Fault, FaultKind, Launch, LoadedModule, Region, Report, SimTarget, Simulator};
 
-/// An argument of a kernel.
 pub enum Argument<'a> {
     /// The address of memory that the kernel may access.
     Memory(&'a mut [u8]),
@@ -12,12 +11,10 @@ pub enum Argument<'a> {
     Value(Vec<u8>),
 }
 
-/// Returns memory as an argument.
 pub fn memory<T: bytemuck::Pod>(elements: &mut [T]) -> Argument<'_> {
     Argument::Memory(bytemuck::cast_slice_mut(elements))
 }
 
-/// Returns a value as an argument.
 pub fn value<T: bytemuck::NoUninit>(value: T) -> Argument<'static> {
     Argument::Value(bytemuck::bytes_of(&value).to_vec())
 }
@@ -27,7 +24,6 @@ pub fn load(target: &str, text: &str) -> LoadedModule {
     simulator.load(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Launches the only kernel of a module.
 pub fn launch_with(
     module: &LoadedModule,
     grid: [u32; 3],
@@ -56,12 +52,11 @@ pub fn launch_with(
     module.launch(&launch)
 }
 
-/// Launches the only kernel of a text on `sm_100`.
 pub fn launch(text: &str, grid: u32, block: u32, arguments: Vec<Argument<'_>>) -> Result<Report, Box<Fault>> {
     launch_with(&load("sm_100", text), [grid, 1, 1], [block, 1, 1], arguments, |_| ())
 }
 
-/// Returns a module for `sm_100` with one kernel of this body and these 64-bit parameters.
+/// Returns a module for `sm_100` with one kernel and 64-bit parameters.
 pub fn kernel(parameters: &[&str], body: &str) -> String {
     let parameters: Vec<_> = parameters.iter().map(|name| format!(".param .u64 {name}")).collect();
     format!(
@@ -70,7 +65,6 @@ pub fn kernel(parameters: &[&str], body: &str) -> String {
     )
 }
 
-/// Returns the fault of a launch that has to fail.
 pub fn fault(result: Result<Report, Box<Fault>>) -> FaultKind {
     match result {
         Ok(_) => panic!("the launch finds no fault"),
@@ -78,8 +72,8 @@ pub fn fault(result: Result<Report, Box<Fault>>) -> FaultKind {
     }
 }
 
-/// Evaluates instructions on rows of operands, one row for each thread. The instructions compute
-/// `%d` of the type `to` from `%a`, `%b` and `%c` of the types `from`. The operands are raw bits.
+/// Evaluates `%d` of the type `to` from `%a`, `%b` and `%c` of the types `from`, for each row of
+/// raw bits.
 pub fn evaluate(instructions: &str, to: &str, from: &[&str], rows: &[[u64; 3]]) -> Vec<u64> {
     let register = |ty: &str| match ty {
         "pred" => "pred".to_owned(),

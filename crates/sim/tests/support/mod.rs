@@ -1,4 +1,4 @@
-//! Runs small PTX kernels, also with tensor maps, for the tests of copies and of the tensor cores.
+//! Runs small PTX kernels, also with tensor maps.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use tilewright_sim::{FaultKind, Launch, Region, Report, SimTarget, Simulator};
@@ -9,9 +9,9 @@ pub enum Argument<'a> {
     Input(&'a [u8]),
     /// The address of memory that is written.
     Output(&'a mut [u8]),
-    /// Memory that is read; another parameter has its address.
+    /// Read memory whose address is in another parameter.
     Memory(&'a [u8]),
-    /// Memory that is written; another parameter has its address.
+    /// Written memory whose address is in another parameter.
     MemoryOutput(&'a mut [u8]),
     /// A value of 32 bits.
     U32(u32),
@@ -23,17 +23,13 @@ pub enum Argument<'a> {
 
 /// The launch shape of a kernel.
 pub struct Shape {
-    /// Blocks of the grid.
     pub grid: [u32; 3],
-    /// Threads of a block.
     pub threads: u32,
-    /// Blocks of a cluster.
     pub cluster: u32,
-    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
 }
 
-/// Launches the only kernel of a module; missing parameters are zero.
+/// Launches the only kernel of a module. Missing parameters are zero.
 pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
     let target = ptx.lines().find_map(|line| line.strip_prefix(".target ")).expect("a module has a target");
     let simulator = Simulator::new(SimTarget::new(target).expect("a target"));
@@ -138,7 +134,6 @@ pub fn run_cluster(
     launch(&text, &shape, arguments).map(|_| ())
 }
 
-/// Returns the fault of a wrong body.
 pub fn expect_fault(body: &str, threads: u32, input: &[u8], map: &[u8; 128]) -> FaultKind {
     let mut output = vec![0; 4096];
     run(body, threads, input, &mut output, map).expect_err("the body is wrong")

@@ -1,15 +1,15 @@
-//! Implements copies of pixels (PTX ISA, "Im2col mode").
+//! Copies pixels (PTX ISA, "Im2col mode").
 //!
-//! The contiguous axis holds the channels, and the last axis the images. The axes between them have
-//! a bounding box. A copy moves pixels of this box from a first one on, in steps along the fastest
-//! of these axes. It continues along the next axes, and then in the next image. The offsets of the
-//! copy move the pixels, but not the bounding box. Pixels outside of the tensor are filled.
+//! The contiguous axis has the channels, the last axis the images, and the axes between them a
+//! bounding box. A copy moves pixels of the box from a first one on, along the fastest axis, then
+//! the next axes and images. Its offsets move the pixels, but not the box. Pixels outside of the
+//! tensor are filled.
 
 use super::{BoxRow, TensorMap, TensorMapError};
 
-/// The maximum number of channels of a pixel that a copy moves.
+/// The maximum number of channels per pixel of a copy.
 const MAX_CHANNELS: u32 = 256;
-/// The maximum number of pixels that a copy moves.
+/// The maximum number of pixels of a copy.
 const MAX_PIXELS: u32 = 1024;
 
 /// The pixels that a copy moves. Axes are counted from the fastest one after the channels.
@@ -23,11 +23,11 @@ pub struct PixelBox {
     pub pixels: u32,
 }
 
-/// The number of bits of a corner offset for a bounding box with 1, 2 and 3 axes.
+/// The bits of a corner offset for bounding boxes with 1, 2 and 3 axes.
 const CORNER_BITS: [u32; 3] = [16, 8, 5];
 
 impl PixelBox {
-    /// Returns an error for the first rule of `cuTensorMapEncodeIm2col` that a map breaks.
+    /// Returns the first rule of `cuTensorMapEncodeIm2col` that a map breaks.
     pub(super) fn check(&self, map: &TensorMap) -> Result<(), TensorMapError> {
         let refuse = |text: String| Err(TensorMapError(text));
         let Some(axes) = map.rank().checked_sub(2).filter(|axes| (1..=3).contains(axes)) else {
@@ -60,7 +60,7 @@ impl PixelBox {
         (self.lower[axis].into(), last)
     }
 
-    /// Returns the reason why a copy may not begin at a pixel, or `None` if it may.
+    /// Returns the reason why a copy may not begin at a pixel, if there is one.
     pub fn misplaced(&self, map: &TensorMap, coordinates: &[i32]) -> Option<String> {
         let outside = (0..self.lower.len()).find(|axis| {
             let (first, last) = self.range(map, *axis);
@@ -74,7 +74,7 @@ impl PixelBox {
         ))
     }
 
-    /// Returns the channels of each pixel of a copy, in the order of shared memory.
+    /// Returns the channels of each pixel, in the order of shared memory.
     pub fn rows(&self, map: &TensorMap, coordinates: &[i32], offsets: &[i16]) -> Vec<BoxRow> {
         let (images, axes) = (map.rank() - 1, self.lower.len());
         let mut at: Vec<i64> = coordinates.iter().map(|coordinate| i64::from(*coordinate)).collect();

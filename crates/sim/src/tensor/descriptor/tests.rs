@@ -1,6 +1,7 @@
-//! Compares descriptors with the canonical layouts of the PTX ISA. The ISA writes a layout in
-//! `CuTe` notation. A coordinate has a list of pairs (extent, stride), with strides in elements.
-//! The swizzle then applies to the byte address.
+//! Compares descriptors with the canonical layouts of the PTX ISA in `CuTe` notation.
+//!
+//! A coordinate has pairs (extent, stride), with strides in elements. The swizzle applies to the
+//! byte address.
 
 use super::*;
 
@@ -14,8 +15,7 @@ fn element(bits: u32) -> Element {
     }
 }
 
-/// Evaluates one mode of a `CuTe` layout: splits a coordinate into digits of these extents, each
-/// with its stride.
+/// Evaluates one mode of a `CuTe` layout: splits a coordinate into digits of these extents.
 fn cute(mut coordinate: u32, digits: &[(u32, u32)]) -> u32 {
     let mut offset = 0;
     for &(extent, stride) in digits {
@@ -31,9 +31,8 @@ fn cute_swizzle((bits, base): (u32, u32), address: u32) -> u32 {
     address ^ source << base
 }
 
-/// Returns the byte offset of element (row, k) by the table "canonical layouts" of the ISA. The
-/// strides of the table are in elements. The `t` of the table is the number of elements in 16
-/// bytes.
+/// Returns the byte offset of element (row, k) by the table "canonical layouts" of the ISA, whose
+/// strides are in elements. Its `t` is the number of elements in 16 bytes.
 fn canonical(
     major: Major,
     swizzle: Swizzle,
@@ -115,8 +114,8 @@ fn every_layout_is_the_canonical_one() {
 
 #[test]
 fn a_tile_that_a_tensor_copy_places_is_found() {
-    // A box of 64 rows of 128 bytes in the layout of a tensor copy: chunk c of row r is at chunk c
-    // xor (r % 8). Each step along k advances the start address by 32 bytes, inside the pattern.
+    // Chunk c of row r of a box of 64 by 128 bytes is at chunk c xor (r % 8). Each step along k
+    // advances by 32 bytes, inside the pattern.
     let start = 3 * 1024;
     let mut memory = vec![0u8; 16384];
     for row in 0..64 {
@@ -145,7 +144,7 @@ fn a_tile_that_a_tensor_copy_places_is_found() {
 
 #[test]
 fn the_base_offset_shifts_the_pattern() {
-    // The start address is 3 * 128. The ISA defines the base offset as (start >> 7) & 7.
+    // The start address is 3 * 128, and the base offset is (start >> 7) & 7.
     let descriptor =
         Descriptor { start: 384, leading: 16, stride: 1024, base_offset: 3, swizzle: Swizzle::Bytes128 };
     for row in 0..8 {

@@ -1,6 +1,6 @@
-//! Compares the fragment map with the formulas of the PTX ISA, "Matrix Fragments for mma.…", one
-//! shape and type at a time. `group` is `%laneid >> 2`, and `thread` is `%laneid % 4`. `i` counts
-//! the elements of a lane from the lowest bits of its first register.
+//! Compares the fragment map with the formulas of the PTX ISA.
+//!
+//! `group` is `%laneid >> 2`, `thread` is `%laneid % 4`, and `i` counts the elements of a lane.
 
 use super::*;
 
@@ -163,8 +163,7 @@ fn single_bits() {
 
 #[test]
 fn warpgroup_accumulators() {
-    // "Register fragments … for wgmma.mma_async.m64nNk…", matrix D, of the warp with the first 16
-    // rows.
+    // "Register fragments … for wgmma.mma_async.m64nNk…", matrix D, for the first 16 rows.
     for columns in [8, 64, 256] {
         for (element, registers) in [(Element::F32, columns / 2), (Element::F16, columns / 4)] {
             check((MatrixRole::Accumulator, element, 16, columns), registers, |group, thread, i| {

@@ -1,10 +1,9 @@
-//! Compares multiplications of every shape and type with a loop over integers (`expected`). Every
-//! format represents the values exactly.
+//! Compares multiplications of every shape and type with a loop over integers.
 
 use super::*;
 use Element::{B1, Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
 
-/// Returns every dense `mma` of the ISA with one accumulator format: (m, n, k), A, B, C, D.
+/// Returns every dense `mma` of the ISA: (m, n, k), A, B, C, D.
 fn all() -> Vec<Mma> {
     let mut all = Vec::new();
     let mut add =
@@ -30,8 +29,7 @@ fn all() -> Vec<Mma> {
     all
 }
 
-/// Returns the bits of a small integer in a format. Follows the definition of the format and does
-/// not use its decoder.
+/// Returns the bits of a small integer by the definition of the format.
 fn encode(element: Element, value: i64) -> u64 {
     let narrow = |exponent_bits: u32, mantissa_bits: u32| {
         if value == 0 {
@@ -57,7 +55,7 @@ fn encode(element: Element, value: i64) -> u64 {
     }
 }
 
-/// Returns deterministic small integers that the format represents exactly.
+/// Returns small integers that the format represents exactly.
 fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i64> {
     let mut matrix = Matrix::new(rows, columns);
     for (index, value) in matrix.elements.iter_mut().enumerate() {
@@ -72,7 +70,7 @@ fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i6
     matrix
 }
 
-/// Returns D of `D = A B + C`. The argument holds A, B and C.
+/// Returns `A B + C`.
 fn expected(mma: &Mma, [left, right, before]: [&Matrix<i64>; 3]) -> Matrix<i64> {
     let mut sums = before.clone();
     for row in 0..mma.m {
@@ -131,8 +129,8 @@ fn integers_wrap_or_saturate() {
 
 #[test]
 fn sums_are_rounded_once() {
-    // Each of the 8 products is 2^-24, half of the last place of 1 in f32. Added one by one in f32,
-    // they would all round to nothing. The exact sum is 1 + 2^-21.
+    // Each of 8 products is 2^-24, half of the last place of 1 in f32. Expected: the exact sum 1 +
+    // 2^-21.
     let mma = Mma { m: 16, n: 8, k: 8, a: F16, b: F16, c: F32, d: F32, product: IntegerProduct::Wrapping };
     let tiny = mma
         .fragment(MatrixRole::A)

@@ -1,4 +1,4 @@
-//! Compares multiplications of a warpgroup, with A in registers, with a loop over integers.
+//! Compares multiplications of a warpgroup with a loop over integers.
 
 use super::*;
 use crate::registers::LANES;
@@ -95,8 +95,8 @@ fn widths_that_the_isa_lacks_do_not_exist() {
 
 #[test]
 fn registers_of_a_and_d_are_as_many_as_the_isa_says() {
-    // The ISA says: "A vector expression containing four .f16x2 registers" and "N/2 .f32
-    // registers", "N/4 .f16x2 registers".
+    // By the ISA: "A vector expression containing four .f16x2 registers" and "N/2 .f32 registers",
+    // "N/4 .f16x2 registers".
     let mut wgmma = Wgmma {
         n: 96,
         a: Element::F16,
