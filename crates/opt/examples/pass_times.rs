@@ -1,5 +1,6 @@
-//! Measures the pipeline and the analysis on a matmul: `cargo run --release -p tilewright-opt
-//! --example pass_times`.
+//! Measures the pipeline and the analysis on a matmul.
+//!
+//! Run it with `cargo run --release -p tilewright-opt --example pass_times`.
 
 use std::time::{Duration, Instant};
 

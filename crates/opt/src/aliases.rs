@@ -1,19 +1,19 @@
-//! Replaces values, in passes that walk a function forwards once.
+//! Replaces values in passes that walk a function forwards once.
 
 use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{Function, Inst, Op, Value};
 
 /// The replacements of values.
 ///
-/// Control flow is structured, so a forward walk visits every use of a value after its definition.
-/// A pass that calls [`Aliases::resolve_operands`] on each instruction therefore replaces all uses.
+/// Control flow is structured, so a forward walk visits every use after its definition. Calling
+/// [`Aliases::resolve_operands`] on each instruction replaces all uses.
 #[derive(Default)]
 pub struct Aliases {
     map: SecondaryMap<Value, PackedOption<Value>>,
 }
 
 impl Aliases {
-    /// Returns the replacement of a value, or the value itself if it has none.
+    /// Returns the replacement of a value, or the value itself.
     pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(next) = self.map[value].expand() {
             value = next;
@@ -21,15 +21,14 @@ impl Aliases {
         value
     }
 
-    /// Records that `new` replaces `old`. `new` gets the name of `old`, unless `new` has a name or
-    /// is a constant.
+    /// Records that `new` replaces `old`. `new` gets the name of `old`, unless it has a name or is
+    /// a constant.
     pub fn replace(&mut self, function: &mut Function, old: Value, new: Value) {
         let new = self.resolve(new);
         if old == new {
             return;
         }
-        // A constant may replace several unrelated values; the name of one of them would be wrong
-        // for the others.
+        // A constant may replace several unrelated values, so it gets no name.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {

@@ -1,7 +1,6 @@
-//! Common subexpression elimination: replaces a pure instruction with the first equal one in scope.
-//!
-//! An element region, such as the combine region of a reduction, is a separate scope. It captures
-//! no values, so backends can recognize and copy it.
+//! Replaces a pure instruction by the first equal one in scope.
+//! An element region, such as the combine region of a reduction, is a scope of its own. It captures
+//! no values, so that back ends can recognize and copy it.
 
 use std::hash::{Hash, Hasher};
 
@@ -27,10 +26,9 @@ pub fn run(function: &mut Function) -> bool {
 struct Cse<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// The instructions in scope, by hash. If two instructions have equal hashes, the map has the
-    /// later instruction.
+    /// The instructions in scope, by hash. Of equal hashes, the later instruction counts.
     known: FxHashMap<u64, Inst>,
-    /// The previous entries of `known`, which are restored at the end of a scope.
+    /// The previous entries of `known`, restored at the end of a scope.
     undo: Vec<(u64, Option<Inst>)>,
     changed: bool,
 }
@@ -80,8 +78,7 @@ impl Cse<'_> {
     }
 }
 
-/// Returns the first two operands, sorted if the op is commutative. Returns the operand twice if
-/// there is only one.
+/// Returns the first two operands, sorted if the op is commutative. A single operand counts twice.
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {
@@ -115,8 +112,8 @@ fn equal(function: &Function, x: Inst, y: Inst) -> bool {
         })
 }
 
-/// Returns whether two regions compute the same function of their parameters. `same` maps each
-/// value of `y` to the corresponding value of `x`.
+/// Returns whether two regions compute the same function. `same` maps the values of `y` to those of
+/// `x`.
 fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Value, Value>) -> bool {
     let (a, b) = (&function.blocks[x], &function.blocks[y]);
     if a.parameters.len() != b.parameters.len() || a.insts.len() != b.insts.len() {
@@ -128,7 +125,7 @@ fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Va
         let equal_operands = a.operands.len() == b.operands.len()
             && a.operands.iter().zip(&b.operands).all(|(&x, y)| *same.get(y).unwrap_or(y) == x);
         same.extend(b.results.iter().copied().zip(a.results.iter().copied()));
-        // Instructions with nested regions are rare here: treat them as different.
+        // Instructions with nested regions are rare here, and count as different.
         a.op == b.op && equal_operands && a.regions.is_empty() && b.regions.is_empty()
     })
 }

@@ -1,8 +1,7 @@
-//! Dead code elimination. Removes instructions without effects whose results are unused, and loops
-//! and `if`s with nothing left in them. Also removes loop-carried values that only their own
-//! updates read.
+//! Removes instructions, loops, branches and carried values that nothing uses.
 //!
-//! A `while` stays even if it computes nothing, because it may be an intended endless loop.
+//! A carried value that only its own update reads is dead. A `while` stays even if it computes
+//! nothing: it may be an intended endless loop.
 
 use tilewright_base::entity::{EntitySet, SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{Block, Definition, Effect, Function, Inst, Op, OpFamily, Value};
@@ -25,13 +24,11 @@ pub fn run(function: &mut Function) -> bool {
     sweeper.changed
 }
 
-/// The live instructions and values. The operand, the parameters, the yields and the result of one
-/// loop-carried value are either all live or all dead.
+/// The live instructions and values. All values of one carried value are live, or none.
 struct Liveness<'f> {
     function: &'f Function,
     /// The instruction that owns a region.
     parents: SecondaryMap<Block, PackedOption<Inst>>,
-    /// The block that contains an instruction.
     blocks: SecondaryMap<Inst, PackedOption<Block>>,
     insts: EntitySet<Inst>,
     values: EntitySet<Value>,
@@ -84,7 +81,6 @@ impl Liveness<'_> {
         }
     }
 
-    /// Marks all yields of regions.
     fn mark_terminators(&mut self, regions: &[Block]) {
         for &region in regions {
             self.work.extend(self.function.yielded(region));
@@ -104,7 +100,7 @@ impl Liveness<'_> {
                 }
             };
             self.mark_inst(inst);
-            // Mark the sources of a result of a loop or a branch.
+            // Marks the sources of a result of a loop or branch.
             if let Some(carried) = self.function.carried_by(inst, value) {
                 self.work.extend(carried.initial);
                 self.work.extend(carried.parameters);
@@ -145,8 +141,7 @@ impl Sweeper<'_> {
         self.function.blocks[block].insts = insts;
     }
 
-    /// Removes the dead results of a loop or an `if`, with the operands, parameters and yields that
-    /// belong to them.
+    /// Removes the dead results of a loop or an `if`, with their operands, parameters and yields.
     fn remove_carried(&mut self, inst: Inst) {
         let values = &self.values;
         if self.function.carried(inst).any(|carried| !values.contains(carried.result)) {

@@ -1,8 +1,7 @@
 //! Folds ops on constants, with the exact results of the CPU executor.
 //!
-//! Transcendental functions and functions of the 8-bit float formats are not folded: their results
-//! are not specified exactly. Division and square root of floats are folded with correct rounding,
-//! which the error bounds of all targets allow.
+//! Transcendental functions and the 8-bit formats are not folded, because their results are not
+//! exactly specified. Division and square root are correctly rounded, which all targets allow.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
@@ -11,7 +10,7 @@ use tilewright_ir::{
 
 /// Folds an elementwise function of constants.
 pub fn elementwise(function: ElementwiseFn, operands: &[Literal]) -> Option<Literal> {
-    // Functions of fewer than three operands ignore the duplicates.
+    // Functions of fewer operands ignore the duplicates.
     let [x, y, z] = match *operands {
         [x] => [x, x, x],
         [x, y] => [x, y, y],
@@ -39,8 +38,8 @@ fn int_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Lite
     let result = match function {
         ArithmeticFn::Add => a + b,
         ArithmeticFn::Sub => a - b,
-        // The product of two `uint64` numbers may exceed `i128`, but the wrapped product has the
-        // same low 64 bits.
+        // The product of two `uint64` may exceed `i128`. The wrapped product has the same low 64
+        // bits.
         ArithmeticFn::Mul => a.wrapping_mul(b),
         ArithmeticFn::Neg => -a,
         ArithmeticFn::Abs => a.abs(),
@@ -94,7 +93,7 @@ fn compare<T: PartialOrd + Copy>(function: ComparisonFn, x: T, y: T) -> Literal 
     })
 }
 
-/// The properties of a native float type.
+/// A native float type.
 trait Float: Copy + PartialOrd {
     const NAN: Self;
     fn is_sign_negative(self) -> bool;
@@ -117,8 +116,8 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// Returns the minimum of two floats or, with `largest`, the maximum, as in IEEE 754-2019. -0 is
-/// less than +0. If one operand is NaN, returns the other operand, or NaN with `keeps_nan`.
+/// Returns the minimum or, with `largest`, the maximum, as in IEEE 754-2019. -0 is below +0. If one
+/// operand is NaN, returns the other, or NaN with `keeps_nan`.
 fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     match (x.is_nan(), y.is_nan()) {
         (true, true) => return T::NAN,
@@ -130,8 +129,7 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-/// Computes a function of two floats in binary64 if their type is `fp64`, otherwise in binary32.
-/// Rounds the result to their type.
+/// Computes a function in binary64 for `fp64` and in binary32 otherwise, and rounds to the type.
 fn computed(
     x: Literal,
     y: Literal,
@@ -143,8 +141,7 @@ fn computed(
     Literal::float(x.dtype, result)
 }
 
-/// Calls [`computed`] with two copies of a closure, one for each type, because a closure cannot be
-/// generic. Only the copy for the operands' type runs.
+/// Calls [`computed`] with a copy of a closure for each type, because a closure is not generic.
 macro_rules! computed {
     ($x:ident, $y:ident, $function:expr) => {
         computed($x, $y, $function, $function)
@@ -172,8 +169,8 @@ fn float_function(function: FloatFn, [x, y, z]: [Literal; 3]) -> Option<Literal>
         FloatFn::Fma => fma([x, y, z]),
         FloatFn::MinNan => computed!(x, y, |x, y| extreme(x, y, false, true)),
         FloatFn::MaxNan => computed!(x, y, |x, y| extreme(x, y, true, true)),
-        // For binary32 and narrower types, rounding the root to binary64 first does not change the
-        // result. The reason is that binary64 has more than twice the precision.
+        // binary64 has more than twice the precision of binary32, so the second rounding changes
+        // nothing.
         FloatFn::Sqrt | FloatFn::SqrtRn => Literal::float(x.dtype, x.as_float()?.sqrt()),
         FloatFn::Floor => Literal::float(x.dtype, x.as_float()?.floor()),
         FloatFn::Ceil => Literal::float(x.dtype, x.as_float()?.ceil()),
@@ -185,8 +182,8 @@ fn fma(operands: [Literal; 3]) -> Option<Literal> {
     match operands[0].dtype {
         Dtype::F64 => Literal::float(Dtype::F64, x.mul_add(y, z)),
         Dtype::F32 => Literal::float(Dtype::F32, f64::from((x as f32).mul_add(y as f32, z as f32))),
-        // For the narrower types, binary64 represents the product exactly, but the sum may need
-        // more bits and would be rounded twice.
+        // binary64 represents the product of narrower types exactly, but the sum might be rounded
+        // twice.
         _ => None,
     }
 }
@@ -202,7 +199,7 @@ pub fn cast(value: Literal, element: Element, rounding: Rounding) -> Option<Lite
         (Some(integer), Some(_)) => Some(Literal::int(to, integer)),
         (Some(integer), None) => int_to_float(integer, to, rounding),
         (None, Some((low, high))) => {
-            // Rust's conversion truncates, saturates, and maps NaN to 0, which is in every range.
+            // Rust's conversion truncates, saturates, and maps NaN to 0.
             Some(Literal::int(to, (value.as_float()? as i128).clamp(low, high)))
         }
         (None, None) => {
@@ -218,9 +215,8 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     let wide = value as f64;
     let result = match to {
         Dtype::F32 => Literal { dtype: to, bits: u64::from((value as f32).to_bits()) },
-        // An integer that binary64 does not represent exactly overflows binary16. In a conversion
-        // to bfloat16, which has the range of binary32, such an integer would be rounded twice. So
-        // it is not folded.
+        // An integer that binary64 does not represent overflows binary16, and would be rounded
+        // twice to bfloat16.
         _ if to == Dtype::F64 || wide as i128 == value => Literal::float(to, wide)?,
         _ => return None,
     };

@@ -1,10 +1,7 @@
-//! Inlining: replaces calls with copies of the callees' bodies, callees first. Afterwards, the
-//! module has only the functions that are still called. These are the kernel, functions marked
-//! `noinline`, and recursive functions.
-//!
-//! The copy of an instruction keeps its source location and gains the call site. Copied values keep
-//! their names, with one exception. A value that the callee computes and returns gets the name of
-//! the call's result, if that result has a name.
+//! Inlines calls, callees first, and drops the functions that are no longer called.
+//! The kernel, `noinline` functions and recursive functions remain. A copied instruction keeps its
+//! location and gains the call site. Copied values keep their names. But a computed and returned
+//! value gets the name of the call's result, if it has one.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -13,17 +10,15 @@ use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, Location
 
 use crate::aliases::Aliases;
 
-/// Maximum number of instructions after inlining. Modules of the frontend stay far below it. If a
-/// hand-written module exceeds this number, no call is inlined; backends may reject the calls.
+/// The maximum number of instructions after inlining. Beyond it, no call is inlined, and back ends
+/// may reject the calls. Only handwritten modules exceed it.
 const MAX_INSTS: usize = 1 << 21;
 
-/// Maximum nesting of regions after inlining. If a module exceeds this nesting, no call is inlined,
-/// either.
+/// The maximum nesting of regions after inlining. Beyond it, no call is inlined.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls except those of recursive functions and of functions marked `noinline`.
-/// Removes the functions that are no longer called. Does nothing if the result would exceed the
-/// limits of this file. Returns whether anything changed.
+/// Inlines all calls, except those of recursive and `noinline` functions, and removes functions
+/// without calls. Does nothing beyond the limits. Returns whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
@@ -64,9 +59,8 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
     order
 }
 
-/// Returns whether all functions together stay within the limits after inlining. The pass checks
-/// this before it copies anything, because each level of calls may double the number of
-/// instructions.
+/// Returns whether all functions stay within the limits. It is checked before copying, because each
+/// level of calls may double the instructions.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;
@@ -79,8 +73,7 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
                 let data = &module.functions[id].insts[inst];
                 extent.insts = extent.insts.saturating_add(1);
                 blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
-                // The call of a `noinline` function stays. A callee without an extent is recursive,
-                // so its call stays, too.
+                // Calls of `noinline` and of recursive functions, which have no extent, stay.
                 if let Op::Call { callee, .. } = data.op
                     && !module.functions[callee].noinline
                     && let Some(inner) = extents[callee]
@@ -106,7 +99,6 @@ struct Extent {
     nesting: usize,
 }
 
-/// Returns the callees of a function.
 fn callees(function: &Function) -> Vec<FuncId> {
     let mut callees = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -125,8 +117,8 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Inlines the calls in a block and its regions whose callee `can_inline` accepts. Returns
-    /// whether it inlined any.
+    /// Inlines the calls that `can_inline` accepts in a block and its regions. Returns whether
+    /// there were any.
     fn block(&mut self, block: Block) -> bool {
         let insts = std::mem::take(&mut self.function.blocks[block].insts);
         let mut out = Vec::with_capacity(insts.len());
@@ -220,8 +212,7 @@ impl Copier<'_> {
         copy
     }
 
-    /// Returns the location of a callee's instruction with the call site added. If the instruction
-    /// has no location, returns the call site.
+    /// Returns the location of a callee's instruction with the call site, or only the call site.
     fn location(&mut self, location: PackedOption<Location>) -> PackedOption<Location> {
         let Some(location) = location.expand() else { return self.call_location };
         if let Some(&known) = self.locations.get(&location) {
@@ -235,7 +226,7 @@ impl Copier<'_> {
     }
 }
 
-/// Removes the functions that the kernel does not reach, and renumbers the other functions.
+/// Removes the functions that the kernel does not reach, and renumbers the others.
 pub(crate) fn remove_uncalled(module: &mut Module) {
     let mut kept: Vec<FuncId> = vec![module.entry];
     let mut new_ids: FxHashMap<FuncId, FuncId> = FxHashMap::default();
@@ -270,8 +261,8 @@ pub(crate) fn remove_uncalled(module: &mut Module) {
 mod tests {
     use std::fmt::Write as _;
 
-    /// Returns a module of functions. Each function calls the next one twice, with two exceptions.
-    /// The kernel calls the next function once, and the last function calls none.
+    /// Returns functions that each call the next one twice. The kernel calls it once, and the last
+    /// function calls none.
     fn doubling(functions: usize, attribute: &str) -> tilewright_ir::Module {
         let mut text = "kernel func0 @kernel(%x: int32) {\n  %a = call %x {callee = func1, results = (int32)} : int32\n  return_values\n}\n".to_owned();
         for number in 1..functions {

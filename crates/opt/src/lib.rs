@@ -1,8 +1,8 @@
 //! Passes on tile IR, and analyses of integers and pointers.
 //!
-//! [`optimize`] runs the passes: `pipeline.rs` lists them, and each has its own file. [`analysis`]
-//! computes the contiguity, divisibility, constancy and range of each value. [`bounds`] decides
-//! whether accesses are in bounds for every size. Nothing here depends on a target.
+//! [`optimize`] runs the passes of `pipeline.rs`, each in its own file. [`analysis`] computes the
+//! contiguity, divisibility, constancy and range of each value. [`bounds`] decides whether accesses
+//! are in bounds for every size. Nothing here depends on a target.
 
 mod aliases;
 pub mod analysis;

@@ -1,6 +1,7 @@
-//! Loop-invariant code motion: moves a pure instruction out of the loops on which its operands do
-//! not depend. Loops may disable the motion. Nothing moves out of an `if`, whose region may never
-//! run, and loads stay in place.
+//! Moves pure instructions out of the loops on which their operands do not depend.
+//!
+//! Loops may disable the motion. Nothing moves out of an `if`, whose region may never run, and
+//! loads stay in place.
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
@@ -13,18 +14,17 @@ pub fn run(function: &mut Function) -> bool {
     pass.changed
 }
 
-/// A block that contains the current instruction, directly or in a region.
+/// A block around the current instruction.
 struct Scope {
     /// The instructions of the block so far.
     insts: Vec<Inst>,
-    /// True if instructions may move out of the block: it is a region of a loop that allows this.
+    /// True for a region of a loop out of which instructions may move.
     is_open: bool,
 }
 
 struct Licm<'f> {
     function: &'f mut Function,
-    /// The nesting depth of the definition of a value, after the motion: 1 in the function's entry
-    /// block.
+    /// The nesting depth of the definition of a value after the motion, 1 in the entry block.
     depths: SecondaryMap<Value, u32>,
     scopes: Vec<Scope>,
     changed: bool,
@@ -66,7 +66,7 @@ impl Licm<'_> {
         }
     }
 
-    /// Returns the depth of the outermost block that an instruction may move to.
+    /// Returns the depth of the outermost block to which an instruction may move.
     fn target(&self, inst: Inst, depth: u32) -> u32 {
         let open = self.scopes.iter().rev().take_while(|scope| scope.is_open).count() as u32;
         // The entry block is never open.
@@ -74,14 +74,14 @@ impl Licm<'_> {
         outermost.max(self.needed(inst))
     }
 
-    /// Returns the depth of the innermost block that defines an operand of the instruction or of an
-    /// instruction in its regions.
+    /// Returns the depth of the innermost block with an operand of the instruction or of its
+    /// regions.
     fn needed(&self, inst: Inst) -> u32 {
         let data = &self.function.insts[inst];
         let operands = data.operands.iter().map(|&value| self.depths[value]);
         let mut depth = operands.max().unwrap_or(0);
         for &region in &data.regions {
-            // The values that the region itself defines still have depth 0.
+            // Values of the region itself still have depth 0.
             self.function.walk(region, &mut |inner| {
                 let operands = self.function.insts[inner].operands.iter();
                 depth = operands.map(|&value| self.depths[value]).max().unwrap_or(0).max(depth);
@@ -91,8 +91,7 @@ impl Licm<'_> {
     }
 }
 
-/// Returns whether an instruction may be executed speculatively, that is, even if the program would
-/// not execute it.
+/// Returns whether an instruction may execute even if the program would not execute it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     if !matches!(data.op.family(), OpFamily::Reduction | OpFamily::Scan) {

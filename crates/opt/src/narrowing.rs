@@ -1,5 +1,7 @@
-//! Narrows 64-bit integer divisions whose operands fit into 32 bits. On a GPU, a 64-bit division,
-//! such as `tl.program_id(0).to(tl.int64) % n`, calls a routine of some hundred instructions.
+//! Narrows 64-bit divisions whose operands fit into 32 bits.
+//!
+//! On a GPU, a 64-bit division, such as `tl.program_id(0).to(tl.int64) % n`, calls a routine of
+//! some hundred instructions.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::SecondaryMap;
@@ -32,8 +34,8 @@ fn narrow_block(function: &mut Function, block: Block, infos: &SecondaryMap<Valu
 }
 
 /// Returns the 32-bit type in which a 64-bit division has the same result, if there is one.
-/// Division by zero sets all bits of the result, in 32 bits as in 64. Sign extension of the 32-bit
-/// result sets all 64 bits, but zero extension does not. So a `uint64` divisor must not be zero.
+/// Division by zero sets all bits. Sign extension keeps that, but zero extension does not, so a
+/// `uint64` divisor must not be zero.
 fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, AxisInfo>) -> Option<Dtype> {
     let data = &function.insts[inst];
     let Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } = data.op else {
@@ -47,14 +49,14 @@ fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, Axi
         _ => return None,
     };
     let all = Range::of_dtype(narrow);
-    // -2^31 / -1 is the only quotient of two `int32` numbers that is not an `int32` number.
+    // -2^31 / -1 is the only quotient of two `int32` that is no `int32`.
     let overflows =
         narrow == Dtype::I32 && dividend.low == all.low && divisor.low <= -1 && divisor.high >= -1;
     (dividend.is_within(all) && divisor.is_within(all) && !overflows).then_some(narrow)
 }
 
-/// Replaces a division by the cast of a narrow division. Appends the casts of the operands, and
-/// then the narrow division, to `out`.
+/// Replaces a division by the cast of a narrow one. Appends the casts of the operands and the
+/// narrow division to `out`.
 fn narrow(function: &mut Function, inst: Inst, dtype: Dtype, out: &mut Vec<Inst>) {
     let data = function.insts[inst].clone();
     let wide = function.ty(data.operands[0]).clone();

@@ -1,4 +1,4 @@
-//! The list of passes, and the loop that runs them.
+//! Lists the passes and runs them.
 
 use tilewright_ir::{FuncId, Function, Module, Pass, verify};
 
@@ -15,8 +15,7 @@ pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("narrowing", narrowing::run),
 ];
 
-/// Maximum number of runs of the list. The result is correct after any number of runs; three runs
-/// usually find all simplifications.
+/// The maximum number of runs of the list. Three usually find all simplifications.
 const MAX_ROUNDS: usize = 8;
 
 /// The optimization level.
@@ -78,8 +77,7 @@ pub(crate) fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&
     }
 }
 
-/// Verifies the module in debug builds. Panics with the name of the pass that broke a rule of the
-/// IR.
+/// Verifies the module in debug builds. Panics with the name of the pass.
 pub(crate) fn check(pass: &str, module: &Module) {
     if cfg!(debug_assertions)
         && let Err(error) = verify(module)

@@ -1,7 +1,7 @@
-//! Range-based constants. If an integer has one value in every run of the program, the pass
-//! replaces the integer with this constant. An example is the mask `index + arange < bound` in a
-//! loop over blocks. It becomes constant if the bounds of the loop differ by a multiple of its
-//! step.
+//! Replaces integers that have one value in every run by constants.
+//!
+//! An example is the mask `index + arange < bound` in a loop whose bounds differ by a multiple of
+//! its step.
 
 use smallvec::smallvec;
 use tilewright_base::entity::EntitySet;
@@ -30,8 +30,8 @@ pub fn run(function: &mut Function) -> bool {
     true
 }
 
-/// Returns the operands of `assume`s and the values from which they are computed. The pass must not
-/// replace these values with constants, because an `assume` of a constant promises nothing.
+/// Returns the operands of `assume`s, and the values from which they are computed. They stay,
+/// because an `assume` of a constant promises nothing.
 fn assumed_values(function: &Function) -> EntitySet<Value> {
     let mut assumed = EntitySet::new();
     let mut open: Vec<Value> = Vec::new();

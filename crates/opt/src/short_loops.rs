@@ -1,4 +1,4 @@
-//! Unrolls short loops for a back end that executes straight-line code faster than loops.
+//! Unrolls short loops, for a back end that executes straight-line code faster.
 
 use tilewright_ir::{Block, Cursor, Dtype, Function, Inst, Literal, Module, Op, unroll_fully};
 
@@ -47,7 +47,6 @@ pub(crate) fn collect_loops(function: &Function, block: Block, found: &mut Vec<(
     }
 }
 
-/// Returns the values of the counter of a short loop, and their type.
 fn counters(function: &Function, inst: Inst, loops: &ShortLoops) -> Option<(Vec<i128>, Dtype)> {
     let data = &function.insts[inst];
     let (mut ops, mut is_allowed) = (0, true);

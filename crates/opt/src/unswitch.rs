@@ -1,4 +1,4 @@
-//! Moves branches out of loops for a back end that executes loops without branches faster. This is
+//! Moves branches out of loops for a back end that prefers loops without branches. This is
 //! loop unswitching (Allen and Cocke, *A catalogue of optimizing transformations*, 1972).
 //!
 //! ```text
@@ -25,8 +25,7 @@ pub struct Unswitching {
     pub allows: fn(&Op) -> bool,
 }
 
-/// The maximum number of repetitions. A repetition moves one condition out of each loop. A loop
-/// with several conditions, and a loop around an unswitched loop, need several repetitions.
+/// The maximum number of repetitions, each of which moves one condition out of each loop.
 const MAX_ROUNDS: usize = 3;
 
 /// For each loop of a module's kernel, moves the branches with invariant conditions out of the
@@ -54,8 +53,7 @@ pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     unswitched
 }
 
-/// Returns the invariant condition of a branch in a loop's body. The loop does not change such a
-/// condition.
+/// Returns the condition of a branch that the loop does not change.
 fn invariant_condition(function: &Function, inst: Inst, loops: &Unswitching) -> Option<Value> {
     let body = function.insts[inst].regions[0];
     let mut inside: FxHashSet<Value> = function.blocks[body].parameters.iter().copied().collect();
@@ -74,7 +72,7 @@ fn invariant_condition(function: &Function, inst: Inst, loops: &Unswitching) -> 
     conditions.into_iter().find(|condition| !inside.contains(condition))
 }
 
-/// Replaces a loop by a branch on a condition with a copy of the loop on each side.
+/// Replaces a loop by a branch with a copy of the loop on each side.
 fn unswitch(function: &mut Function, (block, inst): (Block, Inst), condition: Value) {
     let mut cursor = Cursor::before(function, block, inst);
     cursor.use_location_of(inst);

@@ -1,5 +1,4 @@
-//! Tests which parameters the analysis reports for the accesses of a kernel: through loops,
-//! branches and pointers of unknown origin.
+//! Tests the parameters of accesses, through loops, branches and unknown pointers.
 
 use tilewright_opt::analysis::{Access, accesses};
 

@@ -1,8 +1,6 @@
-//! Tests `bounds::check`, which decides whether accesses are in bounds for all sizes. The inputs
-//! are kernels with known outcomes, and random kernels. For random kernels, the tests compare the
-//! outcomes with brute force over small sizes and grids.
+//! Compares `bounds::check` with known outcomes, and with brute force on random kernels.
 //!
-//! A seed identifies each random kernel; `TILEWRIGHT_SEEDS=100000` tests more kernels.
+//! `TILEWRIGHT_SEEDS=100000` tests more random kernels.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -129,7 +127,7 @@ fn rows_with_a_stride() {
     assert_eq!(of("(M - 1) * s + N", &["s >= N"]), Outcome::Proved);
     assert_eq!(of("M * N", &["s == N"]), Outcome::Proved);
     assert_eq!(of("M * s", &["s >= N"]), Outcome::Proved);
-    // The counterexamples have a negative stride, and a stride above `N`.
+    // Counterexamples: a negative stride, and a stride above `N`.
     assert!(matches!(of("(M - 1) * s + N", &[]), Outcome::Refuted(_)));
     assert!(matches!(of("M * N", &["s >= 0"]), Outcome::Refuted(_)));
 }
@@ -243,21 +241,20 @@ impl Kernel {
         self.emit(&format!("{op} %{x}, %{y}"), "int1[4]")
     }
 
-    /// Returns the text of a random kernel. In it, %0 is the index of the program, %1 is 0, and %2
-    /// and %3 are the sizes `n` and `m`.
+    /// Returns the text of a random kernel. %0 is the program, %1 is 0, and %2 and %3 are `n` and
+    /// `m`.
     fn random(random: &mut Random) -> String {
         let mut kernel = Kernel { text: String::new(), count: 0, scalars: vec![], tiles: vec![] };
         let program = kernel.emit("program_id {axis = 0}", "int32");
         let zero = kernel.constant(0);
-        // `scalars` has indices of instructions, so a sum with 0 creates an index for each
-        // parameter.
+        // `scalars` has indices of instructions, so a sum with 0 makes one of each parameter.
         let n = kernel.emit("add %n, %1", "int32");
         let m = kernel.emit("add %m, %1", "int32");
         let four = kernel.constant(4);
         let start = kernel.emit(&format!("mul %{program}, %{four}"), "int32");
         let small = random.pick(&[-1, 1, 2, 3, 5]);
         let small = kernel.constant(small);
-        // This dividend is often negative; quotients of negative numbers are rounded up.
+        // This dividend is often negative. Negative quotients round up.
         let less = kernel.emit(&format!("sub %{m}, %{four}"), "int32");
         let quotient = kernel.emit(&format!("int_div %{less}, %{small}"), "int32");
         let rest = kernel.emit(&format!("int_rem %{less}, %{small}"), "int32");
@@ -316,8 +313,7 @@ impl Kernel {
 
 const ADDRESS: u64 = 1 << 40;
 
-/// Returns whether a program goes out of bounds; `None` if a number has wrapped or the program runs
-/// too long.
+/// Returns whether a program goes out of bounds, unless a number wraps or the program is too long.
 fn leaves(module: &Module, extent: i128, [n, m]: [i128; 2], program: [u64; 2]) -> Option<bool> {
     let memory = Memory(vec![(ADDRESS, vec![0; extent.max(0) as usize])]);
     let mut observe = |_, _: &_, _: &_| {};
@@ -371,7 +367,7 @@ fn random_kernels_agree_with_brute_force() {
     assert!((proved + refuted) * 10 >= total * 7, "{proved} proved and {refuted} refuted of {total}");
 }
 
-/// Checks that no program accesses memory outside of the tensor, for all small sizes.
+/// Checks all small sizes for accesses outside of the tensor.
 fn brute_force(module: &Module, statement: &Statement, describe: &dyn Fn() -> String) {
     for n in -2..=9 {
         for m in -2..=5 {
@@ -403,12 +399,12 @@ fn brute_force(module: &Module, statement: &Statement, describe: &dyn Fn() -> St
     }
 }
 
-/// Checks that a run with the numbers of a counterexample accesses memory outside of the tensor.
+/// Runs a counterexample, which must access memory outside of the tensor.
 fn confirm(module: &Module, found: &Counterexample, describe: &dyn Fn() -> String) {
     let argument =
         |index: usize| found.arguments.iter().find(|(own, _)| *own == index).map_or(0, |(_, number)| *number);
     let program = [found.program[0] as u64, found.grid[0] as u64];
     let left = leaves(module, found.extent, [argument(1), argument(2)], program);
-    // `leaves` cannot check a counterexample if numbers wrap or a loop is too long.
+    // Numbers may wrap, or a loop may be too long.
     assert_ne!(left, Some(false), "{}", describe());
 }

@@ -1,9 +1,7 @@
-//! Runs the cases of `tests/ir/*.ir`. Applies a few steps to the text of a module, and compares the
-//! result with the expected text.
+//! Runs the cases of `tests/ir/*.ir`: applies steps to a module and compares the text.
 //!
-//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `short-loops` and
-//! `unswitch`. The steps `axis` and `axis-no-overflow` run the analysis, and print its results as
-//! comments under each line.
+//! The steps are the passes, `inline`, `optimize`, `short-loops` and `unswitch`. The steps `axis`
+//! and `axis-no-overflow` print the results of the analysis under each line.
 
 use std::fmt::Write;
 
@@ -51,7 +49,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the text of the kernel with the facts about each value under the line that defines it.
+/// Returns the text of the kernel with the facts under each line.
 fn annotated(module: &Module, assumptions: Assumptions) -> String {
     let function = module.kernel();
     let infos = analysis::analyze_assuming(function, assumptions);
@@ -73,7 +71,7 @@ fn annotated(module: &Module, assumptions: Assumptions) -> String {
     text
 }
 
-/// Collects the values in the order in which the printer names them.
+/// Collects the values in the order of the printer.
 fn definitions(function: &Function, block: Block, values: &mut Vec<Value>) {
     values.extend(&function.blocks[block].parameters);
     for &inst in &function.blocks[block].insts {
@@ -84,7 +82,6 @@ fn definitions(function: &Function, block: Block, values: &mut Vec<Value>) {
     }
 }
 
-/// Returns the names that a line of printed text defines.
 fn defined_names(line: &str) -> Vec<String> {
     let mut names = Vec::new();
     if let Some((results, _)) = line.split_once(" = ").filter(|_| line.trim_start().starts_with('%')) {
@@ -136,8 +133,7 @@ fn the_dump_names_the_passes_that_change_something() {
     assert!(names.is_empty(), "{names:?}");
 }
 
-/// Checks that calls stay if inlining would make 2^40 instructions. Each function calls the
-/// previous one twice.
+/// Input: inlining would make 2^40 instructions. Expected: calls stay.
 #[test]
 fn calls_that_double_the_code_stay() {
     let mut text = "kernel func0 @k(%x: int32) {\n  %0 = call %x {callee = func40, results = (int32)} : int32\n  return_values\n}\n".to_owned();
@@ -154,7 +150,7 @@ fn calls_that_double_the_code_stay() {
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
     assert_eq!(module.functions.len(), 41);
-    // A kernel that calls only `func16` is small enough, so all calls are inlined.
+    // A kernel that calls only `func16` is small enough.
     let text = text.replace("callee = func40", "callee = func16");
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});

@@ -1,7 +1,6 @@
-//! Tests properties of random programs. The passes keep the results of a program, and the analysis
-//! reports only facts that hold.
+//! Tests on random programs that passes keep results and the analysis is right.
 //!
-//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
+//! `TILEWRIGHT_SEEDS=100000` tests more programs.
 
 mod common;
 
@@ -18,8 +17,7 @@ use tilewright_ir::{
 use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
 use tilewright_opt::{Level, Options, PASSES, optimize};
 
-/// Returns the address of a pointer parameter's memory: a multiple of 16, and of no larger power of
-/// two.
+/// Returns the address of a pointer's memory: a multiple of 16, and of no larger power of two.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }
@@ -45,8 +43,7 @@ fn arguments(module: &Module, random: &mut Random) -> Vec<u64> {
     values.enumerate().map(argument).collect()
 }
 
-/// Returns the memory after a program has run, and whether anything overflowed; `None` if it runs
-/// too long.
+/// Returns the memory after a program, and whether anything overflowed, unless it runs too long.
 fn run(
     module: &Module,
     seed: u64,
@@ -117,8 +114,7 @@ fn passes_preserve_results() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// Returns the description of a fact about a value that does not hold for this tile; `None` if all
-/// facts hold.
+/// Returns a fact about a value that does not hold for this tile, if there is one.
 fn breach(info: &AxisInfo, ty: &Type, tile: &Tile, is_strict: bool) -> Option<String> {
     let (dtype, unit) = match ty.element {
         Element::Value(dtype) => (dtype, 1),
@@ -197,8 +193,7 @@ fn check_claims(
             broken = breach(info, ty, tile, assumes).map(|breach| (value, breach));
         }
     });
-    // A program that overflows violates the assumption. (If a program stops early, the values that
-    // it computed before are valid.)
+    // A program that overflows violates the assumption.
     if assumes && result.is_none_or(|(_, overflowed)| overflowed) {
         return;
     }
@@ -207,7 +202,7 @@ fn check_claims(
     }
 }
 
-/// Tests all eight-bit numbers, including negative ones.
+/// Input: all eight-bit numbers, also negative ones.
 #[test]
 fn comparisons_of_remainders_are_equal_along_runs() {
     let mut runs = 0;
@@ -249,7 +244,7 @@ fn comparisons_of_remainders_are_equal_along_runs() {
     assert!(runs > 100, "{runs}");
 }
 
-/// Folds a function of constants; returns `None` if it is not folded.
+/// Folds a function of constants, if the optimizer folds it.
 fn folded(operands: &[Literal], make: impl FnOnce(&mut IrBuilder, &[Value]) -> Value) -> Option<Literal> {
     let mut builder = IrBuilder::new(Function::new("fold"));
     let constants: Vec<Value> =
@@ -273,7 +268,7 @@ fn literal(random: &mut Random, dtype: Dtype) -> Literal {
     let bits = match random.below(3) {
         0 => random.pick(&special),
         1 => random.bits() >> (random.below(64) as u32),
-        // Floats near the midpoint between two numbers of a narrow format.
+        // Floats near a midpoint of a narrow format.
         _ if dtype.is_float() && random.chance(2) => {
             let narrow = random.pick(&[Dtype::F16, Dtype::BF16]);
             let bits = random.bits() & 0x7bff;
@@ -304,7 +299,7 @@ fn folding_agrees_with_the_definition() {
             builder.emit_one(Op::Elementwise { function }, operands).expect("the domain says it")
         });
         let bits: Vec<u64> = operands.iter().map(|operand| operand.bits).collect();
-        // The optimizer must not fold functions without an exact specification.
+        // Functions without an exact specification must not be folded.
         if matches!(function.family(), ElementwiseFamily::Math(_)) {
             assert_eq!(found, None, "{function:?}");
             continue;

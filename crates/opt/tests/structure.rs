@@ -1,9 +1,7 @@
-//! Tests the parents, uses and constants that the crate `ir` finds in random programs. Compares
-//! them with the results of brute force, and with the values that the programs compute. Does the
-//! same for *forms*: the polynomials that scalar evolution ([`ScalarEvolution`]) finds for
-//! integers.
+//! Compares parents, uses, constants and forms with brute force on random programs.
 //!
-//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
+//! *Forms* are the polynomials of [`ScalarEvolution`]. `TILEWRIGHT_SEEDS=100000` tests more
+//! programs.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -23,7 +21,7 @@ fn blocks_of(function: &Function, inst: Inst) -> Vec<Block> {
     function.blocks.keys().filter(|block| function.blocks[*block].insts.contains(&inst)).collect()
 }
 
-/// Returns the instructions, in any block, that own a block, by a search over all instructions.
+/// Returns the instructions that own a block, by a search over all instructions.
 fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
     let is_owner = |inst: &Inst| {
         function.insts[*inst].regions.contains(&block) && !blocks_of(function, *inst).is_empty()
@@ -103,7 +101,7 @@ fn uses_are_those_that_a_search_finds() {
     assert!(several > 500, "{several}");
 }
 
-/// Compares known constants with every element that a program computes.
+/// Expected: each known constant equals every element that a program computes.
 #[test]
 fn folded_constants_match_execution() {
     let mut found = [0; 3];
@@ -126,14 +124,13 @@ fn folded_constants_match_execution() {
         let arguments: Vec<u64> =
             function.blocks[function.entry].parameters.iter().map(|_| 1 << 20).collect();
         let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
-        // Some programs access missing memory; their values up to that point are valid.
+        // Some programs access missing memory. Earlier values are valid.
         let _ = evaluator.run(&arguments);
     }
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
 }
 
-/// Returns the value of a form at the element of a tile with these coordinates, modulo 2^128. `now`
-/// has the current values of the scalars.
+/// Returns the value of a form at these coordinates, modulo 2^128. `now` has the scalars.
 fn evaluate(
     function: &Function,
     now: &FxHashMap<Value, i128>,
@@ -160,8 +157,7 @@ fn evaluate(
     Some(sum)
 }
 
-/// Runs random programs. Calls `each` with each integer scalar or tile that a program computes, and
-/// with the current values of all scalars.
+/// Runs random programs, and calls `each` with each computed integer and all current scalars.
 fn observe_integers(mut each: impl FnMut(u64, &Function, &FxHashMap<Value, i128>, (Value, &Type, &[u64]))) {
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
@@ -177,12 +173,12 @@ fn observe_integers(mut each: impl FnMut(u64, &Function, &FxHashMap<Value, i128>
         };
         let arguments: Vec<u64> = function.blocks[function.entry].parameters.iter().map(|_| 3 << 4).collect();
         let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
-        // Some programs access missing memory; their values up to that point are valid.
+        // Some programs access missing memory. Earlier values are valid.
         let _ = evaluator.run(&arguments);
     }
 }
 
-/// Compares forms of scalars with the values that a program computes, modulo the type.
+/// Expected: forms of scalars equal the computed values, modulo the type.
 #[test]
 fn scalar_forms_match_execution() {
     let (mut compared, mut moving, mut carried) = (0, 0, 0);
@@ -201,7 +197,7 @@ fn scalar_forms_match_execution() {
     assert!(compared > 1000 && moving > 100 && carried > 10, "{compared} {moving} {carried}");
 }
 
-/// Compares forms of scalars and tiles with the elements that a program computes, modulo 2^32.
+/// Expected: forms of scalars and tiles equal the computed elements, modulo 2^32.
 #[test]
 fn tile_forms_match_execution() {
     let (mut tiles, mut axes, mut moving) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Computes which parameters of a kernel point to memory that the kernel reads or writes.
+//! Finds the parameters whose memory a kernel reads or writes.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -91,7 +91,7 @@ impl<'a> Origins<'a> {
         }
     }
 
-    /// Walks the function once. Returns whether the walk found a new origin.
+    /// Walks the function once. Returns whether it found a new origin.
     fn propagate(&mut self) -> bool {
         self.has_changed = false;
         let function = self.function;

@@ -1,12 +1,17 @@
-//! Transfer functions of the elementwise functions. They compute the facts ([`AxisInfo`]) about a
-//! result from the facts about the operands.
+//! Computes the facts ([`AxisInfo`]) about the results of elementwise functions.
 //!
 //! The rules for quotients, remainders and comparisons rely on one fact about runs. A run of q
-//! consecutive numbers that begins at a multiple of q does not cross another multiple of q. Along
-//! the run, division by a multiple of q has the same result, as does comparison with a multiple of
-//! q. (This fails for negative dividends, because division truncates towards zero: -q / q is -1,
-//! but (1 - q)
-//! / q is 0. The rules for quotients and remainders require non-negative dividends.)
+//! consecutive numbers that begins at a multiple of q crosses no other multiple of q. Dividing by
+//! q, or comparing with a multiple of q, thus has one result along the run:
+//!
+//! ```text
+//! x      16 17 … 31 | 32 33 … 47
+//! x / 16  1  1 …  1 |  2  2 …  2
+//! x < 32  1  1 …  1 |  0  0 …  0
+//! ```
+//!
+//! Negative dividends are different, because division truncates towards zero: -16 / 16 is -1, but
+//! -15 / 16 is 0. The rules for quotients and remainders require non-negative dividends.
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Type, Value,
@@ -16,9 +21,9 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
-/// If the lower bound of a dividend is at most this number, the sign of the dividend counts as
-/// unknown. Sums and quotients of unbounded numbers have bounds as low as this number. A dividend
-/// with a higher negative bound, such as `x - 1`, may well be negative.
+/// A dividend with a lower bound of at most this number has an unknown sign. Sums and quotients of
+/// unbounded numbers have such bounds. A dividend with a higher negative bound, such as `x - 1`,
+/// may well be negative.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -107,8 +112,8 @@ impl Walk<'_> {
     }
 
     /// Sets the runs and the divisibility of a sum or difference. A run of one operand is a run of
-    /// the result if the other operand is constant along it. The exception is the right operand of
-    /// a difference, whose runs descend in the result.
+    /// the result if the other operand is constant along it. Runs of the right operand of a
+    /// difference descend, so they do not count.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));
@@ -120,8 +125,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the length of the longest runs of consecutive numbers in `a` that begin at multiples
-    /// of this length. Along these runs, `b` must be constant and a multiple of this length.
+    /// Returns the length of the longest runs in `a` that begin at multiples of this length. Along
+    /// the runs, `b` is constant and also a multiple of it.
     fn aligned_run(place: usize, a: &AxisInfo, b: &AxisInfo) -> u32 {
         let (x, y) = (a.axis(place), b.axis(place));
         let longest = x.contiguity.min(y.constancy);
@@ -156,7 +161,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether a divisor may be zero.
     fn may_be_zero(&self, divisor: &AxisInfo) -> bool {
         let Range { low, high } = divisor.range;
         low <= 0 && 0 <= high && !self.assumptions.nonzero_divisors
@@ -201,16 +205,15 @@ impl Walk<'_> {
         match function {
             F::Add => Range { low: x.low + y.low, high: x.high + y.high }.wrapped(dtype, saturate),
             F::Sub => Range { low: x.low - y.high, high: x.high - y.low }.wrapped(dtype, saturate),
-            // Products of 64-bit numbers fit into `i128`, except that a product of two unsigned
-            // numbers may saturate.
+            // Products of 64-bit numbers fit into `i128`. A product of two unsigned numbers may
+            // saturate.
             F::Mul => x.corners(y, i128::saturating_mul).wrapped(dtype, saturate),
             F::Shl if y.low >= 0 && y.high < i128::from(dtype.bits().min(62)) => {
                 x.corners(y, |x, y| x.saturating_mul(1 << y)).wrapped(dtype, false)
             }
             F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
             F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
-            // If the divisor may be zero, its magnitude does not bound the remainder, but the
-            // dividend does.
+            // If the divisor may be zero, only the dividend bounds the remainder.
             F::IntRem if y.low <= 0 && y.high >= 0 => {
                 let by_others = Range { low: x.low.min(0), high: x.high.max(0) };
                 if self.may_be_zero(b) { by_others.union(ones(dtype)) } else { by_others }
@@ -248,7 +251,7 @@ impl Walk<'_> {
             let run = match function {
                 F::Lt | F::Ge => Self::aligned_run(place, a, b).max(self.remainder_run(place, x, b)),
                 F::Gt | F::Le => Self::aligned_run(place, b, a).max(self.remainder_run(place, y, a)),
-                // At most the first number of a run is equal to `b`, so equality is not constant.
+                // At most the first number of a run equals `b`, so equality is not constant.
                 F::Eq | F::Ne => 1,
             };
             known.constancy = known.constancy.max(run);
@@ -256,10 +259,9 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns the length of the longest runs along which `remainder < bound` has one result. A run
-    /// of the dividend that crosses no multiple of the divisor has consecutive remainders if the
-    /// dividend is non-negative. Otherwise its remainders are non-positive, hence less than every
-    /// positive bound.
+    /// Returns the length of the longest runs along which `remainder < bound` has one result. If
+    /// the dividend is non-negative, a run without a multiple of the divisor has consecutive
+    /// remainders. Otherwise, remainders are non-positive, and less than every positive bound.
     fn remainder_run(&self, place: usize, remainder: Value, bound: &AxisInfo) -> u32 {
         if bound.range.low <= 0 {
             return 1;
@@ -271,8 +273,8 @@ impl Walk<'_> {
         if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
     }
 
-    /// Returns the dividend and the divisor if the value is a remainder. Casts that do not change
-    /// the remainder may follow it. Returns `None` for other values.
+    /// Returns the dividend and the divisor if the value is a remainder, possibly after casts that
+    /// keep it.
     fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
         loop {
             let data = &self.function.insts[self.function.defining_inst(value)?];
@@ -310,7 +312,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the range of the one number whose bits are all set.
+/// Returns the range of the number whose bits are all set.
 fn ones(dtype: Dtype) -> Range {
     let (_, high) = dtype.int_range().expect("an integer remainder has an integer type");
     let number = if dtype.is_signed() { -1 } else { high };
@@ -321,8 +323,8 @@ fn is_int(ty: &Type) -> bool {
     ty.dtype().is_some_and(Dtype::is_int)
 }
 
-/// Returns the result of a comparison if the two ranges determine it. The caller has folded two
-/// ranges with the same single number, so this function does not decide whether they are equal.
+/// Returns the result of a comparison if the ranges determine it. The caller has folded equal
+/// single numbers, so this function does not decide equality.
 fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
     use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);

@@ -1,13 +1,10 @@
-//! Axis analysis of integers and pointers: contiguity, divisibility, constancy and range of every
-//! value.
-//!
+//! Analyzes the contiguity, divisibility, constancy and range of each integer and pointer.
 //! The results decide how memory is accessed. For example, a load is a vector load if its pointers
-//! are contiguous and aligned in runs of four. Its mask must also be constant in runs of four.
-//!
-//! Every result holds for all arguments that satisfy the parameters' divisibility, and for every
-//! program of every grid. It holds even if arithmetic wraps. The program's hints and assumptions
-//! (`hint`, `assume`) are trusted. [`Assumptions`] adds more assumptions. Triton always makes one
-//! of them: signed index arithmetic does not overflow.
+//! are contiguous and aligned in runs of four. Its mask must be constant in these runs.
+//! Every result is true for all arguments that satisfy the divisibility of the parameters, and for
+//! every program of every grid. It is true even if arithmetic wraps. Hints and assumptions of the
+//! program (`hint`, `assume`) are trusted. [`Assumptions`] adds more. Triton always assumes that
+//! signed index arithmetic does not overflow.
 
 mod accesses;
 mod elementwise;
@@ -146,15 +143,14 @@ impl AxisInfo {
         (0..self.axes.len()).map(|axis| self.divisibility_at(axis, 1, unit)).max().unwrap_or(1)
     }
 
-    /// Records a divisor of every element.
     fn divide_everywhere(&mut self, divisibility: u64) {
         for axis in &mut self.axes {
             axis.divisibility = axis.divisibility.max(divisibility);
         }
     }
 
-    /// Shortens runs until each begins at a multiple of its length. Such a run does not wrap around
-    /// in an integer type of any width.
+    /// Shortens runs until each begins at a multiple of its length, so that it wraps in no integer
+    /// type.
     fn cut_to_aligned(&mut self) {
         for axis in 0..self.axes.len() {
             let Axis { contiguity, divisibility, .. } = self.axis(axis);
@@ -172,9 +168,8 @@ impl AxisInfo {
         }
     }
 
-    /// Records the best divisor of every element along each axis. For integers below 32 bits,
-    /// limits the runs to half the number of values of the type. An aligned run then does not wrap
-    /// around.
+    /// Records the best divisor along each axis. For integers below 32 bits, limits runs to half
+    /// the values of the type, so that aligned runs do not wrap.
     fn finish(mut self, ty: &Type) -> Self {
         if let Some(dtype) = ty.dtype()
             && dtype.bits() < 32

@@ -1,4 +1,4 @@
-//! The range of an integer: its minimum and maximum.
+//! Defines ranges of integers.
 
 use tilewright_ir::{Dtype, Type};
 
@@ -51,8 +51,8 @@ impl Range {
         if both.low <= both.high { both } else { other }
     }
 
-    /// Computes the range of a function from its values at the bounds of both ranges. The function
-    /// must be monotone in each of its two arguments.
+    /// Computes the range of a function that is monotone in both arguments, from the bounds of both
+    /// ranges.
     pub(super) fn corners(self, other: Range, function: impl Fn(i128, i128) -> i128) -> Range {
         let corners = [
             function(self.low, other.low),
@@ -67,8 +67,8 @@ impl Range {
         Range { low, high }
     }
 
-    /// Returns the range after wrapping to a type: the range of the type if any number may wrap.
-    /// With `saturate`, assumes that no number wraps.
+    /// Returns the range after wrapping to a type: that of the type if a number may wrap. With
+    /// `saturate`, no number wraps.
     pub(super) fn wrapped(self, dtype: Dtype, saturate: bool) -> Range {
         let all = Self::of_dtype(dtype);
         if self.is_within(all) {

@@ -1,5 +1,4 @@
-//! Transfer functions. They compute the facts ([`AxisInfo`]) about the results of each op from the
-//! facts about its operands.
+//! Computes the facts ([`AxisInfo`]) about the results of each op.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};
@@ -7,7 +6,7 @@ use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};
 use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, run_length, run_length_of, unit};
 
-/// The largest number of programs along an axis of the grid.
+/// The maximum number of programs along an axis of the grid.
 const MAX_PROGRAMS: i128 = i32::MAX as i128;
 
 impl Walk<'_> {
@@ -38,8 +37,8 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
-            // Elements loaded from equal addresses are equal. The analysis ignores stores of other
-            // threads, because they are not ordered with the load.
+            // Elements from equal addresses are equal. Stores of other threads are not ordered with
+            // the load.
             (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
@@ -74,8 +73,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Keeps the facts if the reshape only inserts and removes axes of extent 1. Otherwise keeps a
-    /// divisor of every element, and the runs along the last axis whose extent is not 1.
+    /// Keeps the facts if the reshape only inserts or removes axes of extent 1. Otherwise keeps a
+    /// divisor, and the runs along the last long axis.
     fn reshape(&self, tile: Value, ty: &Type) -> AxisInfo {
         let info = &self.infos[tile];
         let from = &self.function.ty(tile).shape;
@@ -115,8 +114,8 @@ impl Walk<'_> {
                 if target.is_bool() {
                     return self.cast_to_bool(value, ty);
                 }
-                // The assumption about overflow does not cover narrowing casts, which may wrap. The
-                // aligned parts of a run remain contiguous.
+                // Narrowing casts may wrap in spite of the assumption about overflow. Aligned runs
+                // remain contiguous.
                 let fits = self.infos[value].range.is_within(Range::of_dtype(target));
                 let cuts = target.bits() > source.bits() || (self.assumptions.no_signed_overflow && !fits);
                 let mut info = if cuts { self.extended(value) } else { self.infos[value].clone() };
@@ -180,7 +179,7 @@ impl Walk<'_> {
         AxisInfo { axes: (0..base.axes.len()).map(axis).collect(), ..AxisInfo::default() }
     }
 
-    /// Returns the facts about a reduction: if two slices are equal, their results are equal.
+    /// Returns the facts about a reduction: equal slices have equal results.
     fn reduce(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for place in 0..ty.rank() {
@@ -191,8 +190,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns the facts about a scan: if two vectors along the axis are equal, their results are
-    /// equal.
+    /// Returns the facts about a scan: equal vectors along the axis have equal results.
     fn scan(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = self.constancy_of(tiles, ty);
         info.axes[axis].constancy = 1;
@@ -208,10 +206,9 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // Rely on this promise about a field of a tensor descriptor only if the field is
-                // loaded from memory. If the field is an argument of the kernel, the launch
-                // already specializes on its divisibility. A field that the kernel computes may
-                // break the promise: without tensor copies, the program is correct anyway.
+                // Relies on this promise only for a field that is loaded. For an argument, the
+                // launch already specializes on its divisibility. A computed field may break the
+                // promise, because the program is correct without tensor copies.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }
@@ -221,7 +218,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns whether a scalar is a value loaded from memory, possibly after casts and hints.
+    /// Returns whether a scalar is loaded, possibly with casts and hints after the load.
     fn is_loaded(&self, mut value: Value) -> bool {
         while let Some(inst) = self.function.defining_inst(value) {
             let data = &self.function.insts[inst];
@@ -235,8 +232,7 @@ impl Walk<'_> {
         false
     }
 
-    /// Returns only the constancy of a result: every elementwise function of equal operands has
-    /// equal results.
+    /// Returns only the constancy of a result: functions of equal operands are equal.
     pub(super) fn constancy_of(&self, operands: &[Value], ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for (axis, known) in info.axes.iter_mut().enumerate() {

@@ -1,10 +1,9 @@
-//! Computes the facts ([`AxisInfo`]) about each value of a function. Walks straight-line code in
-//! order, and loops to a fixed point.
+//! Computes the facts ([`AxisInfo`]) about each value: straight-line code in order, and loops to a
+//! fixed point.
 //!
-//! The facts about a loop-carried value begin as those of its initial value; the yields of the body
-//! weaken them. The walk repeats over the whole function until it weakens no carried value. So
-//! nesting does not multiply the number of walks. After `PRECISE_WALKS` walks, a value that a walk
-//! still weakens becomes unknown.
+//! The facts about a carried value begin as those of its initial value, and the yields weaken them.
+//! The walk over the whole function repeats until it weakens nothing, so nesting does not multiply
+//! the walks. A value that is weakened after `PRECISE_WALKS` walks becomes unknown.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -14,9 +13,9 @@ use tilewright_ir::{
 
 use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
-/// The number of walks after which a growing range becomes the range of its type.
+/// The number of walks after which a growing range becomes that of its type.
 const PRECISE_RANGE_WALKS: u32 = 2;
-/// The number of walks after which a value that a walk still weakens becomes unknown.
+/// The number of walks after which a weakened value becomes unknown.
 const PRECISE_WALKS: u32 = 6;
 
 pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
@@ -37,7 +36,7 @@ pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Va
     walk.infos
 }
 
-/// The assumptions about a scalar that the program states by `assume`.
+/// The facts about a scalar from `assume`.
 #[derive(Clone, Copy)]
 struct ScalarAssumption {
     range: Range,
@@ -82,7 +81,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Sets the facts about a value, refined by the program's assumptions.
+    /// Sets the facts about a value, refined by the assumptions of the program.
     fn set(&mut self, value: Value, info: AxisInfo) {
         let mut info = info.finish(self.function.ty(value));
         if let Some(scalar_assumption) = self.scalar_assumptions.get(&value) {
@@ -119,7 +118,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Weakens the facts about a value to those that also hold for another value.
+    /// Weakens the facts about a value to those that another value shares.
     fn weaken(&mut self, value: Value, other: Value) {
         let ty = self.function.ty(value);
         let (known, other) = (&self.infos[value], &self.infos[other]);
@@ -149,8 +148,7 @@ impl Walk<'_> {
         self.set(to, info);
     }
 
-    /// Joins the facts about the initial values of a loop into the parameters of the region that
-    /// runs first.
+    /// Joins the facts about initial values into the parameters of the region that runs first.
     fn enter(&mut self, inst: Inst) {
         for Carried { initial, parameters, .. } in self.function.carried(inst) {
             if let (Some(initial), &[first, ..]) = (initial, &parameters[..]) {
@@ -159,8 +157,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Joins the facts about the yields of the body into the parameters of the region that runs
-    /// first. Then copies the facts about these parameters to the results.
+    /// Joins the facts about yields into the parameters of the region that runs first, and copies
+    /// these to the results.
     fn repeat(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { parameters, yielded, .. } in function.carried(inst) {
@@ -187,7 +185,7 @@ impl Walk<'_> {
         self.repeat(inst);
     }
 
-    /// Returns the facts about the index of a loop: `lower + i * step`, between the bounds.
+    /// Returns the facts about a loop index: `lower + i * step`, between the bounds.
     fn index(&self, index: Value, lower: Value, upper: Value, step: Value) -> AxisInfo {
         let [lower, upper, step] = [lower, upper, step].map(|value| &self.infos[value]);
         let (up, down) = (step.range.high > 0, step.range.low < 0);
@@ -200,8 +198,7 @@ impl Walk<'_> {
             },
         };
         let mut info = AxisInfo::unknown(self.function.ty(index));
-        // An index that counts up stays below the upper bound; an index that counts down stays
-        // above it.
+        // An index that counts up stays below the upper bound, and one that counts down above it.
         let ends = match (up, down) {
             (true, false) => Range { high: upper.range.high.saturating_sub(1), ..ends },
             (false, true) => Range { low: upper.range.low.saturating_add(1), ..ends },
@@ -217,7 +214,7 @@ impl Walk<'_> {
             }
             _ => ends,
         };
-        // If the ends cross, the body never runs, and `intersection` returns the range of the type.
+        // If the ends cross, the body never runs, and the range is that of the type.
         info.range = ends.intersection(info.range);
         info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));
         info
@@ -252,8 +249,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Collects the assumptions of the entry block. Every run of the program executes its
-    /// `assume`s.
+    /// Collects the `assume`s of the entry block, which every run executes.
     fn collect_scalar_assumptions(&mut self) {
         let function = self.function;
         for &inst in &function.blocks[function.entry].insts {
@@ -312,7 +308,7 @@ impl Walk<'_> {
         scalar_assumption.divisibility = scalar_assumption.divisibility.max(divisibility);
     }
 
-    /// Returns the function of two scalars that defines a value, with its operands.
+    /// Returns the function of two scalars that defines a value, and its operands.
     fn scalar_function(&self, value: Value) -> Option<(ElementwiseFn, Value, Value)> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match (&data.op, &data.operands[..]) {
@@ -324,8 +320,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the facts about an integer tile after an extension to 64 bits. Shortens runs that
-    /// may wrap around to aligned runs, which do not wrap.
+    /// Returns the facts about an integer extended to 64 bits. Runs that may wrap are shortened to
+    /// aligned runs.
     pub(super) fn extended(&self, value: Value) -> AxisInfo {
         let ty = self.function.ty(value);
         let mut info = self.infos[value].clone();

@@ -1,5 +1,4 @@
-//! Defines variables for integers that are not polynomials of other variables: minima, choices,
-//! quotients, and results that may overflow. A formula defines each variable.
+//! Defines variables for minima, choices, quotients, and results that may overflow.
 
 use tilewright_ir::Dtype;
 
@@ -8,9 +7,9 @@ use super::logic::Formula;
 use super::variables::Poly;
 
 impl Forms<'_> {
-    /// Returns a polynomial wrapped to an integer type. A constant that fits the type is returned
-    /// as is. Otherwise, the result is a variable. It equals the polynomial if the polynomial fits
-    /// the type, and is any number of the type if not.
+    /// Returns a polynomial wrapped to an integer type: a constant that fits, or a variable. The
+    /// variable equals the polynomial if that fits the type, and is any number of the type
+    /// otherwise.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };
         if poly.as_constant().is_some_and(|number| (low..=high).contains(&number)) {
@@ -70,9 +69,8 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the quotient, rounded towards zero, and the remainder, as the language defines them.
-    /// If the divisor is zero, both have all bits set. `is_nonnegative` is true if the dividend is
-    /// known not to be negative.
+    /// Returns the quotient, towards zero, and the remainder. For the divisor zero, both have all
+    /// bits set. `is_nonnegative` is true for a dividend that is known not to be negative.
     pub(super) fn truncated(
         &mut self,
         x: &Poly,
@@ -83,8 +81,7 @@ impl Forms<'_> {
         let all_bits = if dtype.is_signed() { -1 } else { dtype.int_range().map_or(-1, |(_, high)| high) };
         let can_be_negative = dtype.is_signed() && !is_nonnegative;
         if let Some(number) = divisor.as_constant().filter(|&number| number > 0) {
-            // Both roundings agree for non-negative dividends: share the variables of the floor
-            // division.
+            // Non-negative dividends share the variables of the floor division.
             let above = self.floored(x, number);
             if !can_be_negative {
                 return above;
@@ -109,7 +106,7 @@ impl Forms<'_> {
             let zero = Poly::default();
             let mut cases = Vec::new();
             for sign in [1, -1] {
-                // The magnitude of the divisor, if the divisor has this sign.
+                // The magnitude of a divisor with this sign.
                 let Some(size) = d.scaled(sign) else { return Formula::Unknown };
                 let Some(negative) = size.scaled(-1) else { return Formula::Unknown };
                 let (towards, away) = if sign > 0 { (&zero, q) } else { (q, &zero) };
@@ -161,7 +158,7 @@ impl Forms<'_> {
         }
         let rest = Poly::var(self.push(Kind::Defined, Formula::TRUE, Vec::new()));
         let quotient = self.define(|quotient| definition(x, divisor, quotient, &rest));
-        // A system with the remainder also needs the definition, which the quotient has.
+        // A system with the remainder needs the definition, which the quotient has.
         for var in rest.vars() {
             let inputs = quotient.vars().chain(x.vars()).chain(divisor.vars()).collect();
             self.variables[var.0 as usize].inputs = inputs;

@@ -1,13 +1,14 @@
-//! Forms: a form describes the element of a tile at given coordinates. It is a polynomial if the
-//! tile has integers or pointers, and a formula if the tile has booleans.
+//! Describes the element of a tile at given coordinates by a form: a polynomial or a formula.
 //!
-//! An integer that is not a polynomial of other variables is a variable with a definition. Examples
-//! are a quotient, a minimum and a choice. An integer that the analysis does not follow, such as a
-//! loaded integer, is an opaque variable. It may be any number of its range.
+//! For example, the offsets `pid * 64 + arange(0, 64)` have the form `64 * program + coordinate`,
+//! and the mask `offsets < n` the formula `n - 1 - 64 * program - coordinate >= 0`.
 //!
-//! This file uses the polynomials of `tilewright_ir`, but not its scalar evolution. Here, a form
-//! describes one element, whose coordinates may be any polynomials. Also, a variable may have a
-//! definition, which the solver needs for exact answers on overflow, division and choice.
+//! A quotient, minimum or choice is a variable with a definition. An integer that the analysis does
+//! not follow, such as a loaded one, is an opaque variable: any number of its range.
+//!
+//! This file shares the polynomials of `tilewright_ir`, but not its scalar evolution. Here,
+//! coordinates may be any polynomials, and variables have definitions, which the solver needs for
+//! exact answers.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -29,7 +30,7 @@ pub enum Rounding {
 /// The meaning of a variable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// A scalar parameter of the kernel, divided by its known divisibility.
+    /// A scalar parameter, divided by its known divisibility.
     Parameter(usize),
     /// The index of the program along an axis of the grid.
     Program(u8),
@@ -41,7 +42,7 @@ pub enum Kind {
     Iteration(Inst),
     /// The final trip count of a loop.
     Trips(Inst),
-    /// The current value of a loop-carried value while its increment is computed.
+    /// The current value of a carried value while its increment is computed.
     Marker(Value),
     /// An element that the analysis does not follow, at these coordinates.
     Opaque(Value, Vec<Poly>),
@@ -49,19 +50,18 @@ pub enum Kind {
     Defined,
 }
 
-/// A variable.
 #[derive(Debug)]
 pub struct Variable {
     /// The meaning.
     pub kind: Kind,
     /// A formula about the variable that is always true.
     pub definition: Formula,
-    /// The variables from which the value is computed. They are those of the definition or, for a
-    /// remainder, those of the quotient, the dividend and the divisor.
+    /// The variables from which the value is computed: those of the definition or, for a remainder,
+    /// those of the quotient, the dividend and the divisor.
     pub(super) inputs: Vec<Var>,
 }
 
-/// The index of a parameter that is a pointer, and the offset from it in elements.
+/// A pointer parameter, by index, and an offset in elements.
 pub type TensorElement = (usize, Poly);
 
 /// The reason why the analysis does not follow a pointer.
@@ -71,7 +71,7 @@ pub enum UntrackedPointer {
     Unknown(Value),
     /// The pointer may point to one of several tensors.
     Several(Value),
-    /// A cast gives the pointer an element size that differs from that of the tensor.
+    /// A cast gives the pointer another element size than that of the tensor.
     OtherSize(Value),
 }
 
@@ -84,9 +84,8 @@ pub struct Forms<'a> {
     pub(super) known: FxHashMap<(Value, Vec<Poly>), Poly>,
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
     pub(super) parents: Parents,
-    /// The loop-carried values whose progressions are being computed. Each item has the value, the
-    /// coordinates of its element, and the marker. For a pointer, it also has the parameter from
-    /// which the pointer is derived.
+    /// The carried values whose progressions are being computed: the value, the coordinates, the
+    /// marker and, for a pointer, its parameter.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
 
@@ -106,12 +105,11 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns a variable.
     pub fn variable(&self, var: Var) -> &Variable {
         &self.variables[var.0 as usize]
     }
 
-    /// Returns the variable of a kind; creates it if there is none.
+    /// Returns the variable of a kind, which is created if necessary.
     pub fn var_of(&mut self, kind: Kind) -> Var {
         if let Some(&var) = self.vars_by_kind.get(&kind) {
             return var;
@@ -127,7 +125,7 @@ impl<'a> Forms<'a> {
         var
     }
 
-    /// Creates a variable with a definition; the closure builds the definition from the variable.
+    /// Creates a variable with a definition, which the closure builds from the variable.
     pub fn define(&mut self, definition: impl FnOnce(&Poly) -> Formula) -> Poly {
         let var = self.push(Kind::Defined, Formula::TRUE, Vec::new());
         let definition = definition(&Poly::var(var));
@@ -144,8 +142,8 @@ impl<'a> Forms<'a> {
         Poly::var(var).scaled(divisibility).expect("a coefficient of 32 bits fits")
     }
 
-    /// Returns the polynomial of the integer parameter with a name. If there is none, fails with a
-    /// message that lists the integer parameters.
+    /// Returns the polynomial of an integer parameter. Fails with a message that lists the integer
+    /// parameters if there is none of this name.
     pub fn named(&mut self, name: &str) -> Result<Poly, String> {
         let function = self.function;
         let parameters = || function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -201,7 +199,7 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// Returns the polynomial of the element of an integer tile at the coordinates `at`.
+    /// Returns the polynomial of an element of an integer tile.
     pub fn int(&mut self, value: Value, at: &[Poly]) -> Poly {
         if let Some(constant) = self.infos[value].constant {
             return Poly::constant(constant);
@@ -255,9 +253,9 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the coordinates of an element in the operand of an op. The op must move this element
-    /// to the coordinates `at` of its result. Returns `None` if the op does not move elements, or
-    /// moves them to data-dependent coordinates. Also returns `None` if a coefficient overflows.
+    /// Returns the coordinates in the operand of the element that an op moves to `at`. Returns
+    /// `None` if the op moves no elements, or to data-dependent coordinates, or if a coefficient
+    /// overflows.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -386,11 +384,11 @@ impl<'a> Forms<'a> {
             // tidy: wildcard because other functions are not followed
             _ => return None,
         };
-        // The analysis assumes that signed integers do not overflow; unsigned integers wrap.
+        // Signed integers are assumed not to overflow. Unsigned integers wrap.
         Some(if dtype.is_signed() { exact } else { self.narrowed(exact, dtype) })
     }
 
-    /// Returns the formula of the element of a boolean tile at the coordinates `at`.
+    /// Returns the formula of an element of a boolean tile.
     pub fn condition(&mut self, value: Value, at: &[Poly]) -> Formula {
         use ElementwiseFn as F;
         let function = self.function;
@@ -448,8 +446,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the tensor and the offset to which the element of a pointer tile at the coordinates
-    /// `at` points.
+    /// Returns the tensor and the offset to which an element of a pointer tile points.
     pub fn pointer(&mut self, value: Value, at: &[Poly]) -> Result<TensorElement, UntrackedPointer> {
         let function = self.function;
         let lost = UntrackedPointer::Unknown(value);
@@ -527,7 +524,7 @@ impl<'a> Forms<'a> {
         Ok((base, self.choice(condition, &x, &y)))
     }
 
-    /// Returns these variables and, transitively, the variables in their definitions and inputs.
+    /// Returns these variables and, transitively, those of their definitions and inputs.
     pub fn closure(&self, start: impl IntoIterator<Item = Var>) -> Vec<Var> {
         let mut seen: Vec<Var> = Vec::new();
         for var in start {

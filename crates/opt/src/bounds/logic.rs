@@ -1,8 +1,7 @@
-//! Formulas over integers: comparisons of polynomials with zero, joined by "and" and "or".
+//! Defines formulas: comparisons of polynomials with zero, joined by "and" and "or".
 
 use super::variables::{Poly, Var};
 
-/// A formula.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Formula {
     /// The polynomial is not negative.
@@ -18,9 +17,7 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// The formula that always holds.
     pub const TRUE: Formula = Formula::All(Vec::new());
-    /// The formula that never holds.
     pub const FALSE: Formula = Formula::Any(Vec::new());
 
     /// Returns the formula `x <= y`.
@@ -44,7 +41,7 @@ impl Formula {
         Formula::All(vec![Self::at_most(&Poly::constant(low), x), Self::at_most(x, &Poly::constant(high))])
     }
 
-    /// Returns the truth of a formula, if no variable affects it.
+    /// Returns the truth of a formula that no variable affects.
     pub fn truth(&self) -> Option<bool> {
         match self {
             Formula::NotNegative(poly) => poly.as_constant().map(|number| number >= 0),
@@ -75,7 +72,7 @@ impl Formula {
         }
     }
 
-    /// Returns the negation. The negation of an undetermined formula is undetermined.
+    /// Returns the negation. That of an undetermined formula is undetermined.
     pub fn negated(&self) -> Self {
         match self {
             Formula::NotNegative(poly) => {
@@ -122,8 +119,7 @@ impl Formula {
         }
     }
 
-    /// Substitutes a variable by a polynomial. A comparison whose polynomial overflows becomes
-    /// undetermined.
+    /// Replaces a variable by a polynomial. A comparison that overflows becomes undetermined.
     #[must_use]
     pub fn substitute(&self, var: Var, by: &Poly) -> Self {
         match self {
@@ -139,7 +135,7 @@ impl Formula {
         }
     }
 
-    /// Evaluates the formula for these values; `None` if it is undetermined.
+    /// Evaluates the formula, or returns `None` if it is undetermined.
     pub fn evaluate(&self, value: &impl Fn(Var) -> Option<i128>) -> Option<bool> {
         match self {
             Formula::NotNegative(poly) => poly.evaluate(value).map(|number| number >= 0),

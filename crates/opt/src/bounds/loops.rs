@@ -1,5 +1,4 @@
-//! Finds the progressions (initial value and constant increment) of loop-carried values, and trip
-//! counts.
+//! Finds trip counts, and progressions of loop-carried values.
 
 use tilewright_ir::{Block, Carried, Definition, Inst, Op, OpFamily, Value};
 
@@ -8,7 +7,7 @@ use super::logic::Formula;
 use super::variables::{Poly, Var};
 
 impl Forms<'_> {
-    /// Returns the polynomial of a loop's index or of a carried value.
+    /// Returns the polynomial of a loop index or of a carried value.
     pub(super) fn region_parameter(&mut self, value: Value, block: Block, at: &[Poly]) -> Option<Poly> {
         let function = self.function;
         let inst = self.parents.owner(block)?;
@@ -34,14 +33,12 @@ impl Forms<'_> {
                 let iteration = self.iteration(inst);
                 initial.plus_times(&step.times(&iteration)?, 1)
             }
-            // The parameters for one carried value in the regions of a loop are equal, so the
-            // opaque variable uses the first parameter.
+            // The parameters of one carried value are equal, so the opaque variable uses the first.
             None => Some(self.opaque(first, at)),
         }
     }
 
-    /// Returns the initial value and the increment of a carried integer, if the increment never
-    /// changes.
+    /// Returns the initial value and the increment of a carried integer with a constant increment.
     pub(super) fn progression(&mut self, inst: Inst, carried: &Carried, at: &[Poly]) -> Option<(Poly, Poly)> {
         let (first, yielded) = (*carried.parameters.first()?, *carried.yielded.first()?);
         if self.carrying.iter().any(|(own, ..)| *own == first) {
@@ -76,9 +73,8 @@ impl Forms<'_> {
         }
     }
 
-    /// Returns the increment of a carried value. `find` computes the next value with a marker, a
-    /// new variable, as the current value. Returns `None` if the increment varies between
-    /// iterations.
+    /// Returns the increment of a carried value, if it is the same in all iterations. `find`
+    /// computes the next value from a marker, a new variable.
     fn with_marker(
         &mut self,
         inst: Inst,
@@ -88,7 +84,7 @@ impl Forms<'_> {
         find: impl FnOnce(&mut Self) -> Option<(Option<usize>, Poly)>,
     ) -> Option<(Option<usize>, Poly)> {
         let var = self.push(Kind::Marker(first), Formula::TRUE, Vec::new());
-        // Results that contain the marker are only valid inside `find`: restore the cache.
+        // Results with the marker are valid only inside of `find`.
         let known = self.known.clone();
         self.carrying.push((first, at.to_vec(), Poly::var(var), base));
         let found = find(self);
@@ -163,7 +159,7 @@ impl Forms<'_> {
             inputs = lower.vars().chain(upper.vars()).chain(step.vars()).collect();
             let none = Formula::All(vec![
                 Formula::Zero(trips.clone()),
-                // If the step is not constant, its sign is unknown: do not restrict the bounds.
+                // The sign of a variable step is unknown, so the bounds are not restricted.
                 match step.as_constant() {
                     Some(step) if step > 0 => Formula::at_most(&upper, &lower),
                     Some(_) => Formula::at_most(&lower, &upper),
@@ -187,7 +183,7 @@ impl Forms<'_> {
         trips
     }
 
-    /// Returns a formula that holds in the regions of a loop. The iteration is not negative and, in
+    /// Returns a formula that holds in the regions of a loop: the iteration is not negative and, in
     /// a `for` loop, the index has not reached the upper bound.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];
@@ -203,8 +199,7 @@ impl Forms<'_> {
     }
 }
 
-/// Returns a formula that is true if an index is below the upper bound or, for a negative step,
-/// above it.
+/// Returns the formula that an index is below the upper bound or, for a negative step, above it.
 fn counted(index: &Poly, upper: &Poly, step: &Poly) -> Formula {
     match step.as_constant() {
         Some(step) if step > 0 => Formula::below(index, upper),

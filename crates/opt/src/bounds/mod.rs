@@ -1,16 +1,14 @@
-//! Decides whether each access of a kernel is in bounds for every grid and every size.
+//! Decides whether each access of a kernel is in bounds for all grids and sizes.
 //!
-//! [`check`] takes a kernel and a statement of sizes. The statement has the number of elements of
-//! each tensor as an expression of the scalar parameters. It also has conditions on these
-//! parameters and on the grid. For each access, the function returns one of three outcomes. The
-//! access is in bounds for all sizes, out of bounds for the returned sizes, or undecided for the
-//! returned reason. `forms.rs` converts addresses and masks to polynomials and formulas.
-//! `solver.rs` then searches for integers for which the program reaches the access and the mask is
-//! true. The element must also be outside of the tensor.
+//! [`check`] takes a kernel and a statement: the number of elements of each tensor as an expression
+//! of the scalar parameters, and conditions on the parameters and the grid. Each access is in
+//! bounds for all sizes, out of bounds for the returned sizes, or undecided for the returned
+//! reason. `forms.rs` converts addresses and masks to polynomials and formulas. `solver.rs` then
+//! searches for integers with which the program accesses an element outside of the tensor.
 //!
-//! The check relies on the assumption of the language that no signed integer wraps
-//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)). It also relies on the
-//! kernel's own assumptions.
+//! The check assumes that no signed integer wraps
+//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and relies on the kernel's
+//! own assumptions.
 
 mod definitions;
 mod forms;
@@ -138,7 +136,6 @@ struct Walk<'a> {
     known: Vec<Formula>,
     /// The conditions under which the program reaches the current instruction.
     path: Vec<Formula>,
-    /// The enclosing loops.
     loops: Vec<Inst>,
     found: Vec<Finding>,
 }
@@ -177,7 +174,6 @@ impl Walk<'_> {
         self.path.truncate(depth);
     }
 
-    /// Walks a region in which a formula holds.
     fn region(&mut self, region: Block, claim: Formula) {
         self.path.push(claim);
         self.block(region);
@@ -238,7 +234,7 @@ impl Walk<'_> {
         (Some(parameter), self.decide(&claims, (&place, &extent), rank))
     }
 
-    /// Searches for numbers for which an element is outside of the tensor.
+    /// Searches for numbers with which an element is outside of the tensor.
     fn decide(&mut self, claims: &[Formula], (place, extent): (&Poly, &Poly), rank: usize) -> Outcome {
         let mut outcome = Outcome::Proved;
         for outside in [Formula::below(place, &Poly::default()), Formula::at_most(extent, place)] {
@@ -250,8 +246,8 @@ impl Walk<'_> {
             let mut vars: Vec<Var> = all.iter().flat_map(Formula::vars).collect();
             vars = self.forms.closure(vars);
             self.add_known(&mut all, &mut vars);
-            // The solver splits earlier formulas first, so add the definitions in the order in
-            // which they are needed.
+            // The solver splits earlier formulas first, so the definitions are in the order of
+            // their use.
             all.extend(vars.iter().map(|&var| self.forms.variable(var).definition.clone()));
             match solver::solve(&all, &|var| self.rank(var)) {
                 Answer::Never => {}
@@ -273,13 +269,12 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Adds the formulas of `known` that involve one of the variables, then the variables of these
-    /// formulas. Repeats this until no further formula involves one of the variables.
+    /// Adds the formulas of `known` that involve one of the variables, and the variables of these
+    /// formulas, until nothing changes.
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {
-            // A quotient is a variable whose definition has the dividend, so compare with all
-            // variables that the formula's variables depend on.
+            // A quotient has its dividend only in its definition, so all dependences count.
             let is_near =
                 |claim: &&Formula| self.forms.closure(claim.vars()).iter().any(|var| vars.contains(var));
             let (near, far): (Vec<_>, Vec<_>) = left.into_iter().partition(is_near);
@@ -290,16 +285,16 @@ impl Walk<'_> {
             }
             left = far;
             if is_last {
-                // If a condition of the statement is never true, no access is out of bounds. So the
-                // code adds this condition, and the solver finds a contradiction.
+                // A condition that is never true makes all accesses in bounds. With it, the solver
+                // finds a contradiction.
                 all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
                 return;
             }
         }
     }
 
-    /// Returns the rank of a variable. The solver chooses numbers for sizes first, then for the
-    /// grid and the program, then for the other variables.
+    /// Returns the rank of a variable. The solver chooses sizes first, then the grid and the
+    /// program, then the rest.
     fn rank(&self, var: Var) -> u32 {
         match self.forms.variable(var).kind {
             Kind::Parameter(_) => 0,
@@ -311,8 +306,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why the solver's numbers may not occur in a run of the kernel. The reason
-    /// is an opaque variable or an unknown condition. Returns `None` if there is neither.
+    /// Returns the opaque variable or unknown condition because of which the numbers may not occur,
+    /// if there is one.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),

@@ -1,6 +1,7 @@
-//! Decides whether linear inequalities have a common rational solution. The method is the general
-//! simplex of Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006).
-//! Bland's rule ensures termination, and the arithmetic is exact.
+//! Decides whether linear inequalities have a common rational solution.
+//!
+//! The method is the general simplex of Dutertre and de Moura (A Fast Linear-Arithmetic Solver for
+//! DPLL(T), CAV 2006). Bland's rule ensures termination, and the arithmetic is exact.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,10 +13,9 @@ use tilewright_ir::analysis::polynomial::gcd;
 pub struct Rational(i128, i128);
 
 impl Rational {
-    /// Zero.
     pub const ZERO: Rational = Rational(0, 1);
 
-    /// Creates a quotient; `None` if the denominator is 0 or a number overflows.
+    /// Creates a quotient, unless the denominator is 0 or a number overflows.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
         if denominator == 1 {
             return Some(Self(numerator, 1));
@@ -65,10 +65,10 @@ impl Rational {
     }
 }
 
-/// The result of the check of the basic variables against their bounds.
+/// The result of comparing the basic variables with their bounds.
 enum BoundsState {
     Hold,
-    /// The basic variable has to grow or to shrink to the bound `target`.
+    /// The basic variable has to reach the bound `target`.
     Violated {
         basic: usize,
         target: Rational,
@@ -82,22 +82,22 @@ enum EnteringVariable {
     Impossible,
 }
 
-/// The maximum number of pivots. After this number of pivots, the solver gives up.
+/// The maximum number of pivots.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of linear inequalities. Its columns are variables. The first are those of the caller.
-/// Each inequality with several terms then adds a variable that equals its linear combination.
+/// A system of linear inequalities. The first columns are the variables of the caller. Each
+/// inequality with several terms adds a variable that equals its linear combination.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,
     upper: Vec<Option<Rational>>,
     value: Vec<Rational>,
-    /// Each basic variable as a linear combination of variables that are not basic.
+    /// Each basic variable as a combination of the others.
     rows: BTreeMap<usize, BTreeMap<usize, Rational>>,
 }
 
 impl Simplex {
-    /// Creates a system without inequalities over `columns` variables of the caller.
+    /// Creates a system over `columns` variables without inequalities.
     pub fn new(columns: usize) -> Self {
         Self {
             lower: vec![None; columns],
@@ -107,8 +107,8 @@ impl Simplex {
         }
     }
 
-    /// Adds the inequality that the sum of all `factor * column` is at least `least`. Returns
-    /// `None` if a number overflows.
+    /// Adds the inequality that the sum of all `factor * column` is at least `least`, unless a
+    /// number overflows.
     pub fn add(&mut self, factors: &[(usize, i128)], least: i128) -> Option<()> {
         if let &[(column, factor)] = factors {
             let bound = Rational::new(least, factor)?;
@@ -132,8 +132,8 @@ impl Simplex {
         Some(())
     }
 
-    /// Returns whether there is a solution; `None` if a number overflows or [`MAX_PIVOTS`] is
-    /// reached.
+    /// Returns whether there is a solution. Returns `None` if a number overflows, or after
+    /// [`MAX_PIVOTS`].
     pub fn is_feasible(&mut self) -> Option<bool> {
         for column in 0..self.value.len() {
             if self.rows.contains_key(&column) {
@@ -161,14 +161,13 @@ impl Simplex {
         None
     }
 
-    /// Returns the value of a column in the solution that [`Simplex::is_feasible`] has found.
+    /// Returns the value of a column in the found solution.
     pub fn value(&self, column: usize) -> Rational {
         self.value[column]
     }
 
-    /// Returns the first basic variable outside of its bounds, with the violated bound and the
-    /// direction in which the variable has to change. Returns [`BoundsState::Hold`] if there is
-    /// none. Returns `None` if a number overflows.
+    /// Returns the first basic variable outside of its bounds, the violated bound and the
+    /// direction. Returns `None` if a number overflows.
     fn violated(&self) -> Option<BoundsState> {
         for &basic in self.rows.keys() {
             let value = self.value[basic];
@@ -186,9 +185,8 @@ impl Simplex {
         Some(BoundsState::Hold)
     }
 
-    /// Searches the row of a basic variable for the first variable whose bounds allow a suitable
-    /// change. The basic variable must grow or, if `grows` is false, shrink. Returns
-    /// [`EnteringVariable::Impossible`] if there is none, and `None` if a number overflows.
+    /// Returns the first variable in the row of a basic variable that can make it grow or, if
+    /// `grows` is false, shrink. Returns `None` if a number overflows.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];

@@ -1,16 +1,12 @@
-//! Decides whether formulas over integers can all hold. The solver splits cases, eliminates
-//! variables that equal other expressions, and solves linear programs over the monomials. For
-//! monomials of degree two and more, it adds products of inequalities.
+//! Decides whether formulas over integers can all hold.
+//! The solver splits cases, and eliminates variables that equal other expressions. It then solves
+//! linear programs in which each monomial is a variable (the linear relaxation). If the relaxation
+//! has a solution, it adds products of inequalities, since the product of two non-negative
+//! polynomials is non-negative. (Source: Sherali and Adams; in general, Handelman's theorem.)
 //!
-//! [`Answer::Never`] is exact: the solver has refuted each case. It refutes a case if an equation
-//! has no integer solution, or if the inequalities have no rational solution. For rational
-//! solutions, each monomial is an independent variable (the linear relaxation). If the relaxation
-//! has a solution, the solver adds products of inequalities, since the product of two non-negative
-//! polynomials is non-negative. The method is that of Sherali and Adams; its general form is
-//! Handelman's theorem.
-//!
-//! [`Answer::Found`] is also exact: the solver has evaluated every formula for the integers of the
-//! solution. Other systems are undecided.
+//! [`Answer::Never`] is exact: in each case, an equation has no integer solution, or the
+//! inequalities have no rational solution. [`Answer::Found`] is exact, too: every formula was
+//! evaluated for the numbers. Other systems are undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +16,6 @@ use super::logic::Formula;
 use super::simplex::Simplex;
 use super::variables::{Monomial, Poly, Var};
 
-/// The result of the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The formulas contradict each other.
@@ -31,15 +26,14 @@ pub enum Answer {
     Undecided,
 }
 
-/// Maximum number of cases.
 const MAX_CASES: usize = 600;
-/// Maximum number of assignments of a number to a variable that the search tries, over all cases.
+/// The maximum number of assignments that the search tries, over all cases.
 const MAX_TRIES: usize = 4000;
-/// Maximum number of products of inequalities that the solver adds to a system.
+/// The maximum number of products of inequalities that are added to a system.
 const MAX_PRODUCTS: usize = 160;
 
-/// Decides whether the formulas can all hold. `order` ranks the variables: the solver chooses
-/// numbers for variables of lower rank first.
+/// Decides whether the formulas can all hold. The solver first chooses numbers for variables of
+/// lower `order`.
 pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     let mut system = System::default();
     for claim in claims {
@@ -53,14 +47,13 @@ pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     }
 }
 
-/// The formulas of one case.
 #[derive(Clone, Default, Debug)]
 struct System {
     /// Polynomials that are not negative.
     claims: BTreeSet<Poly>,
     /// Disjunctions: at least one formula of each holds.
     choices: Vec<Vec<Formula>>,
-    /// Variables that equal polynomials of other variables, in the order of their elimination.
+    /// Eliminated variables and their polynomials, in order.
     equal: Vec<(Var, Poly)>,
     is_contradiction: bool,
 }
@@ -103,7 +96,7 @@ impl System {
         }
     }
 
-    /// Substitutes the eliminated variables in a polynomial; `None` if a coefficient overflows.
+    /// Substitutes the eliminated variables in a polynomial, unless a coefficient overflows.
     fn eliminated(&self, poly: &Poly) -> Option<Poly> {
         self.equal.iter().try_fold(poly.clone(), |poly, (var, by)| poly.substitute(*var, by))
     }
@@ -145,12 +138,12 @@ impl System {
         }
     }
 
-    /// Returns the variables of the inequalities, which do not contain eliminated variables.
+    /// Returns the variables of the inequalities, without eliminated ones.
     fn vars(&self) -> BTreeSet<Var> {
         self.claims.iter().flat_map(Poly::vars).collect()
     }
 
-    /// Returns whether the inequalities contradict each other, without regard to the disjunctions.
+    /// Returns whether the inequalities contradict each other. Ignores the disjunctions.
     fn is_refuted(&self) -> bool {
         if self.is_contradiction {
             return true;
@@ -168,9 +161,8 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns a lower bound of each variable that is a factor of a product. The bound is `var >=
-    /// 1`, or else `var >= 0`, if the inequalities imply it. Omits variables for which the
-    /// inequalities imply neither.
+    /// Returns a lower bound of each factor of a product that the inequalities imply: `var >= 1`,
+    /// or else `var >= 0`.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -198,8 +190,8 @@ impl System {
     }
 }
 
-/// Returns products of two inequalities. A product must contain a nonlinear monomial that the
-/// inequalities already contain. Products with the fewest new monomials are first.
+/// Returns products of two inequalities with a nonlinear monomial that already occurs. Those with
+/// the fewest new monomials are first.
 fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     let known: BTreeSet<&Monomial> =
         claims.iter().flat_map(Poly::terms).map(|(monomial, _)| monomial).filter(|m| m.len() > 1).collect();
@@ -226,13 +218,13 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     found.into_iter().map(|(_, product)| product).collect()
 }
 
-/// The result over the rational numbers. Each monomial is an independent variable.
+/// The result over the rational numbers.
 enum RelaxationAnswer {
     /// The inequalities contradict each other.
     Never,
-    /// There is a solution: the value of each monomial in it, rounded down.
+    /// The value of each monomial in a solution, rounded down.
     Near(BTreeMap<Monomial, i128>),
-    /// A number overflows, or the simplex method reaches its maximum number of pivots.
+    /// A number overflows, or there are too many pivots.
     Unknown,
 }
 
@@ -307,7 +299,7 @@ impl CaseSearch<'_> {
         None
     }
 
-    /// Searches for integers, one variable after another. Returns `None` if it finds none.
+    /// Searches for integers, one variable after another.
     fn numbers(&mut self, system: &System) -> Option<FxHashMap<Var, i128>> {
         if system.is_contradiction || self.tries == 0 {
             return None;
@@ -318,7 +310,7 @@ impl CaseSearch<'_> {
         let RelaxationAnswer::Near(solution) = feasible(&system.claims) else { return None };
         let near = solution.get(&Monomial::from_slice(&[var])).copied().unwrap_or(0);
         let mut tried = Vec::new();
-        // Try small numbers, which are readable in a report, and those near the linear solution.
+        // Tries small numbers, which are readable in a report, and those near the linear solution.
         for number in
             [1, 2, 3, 0, near, near.saturating_add(1), near.saturating_sub(1), 7, 16, 17, 33, 64, 100, -1]
         {
@@ -339,7 +331,7 @@ impl CaseSearch<'_> {
         None
     }
 
-    /// Returns the numbers of all variables, if every formula holds for them.
+    /// Returns the numbers of all variables, if every formula holds.
     fn complete(&self, system: &System) -> Option<FxHashMap<Var, i128>> {
         let mut values: FxHashMap<Var, i128> = FxHashMap::default();
         for (var, by) in system.equal.iter().rev() {

@@ -1,5 +1,4 @@
-//! Parses a user's statement of sizes. The extents of the tensors and of the grid are Python
-//! expressions over the scalar parameters. The statement also has conditions on the arguments.
+//! Parses a user's statement of sizes: expressions of tensor and grid extents, and conditions.
 
 use super::forms::Forms;
 use super::logic::Formula;
@@ -202,7 +201,7 @@ pub fn claim(
     Ok(Formula::All(all))
 }
 
-/// A parser of expressions, with the tokens of the text.
+/// A parser of expressions.
 struct Reader<'a> {
     text: &'a str,
     words: Vec<&'a str>,
@@ -210,7 +209,7 @@ struct Reader<'a> {
     depth: u32,
 }
 
-/// Maximum nesting of parentheses, calls and signs.
+/// The maximum nesting of parentheses, calls and signs.
 const MAX_EXPRESSION_DEPTH: u32 = 64;
 
 impl<'a> Reader<'a> {

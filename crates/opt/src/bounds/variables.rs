@@ -1,4 +1,4 @@
-//! The variables of polynomials.
+//! Defines the variables of polynomials.
 
 use tilewright_ir::analysis::polynomial::{Monomial as Product, Polynomial, Variable};
 

@@ -1,11 +1,9 @@
-//! Recognizes hand-written sorting networks and replaces their reductions with butterflies.
+//! Replaces the reductions of hand-written sorting networks by butterflies.
 //!
-//! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
-//! exchange of partners multiplies each pair of partners by [1, 0]. It sums the products, which
-//! selects the lower element. With [0, 1], the sum is the upper element. The program broadcasts
-//! both sums to the pair, and combines them by exclusive or. This file replaces the two sums. One
-//! butterfly returns the partner of each element, and a select for each sum chooses between the
-//! element and its partner.
+//! Two elements whose coordinates differ in one bit are partners. Without an op for their exchange,
+//! a program multiplies each pair by [1, 0] and sums, which selects the lower element; [0, 1]
+//! selects the upper one. It broadcasts both sums to the pair and combines them by exclusive or.
+//! Here, one butterfly returns the partner of each element, and a select replaces each sum:
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x
@@ -13,17 +11,16 @@
 //! %l = reshape (broadcast %a)
 //! ```
 //!
-//! Other programs reduce each pair by exclusive or. The exclusive or of an element and this result
-//! is the partner of the element, so the butterfly replaces both ops.
+//! Other programs reduce each pair by exclusive or, and combine the result with an element to get
+//! its partner. The butterfly replaces both ops.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape, Type, Value};
 
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// Rewrites a broadcast whose operand is `tile` and whose type is `ty`. `tile` must be a sum
-    /// that picks one element of each pair along an axis, and the broadcast must be along that
-    /// axis.
+    /// Rewrites a broadcast of `tile` to the type `ty`. `tile` is a sum that picks one element of
+    /// each pair along an axis, and the broadcast is along that axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;
@@ -35,7 +32,7 @@ impl Canonicalizer<'_> {
         if ty.shape[along] != 2 || ty.shape.without(along) != self.function.ty(sum).shape {
             return None;
         }
-        // The sum is one of the two elements, so a cast that widens them is unnecessary.
+        // The sum is one of the two elements, so no wider type is necessary.
         let wide = self.function.ty(sum).dtype()?;
         let mut product = self.reduced(sum, axis, ElementwiseFn::Add)?;
         if let Some(narrow) = self.operand_of(product, is_cast) {
@@ -66,7 +63,7 @@ impl Canonicalizer<'_> {
     }
 
     /// Rewrites `own ^ both`, where `both` is the exclusive or of each pair along an axis of two.
-    /// Every element of the result is the partner of the element of `own`.
+    /// The result is the partner of each element.
     fn partners(&mut self, own: Value, both: Value, ty: &Type) -> Option<Value> {
         let both =
             self.operand_of(both, |op| matches!(op, Op::Broadcast { .. })).filter(|_| !ty.is_bool())?;
@@ -83,8 +80,7 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
     }
 
-    /// Returns the operand of the reduction that computes `sum`. The reduction must combine
-    /// elements along the axis `along` with the function `by`.
+    /// Returns the operand of the reduction `sum` along the axis `along` by the function `by`.
     fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])
@@ -100,8 +96,8 @@ impl Canonicalizer<'_> {
         (*axis == along && is_by).then_some(tile)
     }
 
-    /// Returns true if a tile is [0, 1] along an axis of two elements, and false if it is [1, 0].
-    /// Returns `None` for other tiles.
+    /// Returns whether a tile is [0, 1] along an axis of two elements, or [1, 0]. Returns `None`
+    /// for other tiles.
     fn picks_upper(&self, mask: Value, axis: usize) -> Option<bool> {
         let at = |index| self.literal_at(mask, axis, index)?.as_int();
         match (at(0)?, at(1)?) {
@@ -112,8 +108,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the value that a tile has at all elements with the coordinate `at` along an axis, if
-    /// it is known.
+    /// Returns the known value of all elements with the coordinate `at` along an axis.
     fn literal_at(&self, value: Value, axis: usize, at: i64) -> Option<Literal> {
         if let Some(constant) = self.constant(value) {
             return Some(constant);
@@ -142,11 +137,10 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Follows `along`, an axis of two elements, back through a reshape. If a reshape computes
-    /// `tile`, the coordinate along `along` may be one bit of a coordinate of the reshape's source.
-    /// In that case, returns the source, the axis of this coordinate, and the mask of the bit.
-    /// Otherwise, returns `tile` itself, `along` and 1. A bitcast after the reshape is applied to
-    /// the source.
+    /// Follows `along`, an axis of two elements, back through a reshape that computes `tile`. If
+    /// `along` is one bit of a source coordinate, returns the source, the axis of this coordinate,
+    /// and the mask of the bit. Otherwise, returns `tile`, `along` and 1. A bitcast after the
+    /// reshape moves to the source.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);
@@ -170,8 +164,8 @@ impl Canonicalizer<'_> {
         (source, axis as u32, mask)
     }
 
-    /// Returns a mask that is true where the coordinate along an axis of two is 0, reshaped to
-    /// `to`.
+    /// Returns a mask, reshaped to `to`, that is true where the coordinate along an axis of two is
+    /// 0.
     fn is_lower(&mut self, along: usize, shape: &Shape, to: &Shape) -> Value {
         let mut ty = Type::tile(Dtype::I32, [2]);
         let mut place = self.make(Op::Arange { start: 0, end: 2 }, &[], &ty);
@@ -188,9 +182,8 @@ impl Canonicalizer<'_> {
         self.make(Op::Reshape { shape: to.clone() }, &[is_lower], &bools.with_shape(to.clone()))
     }
 
-    /// Simplifies an exclusive or of selects. Examples are `x ^ (c ? x ^ y : 0)`, which becomes `c
-    /// ? y : x`, and `(c ? x : y) ^ (c ? y : x)`, which becomes `x ^ y`. Also rewrites an exclusive
-    /// or that [`Self::partners`] recognizes.
+    /// Simplifies an exclusive or of selects: `x ^ (c ? x ^ y : 0)` becomes `c ? y : x`, and `(c ?
+    /// x : y) ^ (c ? y : x)` becomes `x ^ y`. Also applies [`Self::partners`].
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
@@ -227,15 +220,13 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Simplifies a cast to a boolean whose operand is an exclusive or. One operand of the
-    /// exclusive or must be a widened boolean, and the other must be 0 or 1.
+    /// Simplifies a cast to a boolean of an exclusive or of a widened boolean and 0 or 1.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
         self.differing_truths(x, y, ty)
     }
 
-    /// Simplifies `x != y` to an exclusive or of booleans. One operand must be a widened boolean,
-    /// and the other must be 0 or 1.
+    /// Simplifies `x != y` of a widened boolean and 0 or 1 to an exclusive or of booleans.
     pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));

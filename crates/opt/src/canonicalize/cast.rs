@@ -1,5 +1,4 @@
-//! Simplifies casts: folds constants, merges consecutive casts, and moves casts before splats and
-//! broadcasts.
+//! Folds and merges casts, and moves them before splats and broadcasts.
 
 use tilewright_ir::{Dtype, Element, Op, Rounding, Shape, Type, Value};
 
@@ -14,8 +13,7 @@ impl Canonicalizer<'_> {
         ty: &Type,
     ) -> Option<Value> {
         let from = self.function.ty(value).element;
-        // For the 8-bit formats, a cast to the same type is not an identity: it saturates
-        // infinities.
+        // A cast to the same 8-bit format is no identity: it saturates infinities.
         if from == element && !element.value().is_some_and(Dtype::is_fp8) {
             return Some(value);
         }
@@ -59,8 +57,7 @@ impl Canonicalizer<'_> {
     }
 }
 
-/// Returns whether a cast from `source` to `middle` and then to `target` equals the cast from
-/// `source` to `target`.
+/// Returns whether casts to `middle` and then `target` equal the cast to `target`.
 fn can_skip(source: Element, middle: Element, target: Element) -> bool {
     match (source, middle, target) {
         (Element::Value(source), Element::Value(middle), Element::Value(target)) => {
@@ -81,9 +78,8 @@ fn can_skip(source: Element, middle: Element, target: Element) -> bool {
 fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     match (source.int_range(), middle.int_range(), target.int_range()) {
         (Some((low, high)), Some((middle_low, middle_high)), target_range) => {
-            // The middle cast is redundant if the middle type represents every number of the
-            // source. It is also redundant if the middle type has all the bits that the target
-            // keeps.
+            // The middle cast is redundant if its type represents every source number, or has all
+            // bits that the target keeps.
             let keeps_value = middle_low <= low && high <= middle_high;
             let keeps_bits = target_range.is_some()
                 && !target.is_bool()
@@ -96,7 +92,7 @@ fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     }
 }
 
-/// Returns whether `outer` is a wider float type that represents every number of `inner`.
+/// Returns whether `outer` is a wider float that represents every number of `inner`.
 fn holds_exactly(outer: Dtype, inner: Dtype) -> bool {
     matches!((inner, outer), (Dtype::F16 | Dtype::BF16, Dtype::F32 | Dtype::F64) | (Dtype::F32, Dtype::F64))
 }

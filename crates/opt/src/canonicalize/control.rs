@@ -1,12 +1,10 @@
-//! Simplifies structured control flow. A branch on a constant, and a loop of at most one iteration,
-//! become straight-line code. A loop-carried value that never changes is replaced with its initial
-//! value.
+//! Simplifies branches on constants, short loops, and carried values that never change.
 
 use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
 use super::{Canonicalizer, Operands};
 
-/// The trip count of a loop, if its bounds determine that it is 0 or 1; otherwise `Unknown`.
+/// The trip count of a loop, if it is known to be 0 or 1.
 enum Trips {
     None,
     One,
@@ -66,7 +64,7 @@ impl Canonicalizer<'_> {
         let holds = self.function.yielded(condition).first().map(|&value| self.aliases.resolve(value));
         let parameters = self.function.blocks[condition].parameters.clone();
         if holds.is_some_and(|holds| self.is_constant(holds, |constant| constant.bits == 0)) {
-            // Keep one execution of the condition region, which may store, and drop the body.
+            // The condition region, which may store, runs once. The body is dropped.
             self.changed = true;
             self.replace_all(&parameters, &carried);
             self.splice(condition);
@@ -79,7 +77,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// If a loop-carried value never changes, replaces it with its initial value.
+    /// Replaces a carried value that never changes by its initial value.
     fn replace_invariants(&mut self, inst: Inst) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         for carried in all {
@@ -127,7 +125,7 @@ impl Canonicalizer<'_> {
         self.if_results(inst, condition, &regions);
     }
 
-    /// Moves constants before an `if` whose regions contain only constants.
+    /// Moves constants before an `if` that has only constants in its regions.
     fn hoist_constants(&mut self, regions: &[Block]) {
         let is_constant =
             |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Constant { .. } | Op::Yield {});
@@ -141,8 +139,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// If both regions of an `if` yield the same value for a result, replaces the result with this
-    /// value. If the regions are empty, replaces the other scalar results with a `select`.
+    /// Replaces a result for which both regions yield the same value. If the regions are empty,
+    /// replaces other scalar results by a `select`.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
@@ -162,8 +160,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Moves the instructions of a region before the current instruction. Returns the yielded
-    /// values.
+    /// Moves the instructions of a region before the current one. Returns the yielded values.
     fn splice(&mut self, region: Block) -> Operands {
         let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
         let Some(terminator) = insts.pop() else { return Operands::new() };

@@ -1,6 +1,6 @@
-//! Simplifies elementwise functions. Folds constants, and simplifies selections and comparisons.
-//! Applies functions before a splat or a broadcast instead of after it. `integer.rs` and `float.rs`
-//! have the identities of integers and floats.
+//! Simplifies elementwise functions, and moves them before splats and broadcasts.
+//!
+//! `integer.rs` and `float.rs` have the identities of integers and floats.
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Shape, Type, Value,
@@ -51,7 +51,7 @@ impl Canonicalizer<'_> {
         } else if !dtype.is_fp8() {
             self.float_binary(function, x, y, ty)
         } else {
-            // An 8-bit format saturates: x * 1 differs from x if x is an infinity.
+            // An 8-bit format saturates, so x * 1 differs from an infinite x.
             None
         }
     }
@@ -59,15 +59,14 @@ impl Canonicalizer<'_> {
     fn unary(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
-            // Negating twice is exact on floats, including NaN and -0: only the sign changes.
+            // Negating a float changes only the sign, also of NaN and -0.
             F::Neg | F::Not => self.argument_of(x, function),
             F::Abs if self.argument_of(x, F::Abs).is_some() || is_unsigned(ty) => Some(x),
             F::Abs => {
                 let inner = self.argument_of(x, F::Neg)?;
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
             }
-            // The smallest number of this format is -1.875. Its floor, -2, saturates to -1.875,
-            // which is not an integer.
+            // The smallest number of this format is -1.875. Its floor, -2, saturates to -1.875.
             F::Floor | F::Ceil if ty.dtype() == Some(Dtype::F8E4B15) => None,
             F::Floor | F::Ceil => {
                 let is_whole =
@@ -80,8 +79,8 @@ impl Canonicalizer<'_> {
         .or_else(|| (function == F::Not).then(|| self.inverted(x, ty)).flatten())
     }
 
-    /// Returns the negation of the comparison `x`, if `x` has no other use and the negation is a
-    /// comparison as well.
+    /// Returns the negation of the comparison `x`, if it has no other use and the negation is a
+    /// comparison.
     fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
         use ComparisonFn as C;
         if !self.is_used_once(x) {
@@ -190,9 +189,9 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// Applies an op to the sources of its operands, and broadcasts the result. Returns `None`
-    /// unless at least one operand is a broadcast and the other operands are splats. All broadcasts
-    /// must be from the same shape. Also returns `None` for a tile without elements.
+    /// Applies an op to the sources of broadcasts, all from one shape, and of splats, and
+    /// broadcasts the result. At least one operand must be a broadcast, and the tile must have
+    /// elements.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -205,7 +204,7 @@ impl Canonicalizer<'_> {
                 shape = Some(found.clone());
                 sources.push(source);
             } else {
-                // A splat fits any shape, so the code keeps its scalar until the shape is known.
+                // A splat fits any shape, so its scalar is kept until the shape is known.
                 sources.push(self.operand_of(operand, |op| matches!(op, Op::Splat { .. }))?);
             }
         }
@@ -220,9 +219,9 @@ impl Canonicalizer<'_> {
     }
 
     /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use and its
-    /// `max_imprecise_acc` is 0. Such a dot may add its products in any order. If both operands of
-    /// the sum are such dots, the right one accumulates. Programs usually compute the right dot
-    /// last. So the operands of the left dot are dead when those of the right dot are loaded.
+    /// `max_imprecise_acc` is 0. Its products may then be added in any order. Of two such dots, the
+    /// right one accumulates: it is usually the last, so the operands of the other dot are dead by
+    /// then.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -1,5 +1,6 @@
-//! Simplifies functions of floats by identities that hold for every number, infinity, NaN and
-//! signed zero. Excludes the 8-bit formats, because they saturate.
+//! Simplifies floats by identities that hold for infinities, NaN and signed zeros.
+//!
+//! The 8-bit formats are excluded, because they saturate.
 
 use tilewright_ir::{ElementwiseFn, Literal, Type, Value};
 
@@ -20,7 +21,7 @@ impl Canonicalizer<'_> {
         if let Some(constant) = self.constant(y) {
             return self.float_with_constant(function, x, constant, ty);
         }
-        // -0 - y is -y; 0 - y differs from -y if y is 0.
+        // -0 - y is -y, but 0 - y differs from -y if y is 0.
         if function == F::Sub && self.is_constant(x, is_negative_zero) {
             return Some(self.make_elementwise(F::Neg, &[y], ty));
         }
@@ -43,9 +44,9 @@ impl Canonicalizer<'_> {
             F::Mul | F::Div | F::DivRn if value == 1.0 => Some(x),
             F::Mul | F::Div | F::DivRn if value == -1.0 => Some(self.make_elementwise(F::Neg, &[x], ty)),
             F::Div | F::DivRn => {
-                // The reciprocal of a power of two is exact, so the quotient and the product round
-                // the same number once. Only replaces divisors between 2^-14 and 2^14, whose
-                // reciprocals are not subnormal in any format.
+                // The reciprocal of a power of two is exact, so quotient and product round the same
+                // number once. The reciprocals of divisors between 2^-14 and 2^14 are subnormal in
+                // no format.
                 let reciprocal = Literal::float(constant.dtype, 1.0 / value)?;
                 let mantissa_is_zero = value.to_bits() << 12 == 0;
                 let is_exact =

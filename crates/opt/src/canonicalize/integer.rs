@@ -1,5 +1,6 @@
-//! Simplifies functions of integers by identities (booleans are integers modulo 2). All arithmetic
-//! wraps, so sums and products may be reassociated.
+//! Simplifies integers by identities. Booleans are integers modulo 2.
+//!
+//! All arithmetic wraps, so sums and products may be reassociated.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Type, Value};
 
@@ -31,8 +32,8 @@ impl Canonicalizer<'_> {
         self.int_neg(function, x, y, ty).or_else(|| self.reassociate_uniform(function, x, y, ty))
     }
 
-    /// Simplifies a function whose two operands are equal. Quotient and remainder remain, because
-    /// they depend on whether the operand is zero.
+    /// Simplifies a function of equal operands. Quotient and remainder depend on whether the
+    /// operand is zero.
     fn int_same(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
@@ -100,8 +101,8 @@ impl Canonicalizer<'_> {
         self.int_strength(function, x, constant, ty)
     }
 
-    /// Narrows the product of a constant and an int64 tile that was cast from int32 to int32, if no
-    /// element overflows. An example is a range times a stride.
+    /// Narrows the product of a constant and an int64 tile that was cast from int32, if no element
+    /// overflows. An example is a range times a stride.
     fn narrow_product(&mut self, x: Value, constant: Literal, ty: &Type) -> Option<Value> {
         if ty.dtype() != Some(Dtype::I64) || ty.is_scalar() {
             return None;
@@ -122,9 +123,8 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns bounds of the elements of a tile if the tile is an `arange` whose elements other ops
-    /// may have moved. Also returns bounds for the exclusive or of two tiles whose elements are 0
-    /// or 1.
+    /// Returns bounds of the elements of a moved `arange`, or of the exclusive or of two tiles of 0
+    /// and 1.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -142,8 +142,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns whether a tile is an `arange(0, 2)`, or an `arange(0, 2)` that shape ops have moved
-    /// or repeated. The tile then has only the elements 0 and 1.
+    /// Returns whether a tile is a moved or repeated `arange(0, 2)`.
     fn is_bit(&self, mut tile: Value) -> bool {
         let is_moved =
             |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });
@@ -180,8 +179,8 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &[x, operand], ty))
     }
 
-    /// Combines the constants of `(x ∘ c1) ∘ c2`. Returns `x ∘ (c1 ∘ c2)` for an associative
-    /// function, and `x ∘ (c1 + c2)` for subtractions and shifts.
+    /// Combines the constants of `(x ∘ c1) ∘ c2` to `x ∘ (c1 ∘ c2)`, or `x ∘ (c1 + c2)` for
+    /// subtractions and shifts.
     fn reassociate_constant(
         &mut self,
         function: ElementwiseFn,
@@ -217,7 +216,6 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Splits a value into another value plus a constant.
     fn plus_constant(&self, x: Value) -> Option<(Value, Literal)> {
         if let Some((inner, first)) = self.operands_of(x, ElementwiseFn::Add) {
             return Some((inner, self.constant(first)?));
@@ -226,8 +224,8 @@ impl Canonicalizer<'_> {
         Some((inner, fold::elementwise(ElementwiseFn::Neg, &[self.constant(first)?])?))
     }
 
-    /// Builds `x + constant`, or `x - negated` if the negated constant, read as an unsigned number,
-    /// is smaller.
+    /// Builds `x + constant`, or `x - negated` if the negated constant is smaller as an unsigned
+    /// number.
     fn make_plus(&mut self, x: Value, constant: Literal, ty: &Type) -> Value {
         use ElementwiseFn as F;
         let negated = fold::elementwise(F::Neg, &[constant]);
@@ -264,8 +262,8 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &operands, ty))
     }
 
-    /// Rewrites a sum or product `(tile ∘ s1) ∘ s2` with uniform s1 and s2 to `tile ∘ (s1 ∘ s2)`,
-    /// which saves a tile op. Does so only if `tile ∘ s1` has no other use.
+    /// Rewrites `(tile ∘ s1) ∘ s2` with uniform s1 and s2 to `tile ∘ (s1 ∘ s2)`, if `tile ∘ s1` has
+    /// no other use.
     fn reassociate_uniform(
         &mut self,
         function: ElementwiseFn,

@@ -1,5 +1,4 @@
-//! Simplifies accesses: removes zero offsets and constant masks, and merges additions to a pointer.
-//! Also removes assertions and assumptions that are known to hold.
+//! Simplifies accesses, additions to pointers, assertions and assumptions.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Inst, Literal, Op, Regions, Shape, Type, Value};
 
@@ -23,10 +22,9 @@ impl Canonicalizer<'_> {
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
     }
 
-    /// Returns a tile of int32 whose extension equals `offset`, a tile of int64 offsets. Returns
-    /// `None` if `offset` was not extended from int32. If shape ops follow the extension, applies
-    /// them to the int32 tile instead. The extension is redundant, because `ptr_add` extends its
-    /// offsets.
+    /// Returns an int32 tile whose extension equals the int64 tile `offset`, if `offset` was
+    /// extended from int32. Shape ops after the extension are applied to the int32 tile. `ptr_add`
+    /// extends its offsets, so the extension is redundant.
     fn narrow(&mut self, offset: Value) -> Option<Value> {
         let inst = self.function.defining_inst(offset)?;
         let data = &self.function.insts[inst];
@@ -45,8 +43,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Merges two additions of constants to a pointer. If the base is uniform, also moves the
-    /// addition of a uniform offset before the addition of a non-uniform offset.
+    /// Merges two additions of constants to a pointer. Also adds a uniform offset to a uniform base
+    /// before another offset.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
@@ -55,8 +53,7 @@ impl Canonicalizer<'_> {
             let sum = self.make_constant(sum, shape);
             return Some(self.make(Op::PtrAdd {}, &[base, sum], ty));
         }
-        // The uniform offset is added to the scalar base first, so only the other offset needs a
-        // tile op.
+        // The uniform offset is added to the scalar base, so only the other offset needs a tile op.
         let is_uniform = !ty.is_scalar() && self.uniform(offset).is_some() && self.uniform(base).is_some();
         if is_uniform && self.uniform(first).is_none() && self.is_used_once(pointer) {
             let moved = self.make(Op::PtrAdd {}, &[base, offset], ty);
@@ -65,8 +62,8 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Returns the sum of two constant offsets if it fits their type. A sum that wraps would differ
-    /// from two `ptr_add`, which extend each offset to 64 bits.
+    /// Returns the sum of two constant offsets, unless it wraps: `ptr_add` extends each offset to
+    /// 64 bits.
     fn offset_sum(&self, first: Value, second: Value) -> Option<Literal> {
         let (first, second) = (self.constant(first)?, self.constant(second)?);
         let sum = first.as_int()? + second.as_int()?;
@@ -101,8 +98,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Loads before a broadcast of the pointers instead of after it, so that each address is loaded
-    /// once.
+    /// Loads before a broadcast of the pointers, so that each address is loaded once.
     fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let Op::Load { volatile: false, .. } = &data.op else { return None };
@@ -115,8 +111,7 @@ impl Canonicalizer<'_> {
         Some(self.make_constant(Literal { dtype, bits: 0 }, &ty.shape))
     }
 
-    /// If all elements of an unmasked load have one address, replaces the load with the splat of a
-    /// scalar load.
+    /// Replaces an unmasked load from one address by the splat of a scalar load.
     fn load_scalar(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (Op::Load { volatile: false, .. }, &[pointer]) = (&data.op, &data.operands[..]) else {
@@ -156,8 +151,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Simplifies an atomic operation with a constant mask. Removes the mask if it is true, and the
-    /// operation if the mask is false.
+    /// Removes the mask of an atomic operation if it is true, and the operation if it is false.
     pub(super) fn atomic(&mut self, inst: Inst) {
         let place = match self.function.insts[inst].op {
             Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,

@@ -1,11 +1,9 @@
-//! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
-//! identities, and applies ops before splats and broadcasts instead of after them. It also drops
-//! masks that are always true, and replaces branches on constants with the executed region.
+//! Rewrites each instruction to its simplest form.
 //!
-//! The pass is one forward walk. In place, it only replaces and reorders the operands of a pure
-//! instruction. For any other simplification, `simplify` returns a value that replaces the result
-//! of the instruction.
-//! `simplify` may create new instructions for this value, and simplifies these too.
+//! The pass folds constants, removes identities, applies ops before splats and broadcasts, drops
+//! masks that are true, and replaces branches on constants. It is one forward walk. `simplify`
+//! returns a value that replaces the result of an instruction, and simplifies the new instructions
+//! for it, too. Only operands of pure instructions are reordered in place.
 
 mod butterfly;
 mod cast;
@@ -26,8 +24,7 @@ use tilewright_ir::{
 use crate::aliases::Aliases;
 use crate::fold;
 
-/// Maximum depth of nested simplifications. The next run of the pass performs deeper
-/// simplifications.
+/// The maximum depth of nested simplifications. The next run performs deeper ones.
 const MAX_DEPTH: u32 = 16;
 
 /// Runs the pass. Returns whether it changed anything.
@@ -47,14 +44,13 @@ pub fn run(function: &mut Function) -> bool {
     pass.changed
 }
 
-/// The operands of an instruction.
 type Operands = SmallVec<[Value; 4]>;
 
 struct Canonicalizer<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// The number of uses of each value before the pass. It need not be exact: rewrites only use it
-    /// to decide whether they save an op.
+    /// The number of uses of each value before the pass, to decide whether a rewrite saves an op.
+    /// It need not be exact.
     uses: UseCounts,
     /// The instructions of the current block so far.
     out: Vec<Inst>,
@@ -119,8 +115,7 @@ impl Canonicalizer<'_> {
     /// Simplifies a pure instruction with one result and no regions.
     fn pure(&mut self, inst: Inst) {
         let Some(result) = self.function.result(inst) else { return self.out.push(inst) };
-        // Take the op and the operands out while `simplify` borrows the function; nothing reads the
-        // placeholder.
+        // Nothing reads the placeholder while `simplify` borrows the function.
         let op = std::mem::replace(&mut self.function.insts[inst].op, Op::Barrier {});
         let mut operands = std::mem::take(&mut self.function.insts[inst].operands);
         self.changed |= self.order(&op, &mut operands);
@@ -134,7 +129,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Replaces a value by another in all instructions that the walk has not reached yet.
+    /// Replaces a value in all instructions that the walk has not reached.
     fn replace(&mut self, old: Value, new: Value) {
         self.changed = true;
         self.aliases.replace(self.function, old, new);
@@ -151,8 +146,7 @@ impl Canonicalizer<'_> {
         swap
     }
 
-    /// Returns a simpler value of type `ty` that equals the op applied to the operands; `None` if
-    /// the pass knows none.
+    /// Returns a simpler value that equals the op applied to the operands, if the pass knows one.
     fn simplify(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         match (op, operands) {
             (Op::Elementwise { function }, _) => self.elementwise(*function, operands, ty),
@@ -170,8 +164,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns a value that equals an op applied to operands. It is a simpler value if there is
-    /// one, otherwise the result of a new instruction.
+    /// Returns a value that equals the op applied to the operands: a simpler one, or that of a new
+    /// instruction.
     fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
         let mut operands = Operands::from_slice(operands);
         self.order(&op, &mut operands);
@@ -196,13 +190,11 @@ impl Canonicalizer<'_> {
         self.make(Op::Cast { element, rounding }, &[value], ty)
     }
 
-    /// Splats a scalar to a shape; returns the scalar itself for the shape of a scalar.
     fn make_splat(&mut self, scalar: Value, shape: &Shape) -> Value {
         let ty = self.function.ty(scalar).with_shape(shape.clone());
         self.make(Op::Splat { shape: shape.clone() }, &[scalar], &ty)
     }
 
-    /// Splats a constant to a shape.
     fn make_constant(&mut self, value: Literal, shape: &Shape) -> Value {
         let scalar = self.make(Op::Constant { value }, &[], &Type::scalar(value.dtype));
         self.make_splat(scalar, shape)
@@ -217,7 +209,6 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the two operands of the elementwise function that defines a value.
     fn operands_of(&self, value: Value, function: ElementwiseFn) -> Option<(Value, Value)> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match (&data.op, &data.operands[..]) {
@@ -232,7 +223,7 @@ impl Canonicalizer<'_> {
         self.operand_of(value, |op| matches!(op, Op::Elementwise { function: found } if *found == function))
     }
 
-    /// Returns the scalar of a uniform value: the operand of a splat, or the scalar itself.
+    /// Returns the scalar of a uniform value.
     fn uniform(&self, value: Value) -> Option<Value> {
         if self.function.ty(value).is_scalar() {
             return Some(value);
@@ -240,7 +231,6 @@ impl Canonicalizer<'_> {
         self.operand_of(value, |op| matches!(op, Op::Splat { .. }))
     }
 
-    /// Returns the constant of a uniform value.
     fn constant(&self, value: Value) -> Option<Literal> {
         match self.function.defining_op(self.uniform(value)?) {
             Some(Op::Constant { value }) => Some(*value),

@@ -1,5 +1,4 @@
-//! Simplifies ops that only move elements: merges consecutive ops, and replaces ops on splats by
-//! splats.
+//! Merges ops that only move elements, and replaces such ops on splats.
 
 use tilewright_ir::{IntList, Literal, Op, Shape, Type, Value};
 

@@ -7,11 +7,9 @@ use tilewright_ir::{
 
 use super::number;
 
-/// The bits of each element in row-major order.
 pub type Tile = Vec<u64>;
 
-/// The memory of each pointer parameter: its address and its bytes. All other addresses are out of
-/// bounds.
+/// The address and the bytes of each pointer parameter.
 #[derive(Clone, Default)]
 pub struct Memory(pub Vec<(u64, Vec<u8>)>);
 
@@ -24,7 +22,7 @@ impl Memory {
     }
 }
 
-/// The reason why an evaluation stopped early: the program is wrong or runs too long.
+/// The program is wrong or runs too long.
 #[derive(Debug)]
 pub struct Stopped(pub &'static str);
 
@@ -34,7 +32,7 @@ pub struct Evaluator<'a> {
     pub programs: [u64; 2],
     /// True if a signed sum, difference, product or negation wrapped.
     pub overflowed: bool,
-    /// Called with every value, each time the program computes the value.
+    /// Called with each value when it is computed.
     pub observe: &'a mut dyn FnMut(Value, &Type, &Tile),
     pub values: SecondaryMap<Value, Tile>,
     pub steps_left: u64,

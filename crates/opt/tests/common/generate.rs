@@ -115,11 +115,10 @@ pub const INDICES: Style = Style {
     statements: 25,
 };
 
-/// The types of the parameters of every program: three pointers to these types, then [`INTEGERS`].
+/// The parameters of every program: three pointers to these types, then [`INTEGERS`].
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
-/// The number of elements of each pointer's memory. In programs with effects, offsets are less than
-/// this number.
+/// The number of elements of each pointer's memory. Offsets are below it in programs with effects.
 pub const ELEMENTS: u64 = 256;
 
 const EXTENTS: [u32; 5] = [1, 2, 4, 8, 6];
@@ -152,8 +151,7 @@ pub fn program(seed: u64, style: Style) -> Module {
     Module::new(functions, kernel, std::sync::Arc::default())
 }
 
-/// Returns a function that programs call. The function has two int32 parameters and an int32
-/// result.
+/// Returns a function with two int32 parameters and an int32 result.
 fn helper(random: &mut Random, style: Style) -> Function {
     let mut function = Function::new("helper");
     let entry = function.entry;
@@ -285,7 +283,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the shape of some value, or a new shape.
     fn shape_like(&mut self) -> Shape {
         if let Some(tile) = self.pick_where(|ty| !ty.is_scalar())
             && !self.random.chance(4)
@@ -376,8 +373,7 @@ impl Generator<'_> {
         self.pool.push(result.expect(RIGHT));
     }
 
-    /// Adds a pointer with an offset. In programs with effects, the pointer is to an element of its
-    /// memory.
+    /// Adds a pointer with an offset, inside of its memory in programs with effects.
     fn pointer(&mut self) {
         let Some(offset) = self.pick_where(|ty| matches!(ty.dtype(), Some(Dtype::I32 | Dtype::I64))) else {
             return;
@@ -437,8 +433,8 @@ impl Generator<'_> {
         self.builder.store(pointer, value, mask, how).expect(RIGHT);
     }
 
-    /// Runs `body` in a new region, and yields the values that `body` returns. Afterwards, the values
-    /// of the region are not in scope.
+    /// Runs `body` in a new region and yields its values. The values of the region are then out of
+    /// scope.
     fn region(
         &mut self,
         parameters: Vec<Type>,

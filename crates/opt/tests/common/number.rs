@@ -1,12 +1,12 @@
-//! Decodes elements from their bits, and computes the functions of elements by their definitions.
-//! Integers are computed in 128 bits. Floats are computed in binary64, then rounded to their type.
+//! Computes functions of elements by their definitions.
+//!
+//! Integers are computed in 128 bits. Floats are computed in binary64 and rounded to their type.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
     FloatFn, MathFn, Rounding, WideProductFn,
 };
 
-/// Decodes an integer.
 pub fn integer(dtype: Dtype, bits: u64) -> i128 {
     let (low, _) = dtype.int_range().expect("it is an integer");
     let value = i128::from(bits);
@@ -29,7 +29,6 @@ fn format(dtype: Dtype) -> (i32, i32) {
     }
 }
 
-/// Decodes a float.
 pub fn float(dtype: Dtype, bits: u64) -> f64 {
     let (exponent_bits, mantissa_bits) = format(dtype);
     let negative = bits >> (exponent_bits + mantissa_bits) & 1 == 1;
@@ -67,8 +66,7 @@ pub fn round(dtype: Dtype, value: f64) -> u64 {
         return sign | if value == 0.0 { 0 } else { infinity };
     }
     let exponent = ((value.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(1 - offset);
-    // The magnitude in units of the last place. Two factors scale it, because their product may
-    // exceed binary64.
+    // The magnitude in units of the last place. The product of the two factors may exceed binary64.
     let scale = mantissa_bits - exponent;
     let units =
         (value.abs() * 2_f64.powi(scale / 2) * 2_f64.powi(scale - scale / 2)).round_ties_even() as u64;
@@ -79,7 +77,6 @@ pub fn round(dtype: Dtype, value: f64) -> u64 {
     sign | magnitude.min(infinity)
 }
 
-/// Applies a function of integers.
 pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let x = integer(dtype, operands[0]);
     let y = operands.get(1).map_or(0, |&bits| integer(dtype, bits));
@@ -135,7 +132,6 @@ fn wrap_product(dtype: Dtype, x: i128, y: i128) -> u64 {
     (x.wrapping_mul(y) % modulus as u128) as u64
 }
 
-/// Applies a function of floats that returns a float.
 pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let numbers: Vec<f64> = operands.iter().map(|&bits| float(dtype, bits)).collect();
     let (x, y) = (numbers[0], numbers.get(1).copied().unwrap_or(0.0));
@@ -176,7 +172,7 @@ pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -
             FloatFn::Floor => x.floor(),
             FloatFn::Ceil => x.ceil(),
         },
-        // Of the transcendental functions, random programs contain only `Exp`.
+        // Random programs have no transcendental function but `Exp`.
         Family::Math(MathFn::Exp) => x.exp(),
         // tidy: wildcard because the optimizer has no facts about the values of transcendental
         // functions
@@ -216,8 +212,7 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     }
 }
 
-/// Returns the float that is nearest to an integer. If two floats are equally near, returns the
-/// float with the even mantissa.
+/// Returns the nearest float, with an even mantissa in a tie.
 fn int_to_float(value: i128, to: Dtype) -> u64 {
     let near = round(to, value as f64);
     let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];
@@ -239,7 +234,7 @@ fn int_to_float(value: i128, to: Dtype) -> u64 {
         .unwrap_or(near)
 }
 
-/// Returns whether a program cannot distinguish two elements: the bits of NaN do not matter.
+/// Returns whether two elements are equal or both NaN.
 pub fn same(dtype: Dtype, x: u64, y: u64) -> bool {
     x == y || (dtype.is_float() && float(dtype, x).is_nan() && float(dtype, y).is_nan())
 }
