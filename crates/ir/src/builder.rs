@@ -1,5 +1,4 @@
-//! Builders of programs: the trait by which the semantic rules create ops, and its implementation
-//! that emits IR.
+//! Defines the builders of programs: a trait for semantic rules, and one that emits IR.
 
 use std::sync::Arc;
 
@@ -337,8 +336,7 @@ impl IrBuilder {
 }
 
 impl IrBuilder {
-    /// Converts the operands of an elementwise op that have no stated layout, such as a splat of a
-    /// scalar. The new layout is the stated layout of the other operands.
+    /// Converts the operands of an elementwise op without a stated layout to that of the others.
     fn with_stated_layout(
         &mut self,
         op: &Op,
@@ -398,7 +396,6 @@ fn infer_types(
     op.result_types(&RuleInput { operands: &types_of(operands), regions: &region_types })
 }
 
-/// Returns the types of an instruction's results, by its op's rule.
 pub(crate) fn expected_types(function: &Function, inst: &InstData) -> Result<Vec<Type>, RuleError> {
     infer_types(function, &inst.op, &inst.operands, &inst.regions)
 }

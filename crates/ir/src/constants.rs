@@ -1,4 +1,4 @@
-//! Finds the compile-time value of a scalar, or of a tile whose elements are all the same.
+//! Finds the compile-time value of a scalar, or of a tile of equal elements.
 
 use crate::attributes::Literal;
 use crate::dialect::{Dialect, Operation};

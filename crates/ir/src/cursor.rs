@@ -1,5 +1,4 @@
-//! Inserts instructions into a function at a position: the common part of passes that rewrite
-//! functions.
+//! Inserts instructions into a function at a position, for passes that rewrite functions.
 //!
 //! ```text
 //! let mut cursor = Cursor::before(function, block, inst);      %2 = constant {value = 4:int32}
@@ -245,7 +244,7 @@ mod tests {
         cursor.scalar(ElementwiseFn::Add, &[x, y], Dtype::I32)
     }
 
-    /// Verifies a module, and returns the text of the body of its kernel.
+    /// Verifies a module, and returns the body of its kernel as text.
     fn body(module: &Module) -> Vec<String> {
         verify(module).unwrap_or_else(|error| panic!("{error}\n{}", print(module, false)));
         let text = print(module, false);

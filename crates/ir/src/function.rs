@@ -1,4 +1,4 @@
-//! Functions: values, instructions and blocks in dense tables keyed by typed indices.
+//! Defines functions: values, instructions and blocks in tables with typed indices.
 
 use std::sync::Arc;
 
@@ -97,9 +97,8 @@ pub struct Carried {
     pub result: Value,
 }
 
-/// The positions of the carried values of an instruction. `operand` is the index of the first
-/// carried value among the operands, and `parameter` its index among the parameters of a region.
-/// `region` is the index of the first region that yields the carried values.
+/// The index of the first carried value among the operands, and among the parameters of a region.
+/// `region` is the first region that yields carried values.
 #[derive(Clone, Copy)]
 struct CarriedIndices {
     operand: usize,
@@ -434,7 +433,7 @@ impl<D: Dialect> Function<D> {
     }
 }
 
-/// Retains the first `skipped` items, and each later item whose entry of `keep` is true or missing.
+/// Retains the first `skipped` items, and each later item for which `keep` is not false.
 fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
 where
     [Value; N]: smallvec::Array<Item = Value>,
@@ -513,8 +512,8 @@ mod tests {
         module.kernel().clone()
     }
 
-    /// Returns, for each carried value, the names of its initial value, its parameters, its yielded
-    /// values and its result.
+    /// Returns, for each carried value, the names of its initial value, parameters, yielded values
+    /// and result.
     fn names(function: &Function, inst: Inst) -> Vec<String> {
         let name = |value: &Value| function.values[*value].name.as_deref().unwrap_or("?").to_owned();
         let list = |values: &[Value]| values.iter().map(name).collect::<String>();

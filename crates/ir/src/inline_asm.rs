@@ -1,9 +1,9 @@
-//! Inline assembly: its text, its constraints, and the packing of elements in its registers.
+//! Parses inline assembly: text, constraints, and the packing of elements in registers.
 //!
-//! Text and constraints have LLVM's syntax. `$0` is the first operand, outputs precede inputs, and
-//! `$$` is a dollar sign. An operand is a register. Elements of 8 and 16 bits are packed. A
-//! register holds as many elements as fit into 32 bits, but at most `pack`. The first element is in
-//! the lowest bits. Other elements, such as `int1`, have one register each.
+//! Text and constraints have LLVM's syntax: `$0` is the first operand, outputs precede inputs, and
+//! `$$` is a dollar sign. Elements of 8 and 16 bits are packed, the first in the lowest bits: as
+//! many as fit into 32 bits, but at most `pack`. Other elements, such as `int1`, have one register
+//! each.
 
 use std::fmt;
 
@@ -102,9 +102,8 @@ impl AsmRegister {
         })
     }
 
-    /// Returns whether the register can hold elements of `bits` bits in total. A register of 16
-    /// bits holds 2 to 16 bits, and a register of 32 bits holds 2 to 32 bits. A predicate holds 1
-    /// bit, and a register of 64 bits holds 64 bits.
+    /// Returns whether elements of `bits` bits in total fit the register. A predicate has 1 bit, a
+    /// register of 16 or 32 bits has 2 to 16 or 32, and one of 64 bits has 64.
     fn takes(self, bits: u32) -> bool {
         match self {
             Self::Predicate | Self::Bits64 => bits == self.bits(),

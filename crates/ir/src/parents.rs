@@ -1,4 +1,4 @@
-//! Computes the block of each instruction, and the instruction that owns each block as a region.
+//! Computes the block of each instruction, and the owner of each region.
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_base::entity::packed_option::PackedOption;

@@ -1,5 +1,4 @@
-//! The printer: a module as text that [`parse`](crate::parse()) reads back.
-//!
+//! Prints a module as text that [`parse`](crate::parse()) reads back.
 //! ```text
 //! kernel func0 @add_kernel(%x_ptr: *fp32 {divisibility = 16}, %n: int32) {
 //!   %pid = program_id {axis = 0} : int32
@@ -8,14 +7,14 @@
 //!   return_values
 //! }
 //! ```
-//! The word `kernel` marks the function that a launch calls. An instruction is `results = op
-//! operands {attributes} [stage, order] regions : types`. `[stage, order]` is its position in the
-//! schedule of a pipelined loop. A region is `(parameters) { instructions }`. A value has the name
-//! that the user gave it, followed by a number (`%x.1`) if the name is taken. A parameter that is a
-//! part of a tuple has a name such as `%xs.0` or `%args.x_ptr`. The word `noinline` follows the
-//! parameters of a function whose calls the optimizer keeps. Source locations, such as
-//! `@file0:3..7` in bytes, end the line of an instruction, innermost call first. The names of the
-//! files end the text.
+//! The word `kernel` marks the function that a launch calls, and `noinline` a function whose calls
+//! the optimizer keeps. An instruction is `results = op operands {attributes} [stage, order]
+//! regions : types`. `[stage, order]` is its position in the schedule of a pipelined loop. A region
+//! is `(parameters) { instructions }`.
+//!
+//! A value has the user's name, with a number (`%x.1`) if the name is taken. A parameter in a tuple
+//! has a name such as `%xs.0` or `%args.x_ptr`. Source locations, such as `@file0:3..7` in bytes,
+//! end a line, innermost call first. The names of the files end the text.
 
 use std::fmt::{self, Write};
 
@@ -172,7 +171,7 @@ impl<D: Dialect> Printer<'_, D> {
         self.out.push_str(text);
     }
 
-    /// Appends formatted text; `write!` calls this method.
+    /// Appends formatted text, for `write!`.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.out.write_fmt(text).expect("writing to a string cannot fail");
     }

@@ -1,4 +1,4 @@
-//! The input of a type rule, and the error that it finds.
+//! Defines the input of a type rule, and its error.
 
 use std::fmt;
 

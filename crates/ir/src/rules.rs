@@ -1,4 +1,4 @@
-//! The type rules: the result types of each op, or the error in its operands.
+//! Defines the type rules: the result types of each op, or the error in its operands.
 #![expect(clippy::trivially_copy_pass_by_ref, reason = "attributes come to every rule by reference")]
 
 use std::sync::Arc;
@@ -293,7 +293,7 @@ pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &E
     Ok(Vec::new())
 }
 
-/// Returns the type of the elements of an atomic operation, which have 16, 32 or 64 bits.
+/// Returns the element type of an atomic operation: 16, 32 or 64 bits.
 fn atomic_element(pointer: &Type, values: &[Type]) -> Result<Type> {
     let Some(dtype) = pointer.element.pointee().filter(|dtype| (16..=64).contains(&dtype.bits())) else {
         return fail(format!("an atomic operation takes pointers to 16, 32 or 64 bits, found {pointer}"));
@@ -374,7 +374,7 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
-/// The maximum `pack` of `map`: the elements of one tile that a call of its region processes.
+/// The maximum `pack` of `map`.
 const MAX_PACK: u32 = 64;
 
 fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {
@@ -415,7 +415,6 @@ pub(crate) fn histogram(input: &RuleInput<'_>, bins: &u32) -> Result {
     }
 }
 
-/// Returns the extent of an axis, which must be a power of two.
 fn power_of_two_axis(name: &str, tile: &Type, axis: u32) -> Result<u32> {
     match tile.shape.get(axis as usize) {
         Some(extent) if extent.is_power_of_two() => Ok(*extent),
@@ -632,7 +631,6 @@ pub(crate) fn is_elementwise(family: OpFamily) -> bool {
     }
 }
 
-/// Checks that the tile operands of an elementwise op have one layout.
 pub(crate) fn check_layouts(op: &Op, operands: &[Type]) -> Result<()> {
     let mut tiles = operands.iter().filter(|ty| !ty.is_scalar());
     let Some(first) = tiles.next() else { return Ok(()) };
@@ -654,7 +652,6 @@ pub(crate) fn check_layouts(op: &Op, operands: &[Type]) -> Result<()> {
     }
 }
 
-/// Gives the results of an op the layouts that follow from those of its operands.
 pub(crate) fn complete_layouts(op: &Op, operands: &[Type], results: &mut [Type]) -> Result<()> {
     let Some(first) = operands.iter().find(|ty| !ty.is_scalar()) else { return Ok(()) };
     let Some(layout) = &first.layout else { return Ok(()) };

@@ -1,6 +1,7 @@
-//! The macro that expands a table of ops. A dialect passes its rows to
-//! [`define_ops!`](crate::define_ops). The rows of tile IR are in a macro with a callback
-//! parameter, so that several macros can expand them.
+//! Expands tables of ops.
+//!
+//! A dialect passes its rows to [`define_ops!`](crate::define_ops). The rows of tile IR are in a
+//! macro with a callback parameter, so that several macros can expand them.
 
 /// Creates the enum of the ops with their attributes, and the plain data of the rows, from the rows
 /// of a table. Also creates the text form of the attributes, and a visitor with a method for each

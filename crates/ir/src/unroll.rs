@@ -92,7 +92,6 @@ pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], d
     cursor.function.replace_uses(&replaced, |_| false);
 }
 
-/// Removes and returns the instructions of a block, and replaces its parameters by values.
 fn with_parameters<D: Dialect>(
     function: &mut Function<D>,
     block: Block,
@@ -108,8 +107,7 @@ fn with_parameters<D: Dialect>(
     std::mem::take(&mut function.blocks[block].insts)
 }
 
-/// Appends `copy`, a copy of the loop body `body`, to `body`. The index in the copy is the index of
-/// the loop plus `ahead`.
+/// Appends `copy`, a copy of the loop body, to `body`. Its index is the loop's index plus `ahead`.
 fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
     let index = cursor.function.blocks[body].parameters[0];
     let end = cursor.function.blocks[body].insts.pop().expect("a body has an end");

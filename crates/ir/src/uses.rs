@@ -1,5 +1,4 @@
-//! Computes the def-use chains of a function: the instructions and operand indices that use each
-//! value.
+//! Computes the uses of each value of a function.
 
 use tilewright_base::entity::SecondaryMap;
 
@@ -18,9 +17,8 @@ pub struct Use {
 /// The uses of each value, at the time of the computation.
 #[derive(Clone, Debug)]
 pub struct Uses {
-    /// All uses, grouped by value.
     all: Vec<Use>,
-    /// The range of each value's uses in `all`: the first index, and the index after the last.
+    /// The range of each value's uses in `all`.
     ranges: SecondaryMap<Value, (u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! The verifier: checks the rules that every function satisfies at every stage.
+//! Checks the rules that every function satisfies at every stage.
 
 use tilewright_base::entity::EntitySet;
 
@@ -75,7 +75,7 @@ impl<D: Dialect> Verifier<'_, D> {
                 local.push(result);
             }
         }
-        // Values defined in a region are not visible after it.
+        // Values of a region are not visible after it.
         for value in local {
             self.defined.remove(value);
         }

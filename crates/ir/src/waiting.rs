@@ -1,9 +1,7 @@
 //! Decides whether a program may wait for effects of other programs of the grid.
-//!
-//! If programs may wait for each other, they must start in launch order. Also, no pass may add
-//! further dependences between them. A program waits in an op that itself waits. It also waits in a
-//! loop without a trip count that reads memory which other programs change. The column [`Waiting`]
-//! of the op tables classifies each op. Passes query [`may_wait`].
+//! Such programs must start in launch order, and no pass may add dependences between them. A
+//! program waits in an op that itself waits. It also waits in a loop without a trip count that
+//! reads memory of other programs. The column [`Waiting`] of the op tables classifies each op.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -37,10 +35,10 @@ pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, ins
 
 struct Analysis<'a, D: Dialect> {
     module: &'a Module<D>,
-    /// The result for each function. It is `Never` during the analysis of the function, because a
-    /// recursive call adds nothing to the result.
+    /// The result for each function. It is `Never` during the analysis, because recursion adds
+    /// nothing.
     waits: FxHashMap<FuncId, Wait>,
-    /// The maximum [`Waiting`] of the ops of each function, and whether the function has effects.
+    /// The maximum [`Waiting`] of the ops of each function, and whether it has effects.
     seen: FxHashMap<FuncId, (Waiting, bool)>,
 }
 
@@ -49,7 +47,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         Self { module, waits: FxHashMap::default(), seen: FxHashMap::default() }
     }
 
-    /// Returns how likely it is that a function waits for other programs.
+    /// Returns how likely a function waits for other programs.
     fn callee(&mut self, id: FuncId) -> Wait {
         if let Some(known) = self.waits.get(&id) {
             return *known;
@@ -61,8 +59,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         found
     }
 
-    /// Returns the maximum [`Waiting`] of the ops of a called function, and whether the function
-    /// has effects. Returns [`Waiting::Never`] and false for an instruction other than a call.
+    /// Returns the maximum [`Waiting`] of a called function, and whether it has effects. Returns
+    /// [`Waiting::Never`] and false for other instructions.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -96,8 +94,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         own.max(called).max(inner.unwrap_or(Wait::Never))
     }
 
-    /// Returns how likely it is that a loop without a trip count repeats until another program
-    /// changes its condition.
+    /// Returns how likely a loop without a trip count repeats until another program changes its
+    /// condition.
     fn repeats(&mut self, function: &Function<D>, inst: Inst) -> Wait {
         let regions = &function.insts[inst].regions;
         let reads = regions.iter().map(|region| self.seen(function, *region).0).max();
@@ -109,15 +107,14 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
     }
 
-    /// Returns the maximum [`Waiting`] of the instructions of a block, and whether one of them has
-    /// effects.
+    /// Returns the maximum [`Waiting`] of a block, and whether it has effects.
     fn seen(&mut self, function: &Function<D>, block: Block) -> (Waiting, bool) {
         let mut all = (Waiting::Never, false);
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let of_op = match data.op.info().waiting {
                 _ if data.op.is_volatile() => Waiting::Observes,
-                // The code below inspects the regions of the op.
+                // The regions of the op are inspected below.
                 Waiting::Repeats => Waiting::Never,
                 waiting => waiting,
             };
@@ -131,9 +128,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         all
     }
 
-    /// Returns whether the condition of a loop depends on plain loads, and on no value that the
-    /// loop changes. Such a loop ends immediately, or when another program writes to an address
-    /// from which the loop loads.
+    /// Returns whether the condition of a loop depends on plain loads and on no value that the loop
+    /// changes. The loop then ends at once, or when another program writes to a loaded address.
     fn spins(&mut self, function: &Function<D>, inst: Inst) -> bool {
         let regions = &function.insts[inst].regions;
         let mut found = LoopValues::default();
@@ -142,9 +138,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values. The search is complete when one repetition of the code below finds no further
-        // invariant value. Each earlier repetition finds at least one such value, so their number
-        // is at most the number of carried values.
+        // values. Each repetition finds another invariant value, or ends the search.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);
@@ -174,8 +168,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
             let info = data.op.info();
             let called = self.called(data);
             let is_call = info.family == OpFamily::Call && !called.1;
-            // The region of a reduction, scan or map uses no values of the enclosing blocks. Other
-            // regions may use such values, and the loop may change them.
+            // Element regions use no outer values. Other regions may, and the loop may change them.
             let has_own_values_only =
                 data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
             let stays = (matches!(info.effect, Effect::Pure | Effect::Read) || is_call)
@@ -197,12 +190,10 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 }
 
-/// The classified values of a loop.
 #[derive(Default)]
 struct LoopValues {
-    /// Values that the loop may change from one iteration to the next.
+    /// The values that the loop may change.
     moving: FxHashSet<Value>,
-    /// Values that depend on a load.
     loaded: FxHashSet<Value>,
 }
 

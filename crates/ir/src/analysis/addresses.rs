@@ -71,7 +71,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         }
     }
 
-    /// Returns the address of a pointer that a loop moves by the same amount in each iteration.
+    /// Returns the address of a pointer that a loop moves by a constant distance.
     fn carried_address(&mut self, pointers: Value, block: Block, depth: u32) -> Option<Address> {
         let inst = self.parents.owner(block)?;
         let Some(Op::For { .. }) = self.function.insts[inst].op.as_tile() else { return None };
@@ -82,8 +82,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         Some(Address { base, offset: self.progression(inst, pointers, &offset, &next)? })
     }
 
-    /// Returns the distance of the pointer `next` from the pointer `from`, if `next` is computed
-    /// from `from` by additions.
+    /// Returns the distance of `next` from `from`, if additions compute `next` from `from`.
     fn pointer_step(&mut self, next: Value, from: Value, depth: u32) -> Option<IntegerForm> {
         let depth = depth.checked_sub(1)?;
         if next == from {

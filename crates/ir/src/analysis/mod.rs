@@ -1,4 +1,4 @@
-//! Analyses of the values of a function, for every dialect.
+//! Analyzes the values of a function, for every dialect.
 
 pub mod addresses;
 pub mod polynomial;

@@ -1,4 +1,4 @@
-//! Polynomials with integer coefficients in several variables.
+//! Implements polynomials with integer coefficients in several variables.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -286,7 +286,7 @@ mod tests {
 
     type Poly = Polynomial<char>;
 
-    /// Returns a polynomial in `x`, `y` and `z`, with small coefficients that `number` determines.
+    /// Returns a polynomial in `x`, `y` and `z` that `number` determines.
     fn some(number: u64) -> Poly {
         let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut sum = Poly::default();

@@ -1,6 +1,7 @@
-//! Expresses integers as polynomials of opaque values and of iteration counts of loops. For the
-//! elements of a tile, the polynomials also have the index of the element along each axis. The
-//! module `addresses` expresses pointers as a base plus such a polynomial.
+//! Expresses integers as polynomials of opaque values and of iteration counts of loops.
+//!
+//! For the elements of a tile, the polynomials also have the index along each axis. The module
+//! `addresses` expresses pointers as a base plus such a polynomial.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -9,10 +10,11 @@
 //!   yield_values %y
 //! }
 //! ```
-//! The polynomial of a value is its form. A scalar whose computation the analysis does not follow
-//! is itself a variable. A tile whose computation the analysis does not follow has no form. The
-//! exception is a tile whose elements are variables ([`ScalarEvolution::with_elements`]).
-//! `Arithmetic` defines in which sense a form equals its value.
+//!
+//! The polynomial of a value is its form. A scalar that the analysis does not follow is itself a
+//! variable. Such a tile has no form, unless its elements are variables
+//! ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which sense a form equals its
+//! value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -63,8 +65,8 @@ impl Term {
 
 impl Variable for Term {
     type Coefficient = i128;
-    /// The degree of the offset of a box of a 5-D tensor. This offset is a product of four extents,
-    /// the index of a block and the size of the block.
+    /// The degree of the offset of a box of a 5-D tensor: four extents, the index of a block and
+    /// its size.
     const MAX_DEGREE: usize = 6;
 }
 
@@ -74,15 +76,13 @@ pub type Form = Polynomial<Term>;
 /// The sense in which a form equals its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arithmetic {
-    /// Modulo 2^w, where w is the width of the value's type, whether or not arithmetic overflows. A
-    /// narrowing cast keeps the form, and the result of a widening cast is opaque. Tiles have no
-    /// forms.
+    /// Modulo 2^w, where w is the width of the type. A narrowing cast keeps the form, and a
+    /// widening cast is opaque. Tiles have no forms.
     ModuloType,
-    /// Modulo 2^32, whether or not arithmetic overflows. Casts between integers of at least 32 bits
-    /// keep the form.
+    /// Modulo 2^32. Casts between integers of at least 32 bits keep the form.
     ModuloWord,
-    /// Exactly. The language promises that signed arithmetic of 32 and 64 bits does not overflow,
-    /// so a widening cast keeps the form.
+    /// Exactly. Signed arithmetic of 32 and 64 bits does not overflow, so a widening cast keeps the
+    /// form.
     Exact,
 }
 
@@ -151,12 +151,12 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     pub(super) parents: Parents,
     arithmetic: Arithmetic,
     known: FxHashMap<Value, Option<IntegerForm>>,
-    /// Carried values whose next value is being computed.
+    /// The carried values whose next value is being computed.
     in_progress: FxHashSet<Value>,
-    /// True if every scalar pointer may be the base of an address; false if only parameters may.
+    /// True if every scalar pointer may be a base, not only parameters.
     pub(super) has_any_base: bool,
     /// True if the result of a `Described` hint is a base or a variable. The hint states an
-    /// alignment that the form of its operand does not show.
+    /// alignment that its operand lacks.
     keeps_descriptions: bool,
     /// True if the elements of 1-D tiles without a form are variables.
     has_elements: bool,
@@ -259,7 +259,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.is_variable_tile(value).then(|| Form::var(Term::Element(0, value)).into())
     }
 
-    /// Returns whether the elements of a tile are variables if the tile has no form.
+    /// Returns whether the elements of a tile without a form are variables.
     fn is_variable_tile(&self, value: Value) -> bool {
         let is_index = |ty: &Type| ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
         self.has_elements && self.ty(value).is_some_and(|ty| ty.rank() == 1 && is_index(ty))
@@ -312,7 +312,6 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.keeps_descriptions && matches!(op, Op::Hint { kind: HintKind::Described, .. })
     }
 
-    /// Returns whether a cast to a type keeps the form of its operand.
     fn keeps_form(&self, from: Value, to: Dtype) -> bool {
         let own = self.dtype(from);
         match self.arithmetic {
@@ -341,9 +340,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
             return Some(IntegerForm { form: a.form.scaled(-1)?, ..a });
         }
         let b = self.integer_within(*data.operands.get(1)?, depth)?;
-        // The result of 32-bit arithmetic on elements that are variables is a tile without a form.
-        // The elements of this tile are new variables. Only 64-bit arithmetic, which computes
-        // distances, keeps the variables.
+        // 32-bit arithmetic on variable elements has new variables as its elements. Only 64-bit
+        // arithmetic, which computes distances, keeps the variables.
         let is_element = |term: &Term| matches!(term, Term::Element(..));
         if dtype.bits() == 32 && (a.form.any(is_element) || b.form.any(is_element)) {
             return None;
@@ -365,8 +363,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
                 let form = a.form.scaled(1 << by)?;
                 Some(IntegerForm { is_wide: a.is_wide || dtype.bits() == 64, form, ..a })
             }
-            // The remainder of a tile has a form, because a user may need only the elements whose
-            // index is below the bound.
+            // A user may need only the elements whose index is below the bound, so the remainder of
+            // a tile has a form.
             F::IntRem if self.arithmetic == Arithmetic::Exact => {
                 let has_axis = |form: &Form| form.any(|term| matches!(term, Term::Axis(_)));
                 let mut wraps = a.wraps.clone();
@@ -378,8 +376,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         }
     }
 
-    /// Returns the form of the index of a counted loop, or of a value that the loop carries. The
-    /// loop must change this value by the same step in each iteration.
+    /// Returns the form of a loop index, or of a carried value that changes by a constant step.
     fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<IntegerForm> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
@@ -395,14 +392,14 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.progression(inst, value, &initial, &next)
     }
 
-    /// Returns the form of `next`, the value that becomes the carried value `value` in the next
-    /// iteration. In this form, `value` is a variable.
+    /// Returns the form of `next`, the next value of the carried value `value`, which is a variable
+    /// in it.
     fn next(&mut self, value: Value, next: Value, depth: u32) -> Option<IntegerForm> {
         if !self.in_progress.insert(value) {
             return None;
         }
-        // The forms computed here contain the carried value as a variable. They are discarded
-        // afterwards, because the carried value may itself get a form.
+        // These forms contain the carried value as a variable, so they are discarded: it may get a
+        // form itself.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
             self.known.insert(*value, Some(Form::var(Term::Value(*value)).into()));
@@ -413,8 +410,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         next
     }
 
-    /// Returns the form of a carried value from its initial value and from its next value. All
-    /// iterations must change the value by the same step.
+    /// Returns the form of a carried value from its initial and its next value, if the step is
+    /// constant.
     pub(super) fn progression(
         &self,
         inst: Inst,
@@ -432,7 +429,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Some(IntegerForm { form, wraps: initial.wraps.clone(), is_wide: initial.is_wide || next.is_wide })
     }
 
-    /// Returns whether a term may change from one iteration of a loop to the next.
+    /// Returns whether a term may change from one iteration to the next.
     fn is_of_loop(&self, term: Term, inst: Inst) -> bool {
         match term {
             Term::Axis(_) | Term::Element(..) => false,
