@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! 128-byte lines:  row 0: 0 1 2 3 4 5 6 7
-//! row 1: 1 0 3 2 5 4 7 6
+//!                  row 1: 1 0 3 2 5 4 7 6
 //! ```
 //! The swizzle acts on the address, not on the offset in a tile. The pattern repeats after 256, 512
 //! or 1024 bytes, and a tile may begin inside of it.

@@ -7,7 +7,7 @@
 //! ```text
 //! for row: check the accesses        bail out if a check fails
 //! for row: phase 0: uniform values; loop over vectors
-//! phase 1: uniform values; loop over vectors
+//!          phase 1: uniform values; loop over vectors
 //! ```
 //!
 //! To *bail out*, the code returns before its first effect, and the machine runs the steps one by
