@@ -1,16 +1,17 @@
-//! Evaluates Python's operators on compile-time values, with Python's semantics (such as floor
-//! division, and an error where Python raises one). Integers have at most 128 bits.
+//! Evaluates Python's operators on compile-time values, with Python's semantics.
+//!
+//! Integers have at most 128 bits.
 
 use std::cmp::Ordering;
 
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
-/// The maximum [`Constant::size`] of a compile-time value. It is twice the maximum number of
-/// iterations of an unrolled range.
+/// The maximum [`Constant::size`] of a compile-time value: twice the maximum number of iterations
+/// of an unrolled range.
 const MAX_SIZE: usize = 1 << 17;
 
-/// The number of bytes of a string that add 1 to its [`Constant::size`].
+/// The number of bytes of a string that add 1 to its size.
 const LETTERS: usize = 16;
 
 const TOO_WIDE: &str = "the result needs more than 128 bits";
@@ -41,7 +42,7 @@ impl Number {
         }
     }
 
-    /// Compares two numbers by their exact values; `None` if one is a NaN.
+    /// Compares two numbers by their exact values, or returns `None` for a NaN.
     fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Number::Int(left), Number::Int(right)) => Some(left.cmp(right)),
@@ -54,7 +55,7 @@ impl Number {
     }
 }
 
-/// Compares an integer with a float without rounding the integer; `None` if the float is a NaN.
+/// Compares an integer with a float without rounding, or returns `None` for a NaN.
 fn order_int_and_float(int: i128, float: f64) -> Option<Ordering> {
     const END: f64 = -(i128::MIN as f64);
     if float.is_nan() {
@@ -107,8 +108,7 @@ fn unsupported(operator: BinaryOperator, left: &Constant, right: &Constant) -> S
     format!("unsupported operand types for {symbol}: '{}' and '{}'", left.type_name(), right.type_name())
 }
 
-/// Calls `make`, or returns an error if `size` is too large. `size` is the size of the value that
-/// `make` returns.
+/// Calls `make`, which returns a value of this `size`, unless the size is too large.
 pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
     if size > MAX_SIZE {
         let (items, letters) = (MAX_SIZE / 2, MAX_SIZE * LETTERS);
@@ -123,8 +123,8 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // The `size` of a string is at least 1. So `size * count` would exceed the size of a
-        // repeated short string.
+        // The size of a string is at least 1, so `size * count` would exceed that of a repeated
+        // short string.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
         // An empty tuple remains empty for every `count`.
         Constant::Tuple(items) if items.is_empty() => 0,
@@ -152,7 +152,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
         BinaryOperator::Mul => left.checked_mul(right),
         BinaryOperator::Div => return Ok(Constant::Float(divide_exactly(left, right))),
         BinaryOperator::FloorDiv => left.checked_div_euclid(right).map(|quotient| {
-            // Euclidean division rounds up if the divisor is negative and there is a remainder.
+            // Euclidean division rounds up for a negative divisor with a remainder.
             if right < 0 && left.rem_euclid(right) != 0 { quotient - 1 } else { quotient }
         }),
         BinaryOperator::Mod => left
@@ -190,8 +190,8 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
 /// As in Python, the operands are not rounded first.
 fn divide_exactly(left: i128, right: i128) -> f64 {
     const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
-    /// The number of bits of the quotient. A float has fewer bits, so that the last bit of the
-    /// quotient may represent the remainder.
+    /// The number of bits of the quotient, more than those of a float, so that the last bit may
+    /// represent the remainder.
     const BITS: i32 = f64::MANTISSA_DIGITS as i32 + 2;
     let (dividend, divisor) = (left.unsigned_abs(), right.unsigned_abs());
     if dividend <= EXACT && divisor <= EXACT {
@@ -233,8 +233,8 @@ fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evalu
     })))
 }
 
-/// Computes CPython's `divmod` of floats. Like CPython, derives the quotient from the exact
-/// remainder, so that `1.0 // 0.1` is 9.0.
+/// Computes CPython's `divmod` of floats: the quotient derives from the exact remainder, so that
+/// `1.0 // 0.1` is 9.0.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -356,7 +356,6 @@ enum Order {
     Is(Ordering),
     /// One of the values is a NaN.
     Unordered,
-    /// Python does not order values of these types.
     Undefined,
 }
 
@@ -460,7 +459,7 @@ mod tests {
         assert_eq!(modulo, Ok(Constant::Float(0.5)));
     }
 
-    /// The results of CPython 3.12. Rounding the operands first gives other results.
+    /// Expected: the results of CPython 3.12. Rounding the operands first gives other results.
     #[test]
     fn integers_are_divided_exactly() {
         let negative_zero = -0.0_f64;
@@ -486,7 +485,6 @@ mod tests {
         }
     }
 
-    /// The results of CPython 3.12.
     #[test]
     fn float_division_is_that_of_python() {
         let negative_zero = -0.0_f64;

@@ -1,8 +1,7 @@
-//! Defines block pointers and tensor descriptors. Both consist of a pointer, extents and strides. A
-//! block pointer also has offsets.
+//! Defines block pointers and tensor descriptors: a pointer, extents and strides.
 //!
 //! They exist only in the frontend. Lowering turns an access to a block into an access through a
-//! tile of pointers. The access has a mask for the axes to check.
+//! tile of pointers, with a mask for the checked axes.
 
 use std::sync::Arc;
 

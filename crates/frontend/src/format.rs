@@ -6,8 +6,8 @@ use crate::value::{Constant, to_str};
 /// The maximum width and the maximum precision of a specification.
 const MAX_WIDTH: usize = 1_000;
 
-/// Formats a value under a specification, as Python's `format` does. Returns an error if Python
-/// raises one, or if the specification is not supported (`n`, `c`, `z`).
+/// Formats a value as Python's `format` does. Returns an error if Python raises one, or if the
+/// specification is not supported (`n`, `c`, `z`).
 pub fn format(value: &Constant, spec: &str) -> Result<String, String> {
     if spec.is_empty() {
         return Ok(to_str(value));
@@ -173,8 +173,8 @@ impl Spec {
         Ok(self.number(sign, whole, rest, if value.is_finite() { 3 } else { usize::MAX }))
     }
 
-    /// Formats a number with `precision` significant digits. The type `g`, or a precision without a
-    /// type, requests this.
+    /// Formats a number with `precision` significant digits, for the type `g` or a precision
+    /// without a type.
     fn significant(&self, size: f64, precision: usize) -> String {
         let (mut digits, exponent) = decimal(&format!("{size:.*e}", precision - 1));
         if !self.alternate {
@@ -198,13 +198,13 @@ impl Spec {
         }
     }
 
-    /// Joins the parts of a number and pads the text. The parts are `sign`, which includes the
-    /// prefix, `whole` in groups of `group` digits, and `rest`.
+    /// Joins the parts of a number and pads the text: `sign` with the prefix, `whole` in groups of
+    /// `group` digits, and `rest`.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');
         };
-        // Padding zeros are also grouped.
+        // Padding zeros are grouped, too.
         let mut digits = whole.to_owned();
         if self.fill == '0' && self.align == Some('=') {
             let others = sign.len() + rest.len();
@@ -250,8 +250,8 @@ fn fixed(size: f64, precision: usize, alternate: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// CPython 3.11 wrote `tests/format_cases.tsv`. Each line has a type, a value, a
-    /// specification, and the formatted text, or `!` for an error.
+    /// `tests/format_cases.tsv` is written by CPython 3.11: a type, a value, a specification, and
+    /// the text, or `!` for an error.
     #[test]
     fn formats_are_those_of_python() {
         for line in include_str!("../tests/format_cases.tsv").lines() {

@@ -1,6 +1,7 @@
-//! Defines the host, which resolves the free names of a kernel. There are two hosts. The host of
-//! the Python package looks names up in live Python objects. [`SourceHost`](crate::SourceHost)
-//! looks names up in the source of a module, without Python.
+//! Defines the host, which resolves the free names of a kernel.
+//!
+//! The host of the Python package looks names up in live Python objects.
+//! [`SourceHost`](crate::SourceHost) looks them up in the source of a module, without Python.
 
 use std::sync::Arc;
 

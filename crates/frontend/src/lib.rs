@@ -1,11 +1,11 @@
-//! Lowers Python source to typed tile IR, as the first stage of a compilation. This crate resolves
-//! names, evaluates compile-time expressions and infers types. It contains the standard library,
-//! whose source is in the kernel language (`stdlib/*.py`).
+//! Lowers Python source to typed tile IR, as the first stage of a compilation.
 //!
-//! [`lower`] lowers a kernel, and [`lower_operation`] lowers one operation of interpret mode.
-//! `host.rs` declares the trait [`Host`], which looks up the names that a kernel's source does not
-//! define. `parse.rs` parses source, and `lower/` lowers the syntax trees. `semantic/` has the
-//! rules of the language, generic over the builder.
+//! The crate resolves names, evaluates compile-time expressions and infers types. It contains the
+//! standard library in the kernel language (`stdlib/*.py`).
+//!
+//! [`lower`] lowers a kernel, and [`lower_operation`] one operation of interpret mode. The trait
+//! [`Host`] looks up names that the source of a kernel does not define. `parse.rs` parses source,
+//! `lower/` lowers syntax trees, and `semantic/` has the rules of the language.
 
 // Without the lowering, most functions of the values are unused.
 #![cfg_attr(not(feature = "python-syntax"), allow(dead_code, reason = "the lowering is left out"))]

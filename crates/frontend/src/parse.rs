@@ -1,5 +1,6 @@
-//! Parses Python with ruff's parser, and finds functions in the syntax tree. Reports nesting that
-//! would exhaust the stack before the parser runs.
+//! Parses Python with ruff's parser, and finds functions in the syntax tree.
+//!
+//! Nesting that would exhaust the stack is reported before the parser runs.
 
 use std::ops::Range;
 
@@ -13,8 +14,7 @@ use tilewright_base::{Code, Diagnostic, FileId, Span};
 /// The largest source file, in bytes.
 const MAX_TEXT: usize = 1 << 26;
 
-/// The maximum nesting of brackets, operators and the like in one logical line. A chain of binary
-/// operators is a tree as deep as the chain is long.
+/// The maximum nesting in one logical line. A chain of binary operators is as deep as it is long.
 const MAX_EXPRESSION_DEPTH: u32 = 2_000;
 
 /// The maximum nesting of blocks, as in CPython.
@@ -56,19 +56,18 @@ impl std::ops::Deref for Tree {
     }
 }
 
-/// Drops the tree on a stack that suffices for its depth, because dropping recurses.
+/// Dropping recurses, so it needs a stack that suffices for the depth.
 impl Drop for Tree {
     fn drop(&mut self) {
         with_stack(|| drop(std::mem::take(&mut self.0.body)));
     }
 }
 
-/// Runs a function that traverses syntax, on a stack that suffices for [`MAX_EXPRESSION_DEPTH`].
+/// Runs a function on a stack that suffices for [`MAX_EXPRESSION_DEPTH`].
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
 
-/// Parses a text.
 pub(crate) fn parse(text: &str) -> Result<Tree, ParseFailure> {
     with_stack(|| parse_here(text))
 }
@@ -83,8 +82,7 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     if let Some(error) = parsed.errors().first() {
         let message = sentence(&error.error.to_string());
         let mut range = bytes(error.location);
-        // If a line ends too early, the range of the error includes the newline. End the range
-        // before the newline, so that the label is not at the start of the next line.
+        // An error at the end of a line includes the newline, which the label must not.
         let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
         if let Some(newline) = covered.find(['\n', '\r']) {
             range.end = range.start + newline as u32;
@@ -117,37 +115,36 @@ fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     text.get(bracket.end as usize..byte as usize)?.contains('\n').then_some(bracket)
 }
 
-/// Returns a text with its first letter in lower case, as in all other messages.
+/// Returns a text with a lower-case first letter.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
     first.into_iter().chain(chars).collect()
 }
 
-/// Computes an upper bound of the depth of a bracket's syntax tree from the tokens in the bracket.
-/// The computation follows the precedence of Python's operators. A chain of `or`, of `and` or of
-/// comparisons adds one level for any number of operands. Each other operator adds one level.
+/// Computes an upper bound of the depth of a bracket's syntax tree from its tokens, by the
+/// precedence of Python's operators. A chain of `or`, `and` or comparisons adds one level, and each
+/// other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// The depth of the bracket itself.
     base: u32,
     /// The depth of the current operand; 0 before it begins.
     operand: u32,
-    /// The number of arithmetic operators in the current chain (`chain`). `chain_operand` is the
-    /// depth of the deepest operand of the chain before the current operand.
+    /// The number of arithmetic operators in the current chain, and the depth of its deepest
+    /// earlier operand.
     chain: u32,
     chain_operand: u32,
-    /// The number of prefix operators and powers in the chain, for which the parser recurses.
+    /// The prefix operators and powers in the chain, for which the parser recurses.
     prefixes: u32,
-    /// The depth of the deepest earlier operand of the current comparison (`compared`), `and`
-    /// (`anded`) and `or` (`ored`). The depth is 0 without an earlier operand.
+    /// The depths of the deepest earlier operands of the current comparison, `and` and `or`, or 0.
     compared: u32,
     anded: u32,
     ored: u32,
     /// The number of `not`s before the comparison.
     nots: u32,
-    /// The number of clauses, such as `if` and `lambda`, around the current element (`clauses`).
-    /// `clause` is the depth of the deepest earlier part of the element.
+    /// The clauses, such as `if` and `lambda`, around the current element, and the depth of its
+    /// deepest earlier part.
     clauses: u32,
     clause: u32,
     /// The depth of the deepest element before a comma.
@@ -159,7 +156,7 @@ impl Nesting {
         Self { base, ..Self::default() }
     }
 
-    /// Returns the depth of a chain, from its deepest earlier operand and its last operand.
+    /// Returns the depth of a chain, from its deepest earlier operand and its last one.
     fn joined(before: u32, last: u32) -> u32 {
         if before == 0 { last } else { before.max(last) + 1 }
     }
@@ -368,7 +365,6 @@ pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a St
     }
 }
 
-/// Returns the blocks directly inside a statement.
 pub(crate) fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
     match statement {
         Stmt::FunctionDef(function) => vec![&function.body],

@@ -50,10 +50,10 @@ pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
-/// Formats the number `d.ddd * 10^exponent`. `digits` are the digits of `d.ddd`, without the point.
+/// Formats the number `d.ddd * 10^exponent`. `digits` has no point.
 ///
-/// The text has an exponent if `exponent` is less than -4 or at least `most`. If `fraction` is not
-/// 0, the limit is `most` - 1. Otherwise the text has at least `fraction` digits after the point.
+/// The text has an exponent if `exponent` is below -4 or at least `most`. If `fraction` is not 0,
+/// the limit is `most` - 1. Otherwise, the text has at least `fraction` digits after the point.
 pub(crate) fn general(digits: &str, exponent: i32, most: i32, fraction: usize) -> String {
     let limit = if fraction > 0 { most - 1 } else { most };
     if exponent < -4 || exponent >= limit {

@@ -1,5 +1,5 @@
-//! Defines shared or tensor memory that a program allocates (Gluon). Such a value exists only in the
-//! frontend. Lowering turns each access to it into the op `device`.
+//! Defines shared or tensor memory that a program allocates (Gluon). Such a value exists only in
+//! the frontend. Lowering turns each access to it into an op `device`.
 
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use strsim::osa_distance;
 
-/// Returns the candidate with the smallest edit distance to `name`. The maximum distance is 1 for a
-/// name of 2 to 4 characters, 2 for up to 8 characters, and 3 for a longer name. Returns `None` for
-/// a shorter name, or if no candidate is near enough.
+/// Returns the candidate with the smallest edit distance to `name`. The maximum distance is 1 for 2
+/// to 4 characters, 2 for up to 8 characters, and 3 for more. Returns `None` for a shorter name, or
+/// if no candidate is near enough.
 ///
 /// A candidate that only differs in case has distance 0. `name` itself and names that begin with
 /// `__` are not candidates. If several candidates are equally near, returns the first in

@@ -1,6 +1,5 @@
-//! Defines tuples of any type of item: compile-time values, operands, arguments, types. A tuple may
-//! have the field names of a `NamedTuple`. A tuple with a class is an instance of a user's class
-//! (`triton.aggregate`).
+//! Defines tuples of compile-time values, operands, arguments or types. A tuple with field names is
+//! a `NamedTuple`. A tuple with a class is an instance of a user's class (`triton.aggregate`).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Defines the types that no value of the IR has: `tl.void`, pointers to const memory, and the
-//! types of compile-time values, tuples and descriptors.
+//! Defines the types that no value of the IR has, such as `tl.void`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -20,7 +20,6 @@ struct Altered {
     host: SourceHost,
     /// The number of polls after which the host reports an interrupt; 0 for no interrupt.
     patience: usize,
-    /// The source that the host returns for every function.
     source: Option<FunctionSource>,
 }
 

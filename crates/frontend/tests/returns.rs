@@ -1,6 +1,5 @@
-//! Tests the IR of early returns, of the result of a kernel, and of tuples.
-//! `UPDATE_EXPECT=1 cargo test` rewrites the expected IR. (`tests/kernels/control_flow.md` tests
-//! the results of the code.)
+//! Tests the IR of early returns, of the result of a kernel, and of tuples. `UPDATE_EXPECT=1 cargo
+//! test` rewrites the expected IR. `tests/kernels/control_flow.md` tests the results.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

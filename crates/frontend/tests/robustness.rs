@@ -1,5 +1,4 @@
-//! Tests that no source makes the frontend panic, with mutations of real programs and with hostile
-//! texts.
+//! Tests that mutated programs and hostile texts do not make the frontend panic.
 
 mod common;
 
@@ -22,8 +21,8 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Lowers every kernel of a text and renders the diagnostics; returns the number of kernels that
-/// lower without errors.
+/// Lowers every kernel of a text and renders the diagnostics. Returns the number of kernels without
+/// errors.
 fn lower_all(text: &str, pointee: Dtype) -> usize {
     let render = |failure: &tilewright_frontend::Failure| {
         assert!(!failure.diagnostics.is_empty(), "a failure says why:\n{text}");

@@ -1,5 +1,5 @@
-//! Tests that the kernels of users' programs lower to valid IR. The programs may be in a folder
-//! beside the project; otherwise the test is skipped.
+//! Tests that the kernels of users' programs lower to valid IR. The programs are in a folder beside
+//! the project. Without this folder, the test is skipped.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Tests the IR of kernels with tuples as arguments, of `NamedTuple`s, and of functions that are
-//! not inlined. `UPDATE_EXPECT=1 cargo test` rewrites the expected IR.
+//! Tests the IR of tuples, `NamedTuple`s and functions that are not inlined. `UPDATE_EXPECT=1 cargo
+//! test` rewrites the expected IR.
 
 mod common;
 

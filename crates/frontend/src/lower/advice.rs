@@ -1,5 +1,4 @@
-//! Writes the advice in error messages: replacements for names of other libraries and for Python's
-//! builtins, and the origin of an unexpected `None`.
+//! Writes the advice in error messages, such as replacements for names of other libraries.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
@@ -156,8 +155,8 @@ pub(super) fn list_method(name: &str) -> Option<&'static str> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Adds a label to an error about `None` if the value comes from a function without a result,
-    /// or from an argument.
+    /// Adds a label to an error about `None` if the value is that of a function without a result,
+    /// or of an argument.
     pub(super) fn explain_none(
         &mut self,
         mut diagnostic: Diagnostic,
@@ -193,8 +192,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         found.value
     }
 
-    /// Returns the name and the position of the `@jit` function that an expression calls, if the
-    /// function has no `return` with a value.
+    /// Returns the name and the position of the called `@jit` function, if it has no `return` with
+    /// a value.
     fn returns_nothing(&mut self, expression: &Expr) -> Option<(String, Span)> {
         let Expr::Call(call) = expression else { return None };
         let name = call.func.as_name_expr()?.id.as_str();
@@ -211,7 +210,6 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Finds the last value that is assigned to a name.
 struct AssignedFrom<'a, 'n> {
     name: &'n str,
     value: Option<&'a Expr>,
@@ -230,7 +228,6 @@ impl<'a> Visitor<'a> for AssignedFrom<'a, '_> {
     }
 }
 
-/// Finds a `return` with a value.
 struct Returns(bool);
 
 impl<'a> Visitor<'a> for Returns {

@@ -1,9 +1,7 @@
-//! Lowers instances of users' classes (`triton.aggregate`): construction, fields, methods and
-//! operators.
+//! Lowers instances of users' classes (`triton.aggregate`).
 //!
 //! An instance is an immutable tuple with a class. Only `__init__` sets fields, and the lowered
-//! `__init__` returns the instance. Elsewhere, `tl.aggregate_replace` copies an instance with other
-//! values of some fields.
+//! `__init__` returns the instance. `tl.aggregate_replace` copies an instance with other fields.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -22,8 +20,8 @@ use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Creates an instance of a class. Calls the `__init__` of the class if the class has one;
-    /// otherwise sets the fields to the arguments.
+    /// Creates an instance by the `__init__` of the class or, without one, from the arguments as
+    /// fields.
     pub(crate) fn construct(
         &mut self,
         class: ObjectRef,
@@ -77,7 +75,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, aggregate, values))
     }
 
-    /// Sets a field of the instance under construction.
     pub(crate) fn set_field(
         &mut self,
         attribute: &'a ExprAttribute,
@@ -125,8 +122,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Converts an assigned value as the kind of the field requires. Reports a value that does not
-    /// fit.
+    /// Converts an assigned value as the kind of the field requires, or reports it.
     fn field_value(
         &mut self,
         class: &str,
@@ -181,7 +177,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         super::function::parameters(definition).next().map(|parameter| parameter.name.as_str())
     }
 
-    /// Returns the instance under construction; `None` outside of an `__init__`.
+    /// Returns the instance under construction in an `__init__`.
     pub(crate) fn constructed(&mut self) -> Lower<Option<IrOperand>> {
         if self.callee.constructs().is_none() {
             return Ok(None);
@@ -192,8 +188,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls the constructor of a base: `super().__init__(…)` or `Base.__init__(self, …)` as a
-    /// statement of an `__init__`. Returns `None` for other statements.
+    /// Calls the constructor of a base, for the statements `super().__init__(…)` and
+    /// `Base.__init__(self, …)` of an `__init__`. Returns `None` for others.
     pub(crate) fn base_constructor(&mut self, expression: &'a Expr) -> Option<Lower<()>> {
         let class = self.callee.constructs()?;
         let call = expression.as_call_expr()?;
@@ -241,9 +237,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::UndefinedName, span, "'super()' outside of a method of a class"))
     }
 
-    /// Evaluates `value.name` for an instance of a class, `super()` or the class itself. Returns
-    /// `None` for other operands, or if there is no member with this name. Calls the function of a
-    /// property, unless `value` is the class itself.
+    /// Evaluates a member of an instance of a class, of `super()` or of the class itself, if there
+    /// is one. Calls the function of a property, unless `value` is the class.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -282,8 +277,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a function of a class. If the function has a parameter for the instance or the class,
-    /// this value is the first of `arguments`.
+    /// Calls a function of a class. A parameter for the instance or the class gets the first of
+    /// `arguments`.
     pub(crate) fn call_member(
         &mut self,
         member: MemberFunction,
@@ -329,7 +324,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, &aggregate, values))
     }
 
-    /// Lowers `name[index] = value` for a tuple: rebinds the name to a tuple with this item.
+    /// Lowers `name[index] = value` of a tuple: rebinds the name to a changed tuple.
     pub(crate) fn set_item(&mut self, subscript: &'a ExprSubscript, value: IrOperand, at: Span) -> Lower<()> {
         let Expr::Name(name) = &*subscript.value else { return Err(self.bad_target(&subscript.value)) };
         let tuple = self.name(name)?;
@@ -351,7 +346,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Calls the method of an operator; `None` if the object does not have the method.
+    /// Calls the method of an operator, if the object has it.
     pub(crate) fn call_operator(
         &mut self,
         object: &IrOperand,
@@ -381,7 +376,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.host.is_instance(&value, class)
     }
 
-    /// Returns the `__call__` of an object; `None` if there is none.
+    /// Returns the `__call__` of an object, if it has one.
     pub(crate) fn callable_object(&mut self, callee: &IrOperand, span: Span) -> Lower<Option<IrOperand>> {
         match template::class_of(callee) {
             Some(_) => self.member_of(callee, "__call__", span),
@@ -390,7 +385,6 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Creates an instance of a class from the values of its fields, in the order of the class.
 fn instance(class: ObjectRef, aggregate: &Aggregate, values: Vec<IrOperand>) -> IrOperand {
     let names: Vec<_> = aggregate.fields.iter().map(|(name, _)| name.clone()).collect();
     template::whole(Tuple::instance(values, names.into(), class))

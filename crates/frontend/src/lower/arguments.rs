@@ -7,10 +7,9 @@ use tilewright_base::Span;
 
 use super::template::IrOperand;
 
-/// An argument and its expression in the source. The expression may be unknown.
+/// An argument, and its expression in the source if known.
 pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
 
-/// The arguments of a call.
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
     pub positional: Vec<Passed<'a>>,

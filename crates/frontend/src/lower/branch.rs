@@ -1,11 +1,12 @@
-//! Lowers `if`, the conditional expression, and early returns. A compile-time condition selects a
-//! path. A run-time condition creates two regions, whose results are merged.
+//! Lowers `if`, the conditional expression, and early returns.
 //!
-//! Control flow is structured, so statements after an `if` with a `return` must become conditional.
-//! If at most one path through the `if` continues, the rest of the function moves into that path
-//! (`tail`). If several paths continue, a copy in each path would double the code at every such
-//! `if`. Instead, each path yields its [`Exit`]: a flag that states whether the path has returned,
-//! and the result. The rest of the function is then emitted once, guarded by the flag.
+//! A compile-time condition selects a path. A run-time condition creates two regions, whose results
+//! are merged. Statements after an `if` with a `return` become conditional:
+//!
+//! - If at most one path continues, the rest of the function moves into that path (`tail`).
+//! - If several paths continue, each path yields its [`Exit`]: a flag that it has returned, and the
+//!   result. The rest is emitted once, guarded by the flag. Copies in each path would double the
+//!   code at each `if`.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;
@@ -38,7 +39,7 @@ struct End<'a> {
     exit: Exit,
 }
 
-/// The values that two paths yield, and the names that are bound to the results of the `if`.
+/// The values that two paths yield, and the names of the results of the `if`.
 #[derive(Default)]
 struct Joined<'a> {
     yields: [Vec<Value>; 2],
@@ -52,7 +53,7 @@ struct PathEnd {
     span: Span,
 }
 
-/// Two merged values: their common type, and the parts that each path yields.
+/// The common type of two merged values, and the parts that each path yields.
 struct Merged {
     template: Template,
     parts: [Vec<Value>; 2],
@@ -66,8 +67,7 @@ fn returns_last(body: &[Stmt]) -> bool {
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers an `if`. After an `if` with a `return`, [`Lowerer::exit`] states whether the function
-    /// has returned.
+    /// Lowers an `if`. Afterwards, [`Lowerer::exit`] states whether the function has returned.
     pub(crate) fn branch(
         &mut self,
         mut test: &'a Expr,
@@ -109,7 +109,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.join(condition, [then, otherwise], &names)
     }
 
-    /// Lowers one of two paths into a new region.
     fn lower_path(&mut self, lower: impl FnOnce(&mut Self)) -> End<'a> {
         let before = self.scope.clone();
         let (block, outer) = self.begin_region([]);
@@ -119,8 +118,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         End { block, scope, exit: std::mem::take(&mut self.exit) }
     }
 
-    /// Lowers the statements after an `if` with a `return`, so that they run only if the `if` has
-    /// not returned.
+    /// Lowers the statements after an `if` with a `return`, so that they run only if it has not
+    /// returned.
     pub(crate) fn guarded(&mut self, rest: &'a [Stmt], span: Span) -> Lower<()> {
         let exit = std::mem::take(&mut self.exit);
         let (Operand::Tensor(done), Some(result)) = (exit.done, exit.result) else { return Err(Reported) };
@@ -146,9 +145,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Joins two branches. Each name that a branch assigns gets the value from the end of the
-    /// branch that runs. A name without a value at the end of the other branch becomes
-    /// [`NameState::Lost`]. A branch that has returned contributes no value.
+    /// Joins two branches: each assigned name gets the value of the branch that runs. A name
+    /// without a value on one path becomes [`NameState::Lost`]. A branch that has returned
+    /// contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
         let blocks = [ends[0].block, ends[1].block];
         let mut joined = Joined::default();
@@ -225,7 +224,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// Binds a name to its value at the end of one path, because the other path has returned.
+    /// Binds a name to its value on one path, because the other path has returned.
     fn adopt(
         &mut self,
         name: &'a str,
@@ -333,8 +332,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // Prefer a parameter of the function to a null pointer. If the parameter points to
-            // read-only memory, so does the merged pointer.
+            // A parameter of the function is better than a null pointer. It is read-only if its
+            // memory is.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
@@ -375,8 +374,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(results)
     }
 
-    /// Merges the values of two paths. Compile-time numbers become scalars, except for two
-    /// identical results of a function. Reports values whose types still differ after this.
+    /// Merges the values of two paths. Compile-time numbers become scalars, except two identical
+    /// results of a function. Reports values of different types.
     fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
@@ -413,7 +412,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    /// Lowers a conditional expression with a run-time condition.
     pub(crate) fn conditional_value(
         &mut self,
         condition: Value,
@@ -442,8 +440,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)
     }
 
-    /// Lowers `body` and then `rest`, to the end of the function. Statements of both may contain a
-    /// `return`.
+    /// Lowers `body` and then `rest`, to the end of the function. Both may contain a `return`.
     pub(crate) fn tail(&mut self, body: &'a [Stmt], rest: Option<&Rest<'a, '_>>) -> Lower<Returned> {
         for (index, statement) in body.iter().enumerate() {
             match statement {
@@ -475,7 +472,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Lowers an `if` after which several paths continue, and emits the statements after it once.
+    /// Lowers an `if` after which several paths continue, and the statements after it once.
     fn tail_after(&mut self, statement: &'a Stmt, rest: &Rest<'a, '_>, span: Span) -> Lower<Returned> {
         let errors = self.session.diagnostics.len();
         self.statement(statement);
@@ -497,8 +494,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` to a run-time value. Triton also does this if it discards
-    /// the statements after the `return` at compile time.
+    /// Converts the result of a `return` to a run-time value, as Triton does even if it discards
+    /// the statements after the `return`.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;
@@ -521,8 +518,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut value = self.expression(expression)?;
         self.at(span);
-        // A compile-time value is not converted, because a caller may need it as an extent of a
-        // tile or of a loop.
+        // A compile-time value stays, because a caller may need it as an extent.
         if let Operand::Descriptor(_) = value {
             value = self.decay_all(&value)?;
         }
@@ -602,7 +598,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(Returned { value, span: left_span, is_explicit })
     }
 
-    /// Reports a function that returns a value on one path, and reaches its end on another.
+    /// Reports a function that returns a value on one path only.
     fn check_end(&mut self, left: &Returned, right: &Returned) -> Lower<()> {
         let (end, value) = if left.is_explicit { (right, left) } else { (left, right) };
         if matches!(value.value, Operand::Constant(Constant::None)) {

@@ -1,8 +1,8 @@
 //! Limits the work of one compilation.
 //!
-//! The number of evaluation steps is limited, so that the compilation ends. Every few thousand
-//! steps, the host is polled for an interrupt. The instructions and the nesting of the code are
-//! also limited. Both are counted as if every call were inlined.
+//! The number of evaluation steps is limited, so that the compilation ends, and the host is polled
+//! for an interrupt every few thousand steps. The instructions and the nesting of the code are
+//! limited as if every call were inlined.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};
@@ -10,11 +10,10 @@ use tilewright_ir::{FuncId, Value};
 use super::lowerer::{Budget, Extent, Lower, Lowerer, Reported};
 use crate::value::Operand;
 
-/// The maximum number of statements and expressions that are evaluated while a kernel is compiled.
+/// The maximum number of evaluated statements and expressions of a compilation.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// The number of steps between two polls of the host for an interrupt. With this number, an
-/// interrupt ends the compilation at once, and the polls take no measurable time.
+/// The number of steps between two polls for an interrupt, which then take no measurable time.
 const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
 
 /// The maximum number of instructions of a kernel with all calls inlined.
@@ -39,7 +38,7 @@ impl Lowerer<'_, '_, '_> {
         self.steps(1, span)
     }
 
-    /// Counts steps for a compile-time value, in proportion to its size.
+    /// Counts steps in proportion to the size of a compile-time value.
     pub(crate) fn pay_for(&mut self, value: &Operand<Value>, span: Span) -> Lower<()> {
         let size = value.size();
         if size < 4 {
@@ -82,12 +81,10 @@ impl Lowerer<'_, '_, '_> {
         own > MAX_INSTRUCTIONS || own + self.session.budget.instructions > MAX_INSTRUCTIONS_OF_ALL
     }
 
-    /// Returns the number of instructions of the function with all its calls.
     fn instructions(&self) -> usize {
         self.builder.function.insts.len() + self.inlined.instructions
     }
 
-    /// Returns the message about the limit that the function exceeds.
     fn limit_message(&self) -> String {
         if self.instructions() > MAX_INSTRUCTIONS {
             format!("the kernel has more than {MAX_INSTRUCTIONS} operations")
@@ -104,8 +101,7 @@ impl Lowerer<'_, '_, '_> {
         )
     }
 
-    /// Counts the code of the callee, as if the call were inlined. Reports an error if a limit is
-    /// exceeded.
+    /// Counts the code of the callee, as if the call were inlined.
     pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
         let Extent { instructions, nesting } = self.session.budget.extents[callee];
         let nesting = self.region_depth + nesting;
@@ -130,7 +126,6 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    /// Returns the extent of the function.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             instructions: self.builder.function.insts.len() + self.inlined.instructions,
@@ -148,7 +143,6 @@ impl Lowerer<'_, '_, '_> {
         self.builder.begin_region(parameters)
     }
 
-    /// Ends a region: returns to the outer block.
     pub(crate) fn end_region(&mut self, outer: tilewright_ir::Block) {
         self.region_depth -= 1;
         self.builder.switch_to(outer);
@@ -156,7 +150,6 @@ impl Lowerer<'_, '_, '_> {
 }
 
 impl Budget {
-    /// Counts a function that has been lowered.
     pub fn count_function(&mut self, function: FuncId, extent: Extent) {
         self.instructions = self.instructions.saturating_add(extent.instructions);
         self.extents[function] = extent;

@@ -97,7 +97,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         failed.map_or(Ok(arguments), Err)
     }
 
-    /// Calls an operand.
     pub(crate) fn call_operand(
         &mut self,
         callee: &IrOperand,
@@ -151,7 +150,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Operand::Callable(object) => {
                 let name = self.session.sources.text(callee_span).to_owned();
-                // Name a function of another module as the kernel writes it.
+                // A function of another module is named as the kernel writes it.
                 let what = if name.contains('.') {
                     format!("'{name}'")
                 } else {
@@ -180,7 +179,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds each field of a class to an argument of a call, or to the default of the field.
+    /// Binds each field of a class to an argument or its default.
     pub(crate) fn bind_fields(
         &mut self,
         class: &str,
@@ -204,7 +203,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         values.collect()
     }
 
-    /// Creates a tuple with named fields.
     fn call_named_tuple(
         &mut self,
         class: NamedTuple,
@@ -231,8 +229,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(Diagnostic { hint, ..Diagnostic::at(Code::NotCallable, span, message) })
     }
 
-    /// Returns advice on a call of another module's function, such as `math.exp`: the function of
-    /// the language with the same name, or a replacement.
+    /// Returns advice on a call of another module's function, such as `math.exp`: the same name in
+    /// the language, or a replacement.
     fn namesake(&self, callee: Span) -> Option<String> {
         let (_, name) = self.session.sources.text(callee).rsplit_once('.')?;
         match self.language(name) {
@@ -300,7 +298,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a builtin of the language.
     fn call_spec(
         &mut self,
         spec: &'static BuiltinSpec,
@@ -387,8 +384,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Adds the defaults of parameters without an argument. The argument of a parameter with the
-    /// annotation `tl.constexpr` becomes a compile-time value, if the value is known.
+    /// Adds the defaults of missing arguments. A known argument of a parameter `tl.constexpr`
+    /// becomes a compile-time value.
     fn complete(
         &mut self,
         callee: Callee,
@@ -417,8 +414,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 (None, None) => template::tuple(Vec::new()),
             };
-            // As in Triton, a parameter with this annotation may get a run-time value if a kernel
-            // calls the function. An op that needs a compile-time value reports the error itself.
+            // As in Triton, such a parameter may get a run-time value. An op that needs a
+            // compile-time value reports the error.
             let known =
                 is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
             values.push(known.map_or(value, Operand::Constant));
@@ -426,8 +423,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(values)
     }
 
-    /// Returns the argument of each parameter, or `None` for a parameter without an argument in the
-    /// call.
+    /// Returns the argument of each parameter, or `None` if the call has none.
     fn bind_arguments(
         &mut self,
         name: &str,

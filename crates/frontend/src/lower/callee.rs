@@ -1,4 +1,4 @@
-//! Stores the functions that a compilation calls: their sources and specializations.
+//! Stores the called functions: their sources and specializations.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use crate::semantic::LibraryFunction;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     User(FunctionRef),
-    /// The `__init__` of a user's class, and the class of the instance under construction. The
-    /// instance may be of a derived class.
+    /// The `__init__` of a user's class, and the class of the instance, which may be derived.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
     /// An operation of interpret mode; it is never called.
@@ -27,7 +26,7 @@ pub(crate) enum Callee {
 }
 
 impl Callee {
-    /// Returns a key that identifies the function without the text of its library file.
+    /// Returns a key of the function without the text of its library file.
     fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
         match self {
             Callee::User(function) => (Some(*function), None, "", ""),
@@ -68,8 +67,7 @@ impl std::hash::Hash for Callee {
     }
 }
 
-/// The indices of values that derive from a read-only parameter, each with the name of the
-/// parameter.
+/// The values that derive from a read-only parameter, by index, and the name of the parameter.
 pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
 
 /// A parsed file.
@@ -103,27 +101,23 @@ impl Loaded {
 /// A function lowered for certain arguments.
 struct Specialization {
     arguments: Vec<Template>,
-    /// The run-time values of the arguments that point to read-only memory. Each has the parameter
-    /// that declares the memory read-only.
+    /// The run-time values of the arguments that point to read-only memory.
     read_only: ReadOnly,
     state: SpecializationState,
 }
 
-/// The specializations of all functions, by the function and the hash of the arguments.
+/// The specializations of all functions.
 #[derive(Default)]
 pub(crate) struct Specializations(FxHashMap<SpecializationKey, Vec<Specialization>>);
 
-/// A function, the number of warps of the worker that calls it (0 outside of workers), and the hash
-/// of the arguments.
+/// A function, the number of warps of the calling worker (or 0), and the hash of the arguments.
 type SpecializationKey = (Callee, u32, u64);
 
-/// The key of a specialization, and its index among the specializations with this key.
 pub(super) type SpecializationIndex = (SpecializationKey, usize);
 
 impl Specializations {
-    /// Returns the state of the specialization for these arguments. If there is none yet, adds a
-    /// specialization in the state `Open`. Returns the index of the new specialization as the
-    /// error.
+    /// Returns the state of the specialization for these arguments. If there is none, adds one in
+    /// the state `Open`, and returns its index as the error.
     pub(super) fn find_or_open(
         &mut self,
         (callee, warps): (Callee, u32),
@@ -155,7 +149,7 @@ impl Specializations {
 
 #[derive(Clone)]
 pub(super) enum SpecializationState {
-    /// The function is being lowered, so a call of this specialization is recursion.
+    /// The function is being lowered, so a call is recursion.
     Open,
     Failed,
     Done(Option<FuncId>, Template, ReadOnly),

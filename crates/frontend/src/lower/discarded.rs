@@ -1,5 +1,4 @@
-//! Reports statements that discard the result of `tl.advance`, or of a function that is marked
-//! `must_use_result`.
+//! Reports statements that discard the result of a function that must be used.
 
 use ruff_python_ast::{Expr, ExprCall};
 use tilewright_base::{Code, Diagnostic};

@@ -1,5 +1,4 @@
-//! Evaluates calls of Python's operator methods: `x.__add__(y)` is `x + y`, and
-//! `x.__getitem__(i)` is `x[i]`.
+//! Evaluates Python's operator methods: `x.__add__(y)` is `x + y`.
 
 use std::sync::Arc;
 
@@ -33,8 +32,8 @@ enum Method {
     Call,
 }
 
-/// Returns the operation of an operator method. Also returns true if the receiver of the method is
-/// the right operand, as in `__radd__`.
+/// Returns the operation of an operator method. The boolean is true if the receiver is the right
+/// operand, as in `__radd__`.
 fn method(name: &str) -> Option<(Method, bool)> {
     use BinaryOperator as B;
     let name = name.strip_prefix("__")?.strip_suffix("__")?;
@@ -85,8 +84,7 @@ fn method(name: &str) -> Option<(Method, bool)> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Returns an operator method of a value, such as `value.__add__`; `None` if the value does not
-    /// have the method.
+    /// Returns an operator method such as `value.__add__`, if the value has it.
     pub(crate) fn operator_method(value: &IrOperand, name: &str) -> Option<IrOperand> {
         let (method, _) = method(name)?;
         let has = match value {
@@ -102,7 +100,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         has.then(|| Operand::Method(Box::new(value.clone()), Arc::from(format!("{OPERATORS}{name}"))))
     }
 
-    /// Calls an operator method.
     pub(crate) fn call_operator_method(
         &mut self,
         receiver: &IrOperand,
@@ -182,8 +179,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, index, at.unwrap_or(span), span)
     }
 
-    /// Evaluates `value.type` for a tuple or an instance of a user's class. Returns `None` for
-    /// other values and other attributes.
+    /// Evaluates `value.type` for a tuple or an instance of a user's class. Returns `None`
+    /// otherwise.
     pub(crate) fn type_of_parts(&self, value: &IrOperand, name: &str) -> Option<IrOperand> {
         let parts = template::parts(value).filter(|_| name == "type")?;
         let types: Option<Vec<Constant>> = parts.iter().map(|part| self.type_of(part)).collect();

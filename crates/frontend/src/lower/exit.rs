@@ -1,5 +1,4 @@
-//! Defines the state of early returns. It is a flag that states whether a path through a function
-//! has returned, and the result.
+//! Defines the state of early returns: whether a path has returned, and the result.
 
 use tilewright_base::Span;
 
@@ -15,14 +14,13 @@ pub(crate) struct Returned {
     pub is_explicit: bool,
 }
 
-/// The exit of a path through a function: a flag that states whether the path has returned, and the
-/// result.
+/// The exit of a path through a function.
 #[derive(Clone)]
 pub(crate) struct Exit {
     /// True if the path has returned: a compile-time bool, or an int1.
     pub done: IrOperand,
-    /// The returned value; `None` before any `return`. If `done` is false at run time, the value is
-    /// an unused placeholder.
+    /// The returned value, or `None` before any `return`. If `done` is false at run time, it is an
+    /// unused placeholder.
     pub result: Option<Returned>,
 }
 
@@ -37,7 +35,7 @@ impl Exit {
         Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
     }
 
-    /// Returns whether the path has returned, or `None` if this is only known at run time.
+    /// Returns whether the path has returned, if this is known at compile time.
     pub fn is_done(&self) -> Option<bool> {
         constant_truth(&self.done)
     }

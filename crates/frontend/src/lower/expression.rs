@@ -34,7 +34,6 @@ pub(crate) fn binary_operator(operator: Operator) -> BinaryOperator {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Evaluates an expression.
     pub(crate) fn expression(&mut self, expression: &'a Expr) -> Lower<IrOperand> {
         let span = self.span_of(expression);
         self.deeper(span, |this| {
@@ -89,9 +88,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unsupported(span, construct, hint)
     }
 
-    /// Evaluates expressions, and replaces a starred expression by its items. After an error, still
-    /// evaluates the following expressions to report their errors. But too many items end the
-    /// evaluation at once.
+    /// Evaluates expressions, and replaces starred ones by their items. Continues after an error to
+    /// report the others, except after too many items.
     pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
         let mut values = Vec::with_capacity(expressions.len());
         let mut failed = None;
@@ -137,8 +135,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map(Operand::Constant).map_err(|message| self.error(Code::ConstexprError, span, message))
     }
 
-    /// Evaluates a chain such as `a + b - c` in a loop instead of by recursion. The tree of a chain
-    /// is as deep as the chain is long.
+    /// Evaluates a chain such as `a + b - c` in a loop. Its tree is as deep as the chain is long.
     fn binary_chain(&mut self, last: &'a ExprBinOp) -> Lower<IrOperand> {
         let mut chain = vec![last];
         while let Some(Expr::BinOp(inner)) = chain.last().map(|node| &*node.left) {
@@ -163,8 +160,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.binary(binary_operator(node.op), (left, Some(&node.left)), (right, Some(&node.right)), span)
     }
 
-    /// Evaluates `left op right`. Errors point at the expressions of the operands, if the source
-    /// has them.
+    /// Evaluates `left op right`. Errors point at the operands, if the source has them.
     pub(crate) fn binary(
         &mut self,
         operator: BinaryOperator,
@@ -243,8 +239,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Evaluates a comparison. `a < b < c` evaluates each operand once and joins the parts with
-    /// `and`.
+    /// Evaluates a comparison. `a < b < c` evaluates each operand once.
     fn comparison(&mut self, compare: &'a ExprCompare, span: Span) -> Lower<IrOperand> {
         self.warn_of_chain(compare, span);
         let mut left = self.expression(&compare.left);
@@ -292,8 +287,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.warn(diagnostic);
     }
 
-    /// Compares two values. Errors point at the expressions of the operands, if the source has
-    /// them.
+    /// Compares two values. Errors point at the operands, if the source has them.
     pub(crate) fn compare(
         &mut self,
         operator: CmpOp,
@@ -391,11 +385,10 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
     /// Evaluates `and` and `or` as Triton does:
     ///
-    /// - A compile-time operand decides the result if it is false for `and`, or true for `or`. This
-    ///   operand is the result, and the operands after it are not evaluated.
-    /// - If no operand decides, and some operands are run-time values, these are combined. The
-    ///   compile-time operands then have no effect.
-    /// - If no operand decides, and all are compile-time values, the last operand is the result.
+    /// - A compile-time operand that decides (false for `and`, true for `or`) is the result. Later
+    ///   operands are not evaluated.
+    /// - Otherwise, run-time operands are combined, and compile-time operands have no effect.
+    /// - If all operands are compile-time values, the last one is the result.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -462,9 +455,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, parts))
     }
 
-    /// Evaluates `a if condition else b`. A compile-time condition selects an operand during
-    /// lowering. With a run-time condition, the kernel evaluates only the operand that the
-    /// condition selects.
+    /// Evaluates `a if condition else b`. Only the selected operand is evaluated, during lowering
+    /// or in the kernel.
     fn ternary(&mut self, mut ternary: &'a ExprIf, mut span: Span) -> Lower<IrOperand> {
         loop {
             let condition = self.expression(&ternary.test)?;
@@ -473,8 +465,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return self.conditional_value(condition, ternary, span);
             };
             let taken = if truth { &*ternary.body } else { &*ternary.orelse };
-            // The syntax tree of a chain of conditional expressions is as deep as the chain is
-            // long. So this code loops instead of recursing.
+            // The tree of a chain is as deep as the chain is long, so this is a loop.
             let Expr::If(next) = taken else { return self.expression(taken) };
             (ternary, span) = (next, self.span_of(next));
         }
@@ -586,7 +577,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    /// Appends the index in a part of a subscript, or one index for each item of a tuple.
+    /// Appends the index in a part of a subscript, or one for each item of a tuple.
     fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
         indices.push(match part {
             Expr::NoneLiteral(_) => Index::NewAxis,
@@ -753,9 +744,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.explain_run_time(diagnostic, &[expression])
     }
 
-    /// Returns the compile-time value of an operand. A tuple without a class has a compile-time
-    /// value if all of its items have compile-time values. A run-time scalar has a compile-time
-    /// value if it is a constant of the IR, such as `n` after the plain assignment `n = 16`.
+    /// Returns the compile-time value of an operand: of a tuple whose items all have one, or of a
+    /// constant of the IR, such as `n` after `n = 16`.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),
@@ -773,7 +763,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
                 Some(Constant::Object(*object))
             }
-            // A tuple with a class is an object of the program. Its tensors remain run-time values.
+            // A tuple with a class is an object, whose tensors remain run-time values.
             Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();

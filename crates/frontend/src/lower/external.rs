@@ -1,5 +1,4 @@
-//! Evaluates the arguments of `extern_elementwise`. This is the only function of the language with
-//! a dict as an argument. The dict maps types to symbols, and becomes a tuple of pairs.
+//! Evaluates the arguments of `extern_elementwise`, whose dict becomes a tuple of pairs.
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
@@ -9,15 +8,14 @@ use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::value::{Constant, Operand};
 
-/// The function with a dict as an argument.
+/// The only function of the language with a dict as an argument.
 pub(super) const EXTERNAL: &str = "extern_elementwise";
 
-/// Internal parameters of the official Triton. Some users' functions pass them on, and this
-/// compiler ignores them.
+/// Internal parameters of the official Triton, which some users' functions pass on.
 const INTERNAL: &[&str] = &["_semantic", "_builder", "_generator"];
 
 impl Arguments<'_> {
-    /// Drops internal arguments, such as `_semantic=_semantic`, whose value is `None` here.
+    /// Drops internal arguments such as `_semantic=_semantic`, which are `None` here.
     pub(super) fn drop_internal(&mut self) {
         let is_none = |value: &IrOperand| matches!(value, Operand::Constant(Constant::None));
         self.keywords.retain(|(name, (value, _), _)| !(INTERNAL.contains(&&**name) && is_none(value)));
@@ -54,7 +52,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(template::tuple(pairs))
     }
 
-    /// Converts a dict of the host to a tuple of pairs; `None` for other operands.
+    /// Converts a dict of the host to a tuple of pairs, or returns `None`.
     fn pairs_of_object(&mut self, value: &IrOperand) -> Option<IrOperand> {
         let (Operand::Object(object) | Operand::Constant(Constant::Object(object))) = value else {
             return None;

@@ -25,8 +25,7 @@ use crate::{Argument as KernelArgument, Request};
 /// The maximum nesting of calls.
 const MAX_CALLS: usize = 64;
 
-/// Returns the syntax tree of the library file that contains a function. Each file is parsed once
-/// per process.
+/// Returns the syntax tree of the library file of a function. Each file is parsed once per process.
 pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>> {
     type Trees = FxHashMap<&'static str, Option<Arc<SyntaxTree>>>;
     static TREES: OnceLock<Mutex<Trees>> = OnceLock::new();
@@ -39,8 +38,8 @@ pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>>
     tree.clone()
 }
 
-/// Evaluates an expression without names of variables, such as the default of a parameter or a
-/// constant of a library file. Returns `None` for any other expression.
+/// Evaluates an expression without variables, such as a default or a constant of a library file.
+/// Returns `None` otherwise.
 pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     match expression {
         Expr::NoneLiteral(_) => Some(Constant::None),
@@ -68,16 +67,14 @@ pub fn operand_of_argument(argument: &KernelArgument) -> Template {
     of_argument(argument, &mut Vec::new())
 }
 
-/// The properties of a run-time part of an argument that are known at compile time.
+/// The known properties of a run-time part of an argument.
 struct KnownFacts {
-    /// A divisor of the value.
     divisibility: u32,
     /// True if the part points to read-only memory.
     is_const: bool,
 }
 
-/// Converts an argument of a kernel to an operand, and appends the known properties of each of its
-/// run-time parts.
+/// Converts an argument of a kernel, and appends the known properties of its run-time parts.
 fn of_argument(argument: &KernelArgument, known: &mut Vec<KnownFacts>) -> Template {
     match argument {
         KernelArgument::Pointer { pointee, divisibility, is_const } => {
@@ -139,7 +136,6 @@ pub(crate) fn parameters(definition: &StmtFunctionDef) -> impl Iterator<Item = &
 }
 
 impl Session<'_> {
-    /// Lowers the kernel.
     pub(crate) fn kernel(&mut self, request: &Request) -> Lower<FuncId> {
         let callee = Callee::User(request.kernel);
         let loaded = self.load(callee, None)?;
@@ -212,8 +208,6 @@ impl Session<'_> {
         Ok(tree)
     }
 
-    /// Returns the definition of a loaded function, or reports that its source does not contain
-    /// one.
     pub(crate) fn definition<'l>(
         &mut self,
         loaded: &'l Loaded,
@@ -235,10 +229,9 @@ impl Session<'_> {
         }))
     }
 
-    /// Lowers a function for these arguments, unless a specialization for them exists. Returns the
-    /// IR function, the result, and the values in the result that point to read-only memory. A
-    /// `constexpr_function` only computes compile-time values, so it has no IR function unless it
-    /// is a constructor.
+    /// Lowers a function for these arguments, unless there is a specialization. Returns the IR
+    /// function, the result, and the read-only values in the result. A `constexpr_function` has an
+    /// IR function only if it is a constructor.
     fn specialize(
         &mut self,
         callee: Callee,
@@ -262,8 +255,7 @@ impl Session<'_> {
             return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
-        // A constructor may compute run-time values, so it needs an IR function even if it is a
-        // `constexpr_function`.
+        // A constructor may compute run-time values, even as a `constexpr_function`.
         let id = (!keeps_constants || callee.constructs().is_some())
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
@@ -298,7 +290,7 @@ impl Session<'_> {
         result
     }
 
-    /// Reports a call with the same arguments as an enclosing call.
+    /// Reports a call with the arguments of an enclosing call.
     fn recursion(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let message = format!("'{}' calls itself", loaded.name);
         let diagnostic = match call {
@@ -309,8 +301,7 @@ impl Session<'_> {
         self.report(diagnostic.note(note).hint("write it as a loop"))
     }
 
-    /// Reports a call that is nested in too many other calls. The cause may be a recursion in which
-    /// each call has other compile-time arguments.
+    /// Reports too deeply nested calls, such as a recursion with different compile-time arguments.
     fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
         let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };
@@ -438,7 +429,6 @@ impl Lowerer<'_, '_, '_> {
         Ok(())
     }
 
-    /// Calls a function with one argument for each parameter.
     pub(crate) fn call_specialized(
         &mut self,
         callee: Callee,
@@ -475,7 +465,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Returns the default of a parameter; `None` if the default is not a compile-time value.
+    /// Returns the default of a parameter, if it is a compile-time value.
     pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
         match callee {
             Callee::User(function) | Callee::Constructor(function, _) => {

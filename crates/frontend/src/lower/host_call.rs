@@ -1,6 +1,6 @@
-//! Calls functions that the host runs while a kernel is compiled, such as Python functions. A
-//! function that is decorated with `constexpr_function` may also receive run-time values, and read
-//! their type and shape.
+//! Calls functions that the host runs at compile time, such as Python functions.
+//!
+//! A `constexpr_function` may also receive run-time values, and read their type and shape.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,32 +17,29 @@ use crate::reference::ObjectRef;
 use crate::semantic;
 use crate::value::Operand;
 
-/// The attributes of a tensor or pointer that a compile-time function can read.
+/// The attributes of a tensor or pointer that such a function can read.
 const OF_TENSORS: &[&str] = &["dtype", "type", "shape", "numel"];
 
-/// The attributes of a tensor descriptor that a compile-time function can read.
+/// The attributes of a tensor descriptor that such a function can read.
 const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", "shape", "strides", "base"];
 
-/// The attributes of a block pointer that a compile-time function can read.
+/// The attributes of a block pointer that such a function can read.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
 
-/// The id of the next run-time value that a compile-time function receives. A function may keep a
-/// value until another kernel is compiled, so the counter belongs to the process and not to a
-/// compilation.
+/// The next id of a run-time value. A function may keep a value until another compilation, so the
+/// counter belongs to the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// A run-time value that a compile-time function received, with its id.
+/// A run-time value that a compile-time function received.
 struct PassedValue {
     id: u64,
     operand: IrOperand,
 }
 
-/// A marker for a run-time value that a compile-time function returned without having received it
-/// in this call.
+/// A compile-time function has returned a run-time value that it has not received in this call.
 struct ValueOfAnotherCall;
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls a compile-time function of the host.
     pub(crate) fn call_host(
         &mut self,
         object: ObjectRef,
@@ -99,8 +96,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports the exception of a compile-time function. `first` is the first argument of the
-    /// function that is only known at run time.
+    /// Reports the exception of a compile-time function. `first` is its first run-time argument.
     fn report_call(
         &mut self,
         what: &str,
@@ -161,9 +157,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Converts the result of a host function to an operand. If the function returns a run-time value
-/// that it received, the result is the passed operand. Fails for the run-time value of another
-/// call, which may be of another kernel or of a block that has ended.
+/// Converts the result of a host function. A received run-time value is the passed operand. A value
+/// of another call is an error: it may be of another kernel, or of a block that has ended.
 fn given(value: HostValue, run_time: &[PassedValue]) -> Result<IrOperand, ValueOfAnotherCall> {
     match value {
         HostValue::RunTime(found) => {

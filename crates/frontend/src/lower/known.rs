@@ -1,8 +1,7 @@
-//! Predicts the values of conditions from names whose values are known at compile time, without
-//! lowering anything.
+//! Predicts the values of conditions from known names, without lowering anything.
 //!
-//! With the predictions, a loop carries fewer names. They also select how an `if` with a `return`
-//! is lowered. A prediction may always be `None`, which means unknown.
+//! Loops then carry fewer names. The predictions also select how an `if` with a `return` is
+//! lowered. A prediction may always be `None`.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 
@@ -16,16 +15,15 @@ use crate::value::{Constant, Operand};
 /// The known value of an expression that has not been lowered.
 enum KnownValue {
     Constant(Constant),
-    /// A run-time value, which is therefore not Python's `None`.
+    /// A run-time value, which is not `None`.
     RunTime,
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Returns the names that statements may assign. Skips branches that compile-time conditions
+    /// Returns the names that statements may assign, without branches that compile-time conditions
     /// exclude.
     pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
-        // A condition may read a name after the body has assigned it, so the value of such a name
-        // is unknown.
+        // A condition may read a name after the body has assigned it, so that name is unknown.
         let any = super::scope::assigned(body, &|_| None);
         super::scope::assigned(body, &|test| match self.foresee(test, &any, 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),
@@ -33,7 +31,7 @@ impl Lowerer<'_, '_, '_> {
         })
     }
 
-    /// Returns the value of a condition that the program evaluates next, if the value is known.
+    /// Returns the value of the next condition, if it is known.
     pub(crate) fn foreseen(&self, test: &Expr) -> Option<bool> {
         match self.foresee(test, &[], 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),
@@ -105,7 +103,7 @@ fn compare_known(operator: CmpOp, left: &KnownValue, right: &KnownValue) -> Opti
     compare_constants(operator, left, right)
 }
 
-/// Computes `left op right` of compile-time values; `None` if Python raises an error.
+/// Computes `left op right`, or returns `None` if Python raises an error.
 pub(crate) fn compare_constants(operator: CmpOp, left: &Constant, right: &Constant) -> Option<bool> {
     let ordered = |operator| match constexpr::compare(operator, left, right).ok()? {
         Constant::Bool(holds) => Some(holds),

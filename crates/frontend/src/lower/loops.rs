@@ -1,5 +1,7 @@
-//! Lowers loops. A `for` over a run-time range and a `while` carry the names that their bodies
-//! assign. Loops over a `static_range` or a tuple are unrolled.
+//! Lowers loops.
+//!
+//! A `for` over a run-time range and a `while` carry the names that their bodies assign. Loops over
+//! a `static_range` or a tuple are unrolled.
 
 use ruff_python_ast::{Expr, Stmt, StmtFor, StmtWhile};
 use smallvec::{SmallVec, smallvec};
@@ -12,13 +14,13 @@ use super::template::{self, IrOperand, Template, constant_truth};
 use crate::semantic;
 use crate::value::{Constant, Operand, Range};
 
-/// The maximum number of iterations of an unrolled range, and of a `while` in a
+/// The maximum number of unrolled iterations, and of iterations of a `while` in a
 /// `constexpr_function`.
 const MAX_UNROLLED: i128 = 1 << 16;
 
 const IN_LOOP: &str = "only assigned inside this loop, which may run zero times";
 
-/// A name that a loop carries from one iteration to the next.
+/// A name that a loop carries.
 struct Carried<'a> {
     name: &'a str,
     /// The position of the assignment before the loop.
@@ -31,8 +33,7 @@ struct Carried<'a> {
 struct LoopNames<'a> {
     assigned: Vec<&'a str>,
     carried: Vec<Carried<'a>>,
-    /// The names without run-time parts, such as `None` or a dtype. A loop must not change their
-    /// values.
+    /// The names without run-time parts, such as `None`. A loop must not change them.
     fixed: Vec<(&'a str, IrOperand, Span)>,
 }
 
@@ -64,7 +65,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the value of the loop variable in each iteration of an unrolled loop.
     pub(crate) fn unrolled_items(
         &mut self,
         iterated: &IrOperand,
@@ -176,8 +176,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the loop variable if its value before the loop is a scalar of type `dtype`. The
-    /// variable still has this value after zero iterations.
+    /// Carries the loop variable if it is a scalar of type `dtype` before the loop, because it
+    /// keeps this value after zero iterations.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
         let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());
@@ -196,7 +196,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Converts the start, the end and the step of a range to one type. Also returns this type.
+    /// Converts the start, the end and the step of a range to one type, and returns it.
     fn bounds(&mut self, range: &Range<Value>, each: &'a StmtFor) -> Lower<([Value; 3], Dtype)> {
         let span = self.span_of(&*each.iter);
         self.at(span);
@@ -284,7 +284,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.finish(Op::While {}, operands, smallvec![test_block, block], &names, &after, span)
     }
 
-    /// Lowers the condition of a `while`, and yields it at the end of the current region.
+    /// Lowers the condition of a `while`, and yields it.
     fn loop_condition(&mut self, each: &'a StmtWhile, span: Span) -> Lower<()> {
         let condition = self.expression(&each.test)?;
         if constant_truth(&condition) == Some(true) {
@@ -321,8 +321,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::TooLarge, span, message))
     }
 
-    /// Returns the names that the body of a loop assigns and the names in `also`, with their values
-    /// before the loop.
+    /// Returns the names that a loop assigns and those in `also`, with their values before the
+    /// loop.
     fn loop_names(&mut self, body: &'a [Stmt], also: &[&'a str]) -> Lower<LoopNames<'a>> {
         let mut assigned = self.assigned(body);
         assigned.extend(also);
@@ -347,7 +347,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         first_values(names).map(|value| self.builder.function.ty(value).clone()).collect()
     }
 
-    /// Binds the carried names to the parameters of a region.
     fn bind_carried(&mut self, names: &LoopNames<'a>, parameters: &[Value]) {
         self.pass_on_read_only(first_values(names), parameters);
         let mut parameters = parameters.iter().copied();
@@ -358,7 +357,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Ends the body of a loop: yields the current values of the carried names.
+    /// Ends the body of a loop: yields the carried names.
     fn close(&mut self, names: &LoopNames<'a>, parameters: &[Value]) -> Lower<()> {
         let mut parameters = parameters.iter().copied();
         let mut yields = Vec::new();
@@ -391,8 +390,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the values of a carried name at the end of the body, or `None` if the name has no
-    /// value there.
+    /// Returns the values of a carried name at the end of the body, if it has any.
     fn last_values(&mut self, carried: &Carried<'a>) -> Lower<Option<Vec<Value>>> {
         let Some(binding) = self.scope.get(carried.name) else { return Ok(None) };
         let NameState::Value(value) = &binding.state else { return Ok(None) };
@@ -441,8 +439,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Emits the loop, and binds the names that it assigns to their values after the loop. `after`
-    /// has the bindings at the end of the body.
+    /// Emits the loop, and binds the assigned names to their values after it. `after` has the
+    /// bindings at the end of the body.
     fn finish(
         &mut self,
         op: Op,
@@ -465,7 +463,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.bind(carried.name, binding);
         }
         for &name in &names.assigned {
-            // A name with a value before the loop is already bound, or its error was reported.
+            // The name is already bound, or its error was reported.
             if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, NameState::Lost(_))) {
                 continue;
             }
@@ -480,8 +478,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Returns the last index of a loop with constant bounds. Returns `None` if the loop has no
-/// iteration or a bound is not constant.
+/// Returns the last index of a loop with constant bounds and at least one iteration.
 fn last_index(range: &Range<Value>) -> Option<i128> {
     let number = |bound: &IrOperand| match bound.constant() {
         Some(Constant::Int(number)) => Some(*number),

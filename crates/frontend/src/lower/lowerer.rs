@@ -1,5 +1,4 @@
-//! Defines the state of a compilation ([`Session`]), and the state of the function that is being
-//! lowered ([`Lowerer`]). The other files of `lower` add methods to both types.
+//! Defines the state of a compilation ([`Session`]) and of a lowered function ([`Lowerer`]).
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::scope::Scope;
 use crate::Options;
 use crate::host::Host;
 
-/// A marker for an error that is already among the diagnostics of the session.
+/// An error that is already among the diagnostics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported;
 
@@ -45,7 +44,7 @@ pub(crate) struct Extent {
 pub(crate) struct Budget {
     pub(super) steps: u64,
     pub(super) next_poll: u64,
-    /// The number of instructions of all lowered functions, each with its calls inlined.
+    /// The instructions of all lowered functions, each with its calls inlined.
     pub(super) instructions: usize,
     /// The extent of each lowered function.
     pub(super) extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
@@ -60,8 +59,8 @@ pub(crate) struct Frame {
     pub name: String,
     /// True if the function belongs to the library.
     pub is_library: bool,
-    /// The position of the argument for each parameter, if the function belongs to the library.
-    /// `None` for a default.
+    /// The position of the argument of each parameter of a library function, or `None` for a
+    /// default.
     pub passed: Vec<Option<Span>>,
 }
 
@@ -75,16 +74,16 @@ pub(crate) struct Session<'h> {
     pub(super) specializations: Specializations,
     pub(super) functions: PrimaryMap<FuncId, Function>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The positions of the warnings so far. Each position gets one warning.
+    /// The positions of the warnings so far.
     pub(super) warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     pub(super) frames: Vec<Frame>,
-    /// The positions of the arguments of the next call, if its callee belongs to the library.
+    /// The positions of the arguments of the next call of a library function.
     pub(super) passed: Vec<Option<Span>>,
     /// The current nesting of expressions, statements and calls.
     pub(super) depth: usize,
     pub(super) budget: Budget,
-    /// The number of warps of the worker that is being lowered (Gluon); 0 outside of workers.
+    /// The number of warps of the current worker (Gluon), or 0.
     pub(super) worker_warps: u32,
     /// See [`Lowered`](super::Lowered).
     pub(super) is_shareable: bool,
@@ -122,25 +121,19 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) scope: Scope<'a>,
     /// The span of the expression that is being evaluated.
     pub(super) span: Span,
-    /// The span of the call whose result the current statement discards. Lowering a call clears
-    /// this field.
+    /// The span of the call whose result the statement discards. Lowering a call clears it.
     pub(super) discarded_call: Option<Span>,
     pub(super) loop_depth: usize,
     pub(super) syntax_depth: usize,
-    /// The number of open regions.
     pub(super) region_depth: usize,
-    /// The extent of the calls lowered so far, as if they were inlined. `instructions` is the
-    /// number of instructions that inlining would add. `nesting` is the depth of the most deeply
-    /// nested region, including the regions of callees.
+    /// The instructions and the nesting that inlining the calls so far would add.
     pub(super) inlined: Extent,
-    /// The exit of the current path.
     pub(super) exit: Exit,
-    /// True if numbers that are assigned or returned remain compile-time values, as in a
+    /// True if assigned and returned numbers remain compile-time values, as in a
     /// `constexpr_function`.
     pub(super) keeps_constants: bool,
-    /// The pointers to read-only memory. Each has the name of the parameter that declares the
-    /// memory read-only, or an empty name after a cast to a const type. `None` means that a cast
-    /// has made the pointer writable.
+    /// The read-only pointers, with the name of their parameter, or "" after a cast to a const
+    /// type. `None` means that a cast made the pointer writable.
     pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 
@@ -150,8 +143,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Span::new(self.file, range.start, range.end)
     }
 
-    /// Runs `step` one level of nesting deeper, and grows the stack if necessary. Reports nesting
-    /// beyond [`MAX_SYNTAX_DEPTH`] or [`MAX_DEPTH`].
+    /// Runs `step` one level of nesting deeper. Grows the stack if necessary, and reports too deep
+    /// nesting.
     pub(super) fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
         self.step(span)?;
         if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {

@@ -1,5 +1,4 @@
-//! Lowers syntax to IR: one IR function for each specialization of each `@jit` function that the
-//! kernel reaches.
+//! Lowers syntax to IR: one function for each specialization of each `@jit` function.
 //!
 //! | file | job |
 //! |---|---|

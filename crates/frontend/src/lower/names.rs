@@ -1,6 +1,6 @@
-//! Resolves names and attributes. A name is looked up among the local names of the function, then
-//! by the host, then among Python's builtins. In a library function, the library file replaces the
-//! host.
+//! Resolves names and attributes: local names, then the host, then Python's builtins.
+//!
+//! In a library function, the library file replaces the host.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::suggest::suggest;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Evaluates a name.
     pub(crate) fn name(&mut self, name: &'a ExprName) -> Lower<IrOperand> {
         let id = name.id.as_str();
         if let Some(binding) = self.scope.get(id) {
@@ -81,7 +80,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Converts the value that the host has for a global name to an operand.
     fn global(&mut self, name: &ExprName, value: HostValue) -> Lower<IrOperand> {
         let allowed = self.session.options.allow_plain_globals;
         match value {
@@ -112,8 +110,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the meaning of a path of `triton.language`. The path `file:name` is a function of a
-    /// library file.
+    /// Returns the meaning of a path of `triton.language`. `file:name` is a function of a library
+    /// file.
     pub(crate) fn language(&self, path: &str) -> Option<LanguageItem> {
         if let Some((file, name)) = path.split_once(':') {
             let Callee::Library(current) = self.callee else { return library_function(file, name) };
@@ -154,8 +152,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
             Operand::Constant(Constant::LanguageType(_)) => self.semantic_attribute(&value, attribute),
-            // Types also have the attribute `value`, because an argument that is a type is a
-            // `tl.constexpr` with the type as its value.
+            // A type as an argument is a `tl.constexpr` with the type as its value.
             Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(
                 constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
@@ -164,8 +161,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 None if matches!(constant, Constant::Str(_)) => {
                     Err(self.unknown_attribute(&value, attribute))
                 }
-                // A run-time argument that equals 1 is specialized to a compile-time value, but
-                // keeps the attributes of run-time numbers.
+                // A run-time argument that equals 1 is a compile-time value with the attributes of
+                // run-time numbers.
                 None => self.semantic_attribute(&value, attribute),
             },
             Operand::Tensor(_)
@@ -181,14 +178,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
         result.map_err(|mut error| {
-            // The message already names the type of the value, so the label is only at the name of
-            // the attribute.
+            // The message names the type of the value, so the label is only at the attribute.
             error.arguments.clear();
             self.semantic_error(error, self.span_of(&attribute.attr), &[])
         })
     }
 
-    /// Reports an attribute that a value does not have.
     fn unknown_attribute(&mut self, value: &IrOperand, attribute: &ExprAttribute) -> Reported {
         let (name, at) = (attribute.attr.as_str(), self.span_of(&attribute.attr));
         let advice = template::items(value).and_then(|_| advice::list_method(name));
@@ -284,7 +279,6 @@ fn library_function(file: &str, name: &str) -> Option<LanguageItem> {
     function_of_file(any, name)
 }
 
-/// Returns the function with this name in the file of another library function.
 fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem> {
     let tree = super::function::library_tree(sibling)?;
     tree.module.body.iter().find_map(|statement| match statement {

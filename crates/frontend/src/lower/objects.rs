@@ -1,6 +1,4 @@
-//! Evaluates operators of objects. An operator of an instance of a user's class calls a method. The
-//! host applies an operator of its own objects (a dict, an enum, a dataclass) while the kernel is
-//! compiled.
+//! Evaluates operators of objects: methods of users' classes, and operators of host objects.
 
 use ruff_python_ast::Expr;
 use tilewright_base::{Code, Span};
@@ -11,7 +9,7 @@ use crate::host::HostValue;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{Constant, Operand};
 
-/// Returns Python's name of an operator, in the module `operator` and in method names.
+/// Returns Python's name of an operator.
 fn binary_name(operator: BinaryOperator) -> &'static str {
     match operator {
         BinaryOperator::Add => "add",
@@ -30,7 +28,6 @@ fn binary_name(operator: BinaryOperator) -> &'static str {
     }
 }
 
-/// Returns Python's name of a comparison, and the name of the comparison with exchanged operands.
 fn compare_names(operator: CompareOperator) -> (&'static str, &'static str) {
     match operator {
         CompareOperator::Eq => ("eq", "eq"),
@@ -69,9 +66,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Applies an operator of Python on the host. Returns `None` if no operand is an object of the
-    /// host. Also returns `None` if an operand is only known at run time, or if the host has no
-    /// Python.
+    /// Applies an operator of Python on the host. Returns `None` if the host cannot compute it: no
+    /// operand is an object of the host, one is only known at run time, or the host has no Python.
     pub(crate) fn operate(
         &mut self,
         operator: &str,
@@ -87,8 +83,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(result.map(from_host).map_err(|message| self.error(Code::ConstexprError, span, message)))
     }
 
-    /// Evaluates `left op right` if an operand is an object with this operator; otherwise returns
-    /// `None`.
+    /// Evaluates `left op right` if an operand is an object with this operator.
     pub(crate) fn object_binary(
         &mut self,
         operator: BinaryOperator,
@@ -103,8 +98,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates a comparison if an operand is an object with this comparison; otherwise returns
-    /// `None`.
+    /// Evaluates a comparison if an operand is an object with it.
     pub(crate) fn object_compare(
         &mut self,
         operator: CompareOperator,
@@ -118,8 +112,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates `op value` if the operand is an object with this operator; otherwise returns
-    /// `None`.
+    /// Evaluates `op value` if the operand is an object with this operator.
     pub(crate) fn object_unary(
         &mut self,
         operator: UnaryOperator,
@@ -135,7 +128,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_operator(value, method, Vec::new(), span).or_else(|| self.operate(name, &[value], span))
     }
 
-    /// Evaluates `value[index]` if the value is an object; otherwise returns `None`.
+    /// Evaluates `value[index]` if the value is an object.
     pub(crate) fn object_subscript(
         &mut self,
         value: &IrOperand,
@@ -154,8 +147,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| Some(Err(self.no_items(value, span))))
     }
 
-    /// Evaluates `item in container` if the container is an object of the host. Returns `None` for
-    /// other containers, or if the item is only known at run time.
+    /// Evaluates `item in container` for an object of the host and a compile-time item. Returns
+    /// `None` otherwise.
     pub(crate) fn object_contains(
         &mut self,
         item: &IrOperand,

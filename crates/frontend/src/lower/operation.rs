@@ -1,9 +1,7 @@
-//! Lowers one operation of interpret mode. An expression of operands becomes a function that
-//! returns the value of the expression.
+//! Lowers one operation of interpret mode, where Python runs the body of the kernel.
 //!
-//! In interpret mode, Python runs the body of the kernel. Each operation of the language, such as
-//! `tl.load(p, mask=m)` or `x + y`, is lowered here with the code that lowers whole kernels. The
-//! parameters of the resulting function are the operands.
+//! An operation, such as `tl.load(p, mask=m)` or `x + y`, becomes a function of its operands. The
+//! code that lowers whole kernels lowers it.
 
 use std::sync::Arc;
 
@@ -75,7 +73,6 @@ pub fn lower_operation(
     }
 }
 
-/// Returns the expression that the function of an operation returns.
 pub(super) fn returned(definition: &StmtFunctionDef) -> Option<&Expr> {
     match definition.body.last() {
         Some(Stmt::Return(statement)) => statement.value.as_deref(),
@@ -107,8 +104,7 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // A number in the result remains a compile-time value, as in a `constexpr_function`.
-            // Python runs the kernel, and computes with the number.
+            // Python computes with the numbers of results, so they remain compile-time values.
             keeps_constants: true,
             read_only: FxHashMap::default(),
         };
@@ -134,8 +130,7 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Replaces the parameters with known values by constants, and marks the parameters that point
-    /// to read-only memory.
+    /// Replaces parameters with known values by constants, and marks read-only pointers.
     fn mark_parameters(&mut self, operation: &Operation<'_>) -> Lower<()> {
         let mut next = 0;
         for parameter in super::function::parameters(self.definition) {

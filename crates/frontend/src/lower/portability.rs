@@ -1,6 +1,6 @@
-//! Warns of calls that the official Triton refuses, in two cases. In the first case, a tile has an
-//! extent that is not a power of two. In the second case, a shape contains a name that was assigned
-//! a number without `tl.constexpr` (`n = 16`).
+//! Warns of calls that the official Triton refuses.
+//! An extent is not a power of two, or a shape contains a number from a plain assignment (`n =
+//! 16`).
 
 use ruff_python_ast::ExprCall;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -10,8 +10,7 @@ use super::lowerer::Lowerer;
 use super::template::IrOperand;
 use crate::value::Operand;
 
-/// The functions of the language with a shape as an argument. If another parameter may be a number,
-/// the row has the index and the name of this parameter.
+/// The functions with a shape as an argument, and another parameter that may be a number, if any.
 const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
     ("arange", None),
     ("broadcast_to", Some((0, "input"))),
@@ -22,8 +21,8 @@ const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
 ];
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Returns the spans of shape arguments that contain a number known only by a plain assignment,
-    /// such as `n = 16`. The list is empty if the compilation does not warn of portability.
+    /// Returns the spans of shape arguments with a number that only a plain assignment makes known.
+    /// Empty without portability warnings.
     pub(super) fn named_extents(&self, callee: &IrOperand, arguments: &Arguments<'a>) -> Vec<Span> {
         let Some((_, other)) = self.function_of_shapes(callee) else { return Vec::new() };
         let is_method = matches!(callee, Operand::Method(..));
@@ -37,8 +36,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         named.filter_map(|(_, at)| at.map(|at| self.span_of(at))).collect()
     }
 
-    /// Warns of a call that the official Triton refuses. Each of the spans `named` gets a warning,
-    /// and so does a result with an extent that is not a power of two.
+    /// Warns of each of the spans `named`, and of a result with an extent that is no power of two.
     pub(super) fn warn_of_portability(
         &mut self,
         callee: &IrOperand,
@@ -84,8 +82,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         OF_SHAPES.iter().find(|(known, _)| *known == name).copied()
     }
 
-    /// Returns whether an operand is or contains a number that only a plain assignment such as
-    /// `n = 16` makes known.
+    /// Returns whether an operand has a number that only a plain assignment makes known.
     fn has_named_extent(&self, operand: &IrOperand) -> bool {
         match operand {
             Operand::Tensor(_) => self.as_constant(operand).is_some(),

@@ -39,8 +39,7 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "zip",
 ];
 
-/// The builtins that kernels cannot call, except for `super` without arguments. Such a call is an
-/// error with advice.
+/// The builtins that kernels cannot call, except for `super()`. They are errors with advice.
 const OTHER_BUILTINS: &[&str] = &[
     "all",
     "any",
@@ -87,7 +86,6 @@ pub(crate) fn is_builtin(name: &str) -> bool {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls a builtin of Python.
     pub(crate) fn python_builtin(
         &mut self,
         name: &str,

@@ -1,9 +1,8 @@
-//! Tracks pointers to read-only memory: parameters that are declared `tl.const`, and pointers that
-//! derive from them.
+//! Tracks pointers to read-only memory: `tl.const` parameters, and pointers that derive from them.
 //!
-//! The types of the IR do not distinguish such pointers. Within a function, `read_only_root`
-//! follows a pointer to its origin. Across calls, the key of a specialization contains the
-//! read-only arguments, and the specialization records its read-only results.
+//! The types of the IR do not distinguish them. `read_only_root` follows a pointer to its origin.
+//! Across calls, the key of a specialization has the read-only arguments, and the specialization
+//! has its read-only results.
 
 use std::sync::Arc;
 
@@ -14,8 +13,7 @@ use super::callee::ReadOnly;
 use super::lowerer::Lowerer;
 use super::template::{self, IrOperand};
 
-/// The maximum number of definitions that `read_only_root` follows from a pointer to its origin. A
-/// pointer with a longer chain counts as writable.
+/// The maximum number of definitions from a pointer to its origin. Longer chains count as writable.
 const MAX_STEPS: usize = 256;
 
 /// Returns whether an annotation declares read-only memory: `tl.const`, `"const *fp32"`.
@@ -50,8 +48,8 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Marks each value of `to` as read-only if the value of `from` at the same index is read-only.
-    /// A loop or a branch carries the values from one list to the other.
+    /// Marks each value of `to` as read-only if the value of `from` at its index is. A loop or
+    /// branch carries the values.
     pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
         if self.read_only.is_empty() {
             return;
@@ -63,15 +61,14 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Records that a pointer is the result of a cast to a pointer type. The type may be const.
-    /// From then on, only the type of the cast determines whether the memory is read-only.
+    /// Records a cast to a pointer type, which determines from then on whether the memory is
+    /// read-only.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
 
-    /// Returns the `tl.const` parameter that a pointer derives from. The name is empty if the
-    /// kernel cast the pointer to a const type. Returns `None` if the kernel may write through the
-    /// pointer.
+    /// Returns the `tl.const` parameter of a pointer, "" after a cast to a const type, or `None` if
+    /// the kernel may write.
     pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
         if self.read_only.is_empty() {
             return None;
@@ -96,7 +93,7 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,
-                // The result is read-only if at least one of the two pointers is.
+                // The result is read-only if one of the pointers is.
                 Op::Elementwise { function: ElementwiseFn::Select } => {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));

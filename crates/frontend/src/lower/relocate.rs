@@ -1,8 +1,7 @@
-//! Moves diagnostics about an operation of interpret mode to its position in the user's source.
+//! Moves diagnostics about an operation of interpret mode to the user's source.
 //!
-//! Both the text of the operation and the user's text are parsed. Then corresponding nodes are
-//! paired. For example, the first argument of `a0(a1, a2)` corresponds to the first argument of
-//! `tl.load(p + i, mask)`.
+//! The text of the operation and the user's text are parsed, and corresponding nodes are paired.
+//! The first argument of `a0(a1, a2)`, for example, corresponds to that of `tl.load(p + i, mask)`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,8 +27,7 @@ pub struct Site {
 /// operation, and then the positions of the calls that lead to the operation. If `sites` is empty,
 /// the labels in the operation are removed.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    // An error that is not in an operation, such as an error in the head of a loop, has no
-    // operation text.
+    // An error outside of an operation, such as in the head of a loop, has no operation text.
     let operation = failure.sources.files().next();
     let pairs = match (&operation, sites.first()) {
         (Some((_, source)), Some(site)) => pairs(&source.text, site),
@@ -57,8 +55,7 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     failure.sources = sources;
 }
 
-/// Moves a label from the operation to the user's source. Returns `None` if the label has no
-/// counterpart there.
+/// Moves a label to the user's source, if it has a counterpart there.
 fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
     if Some(file) != operation {
@@ -103,7 +100,7 @@ fn pairs(operation: &str, site: &Site) -> Vec<Pair> {
 
 struct Matched<'a> {
     operation: &'a str,
-    /// The user's text, which begins at `offset` in the file.
+    /// The user's text, from `offset` in the file on.
     text: String,
     offset: u32,
     pairs: &'a mut Vec<Pair>,
@@ -119,7 +116,6 @@ impl Matched<'_> {
         self.pairs.push(pair);
     }
 
-    /// Pairs two operands, and the operator between them.
     fn between(&mut self, operation: (&Expr, &Expr), user: (&Expr, &Expr), symbol: &str) {
         self.same(operation.0, user.0);
         self.same(operation.1, user.1);

@@ -1,4 +1,4 @@
-//! Completes and collects diagnostics: adds the calls that lead to an error, and labels arguments.
+//! Completes and collects diagnostics.
 
 use ruff_python_ast::Expr;
 use ruff_python_ast::visitor::{self, Visitor};
@@ -12,10 +12,8 @@ use crate::parse::with_stack;
 use crate::semantic::SemanticError;
 use crate::value::Operand;
 
-/// The position of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct OperationSpan {
-    /// The whole expression.
     pub whole: Span,
     /// The label of an error about several operands: the operator, or the name of the callee.
     pub focus: Span,
@@ -28,10 +26,8 @@ impl From<Span> for OperationSpan {
 }
 
 impl Session<'_> {
-    /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Keeps only the first [`MAX_FINDINGS`] diagnostics. Drops a diagnostic with the same code
-    /// and position as an earlier diagnostic. Without a position, drops a diagnostic with the same
-    /// code and message as an earlier diagnostic.
+    /// Reports a diagnostic with the calls that lead to it. Keeps the first [`MAX_FINDINGS`]. Drops
+    /// repetitions: the same code and position or, without a position, the same code and message.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -46,8 +42,7 @@ impl Session<'_> {
         Reported
     }
 
-    /// Warns about code of the user, once for each position. Does nothing within a call of a
-    /// library function.
+    /// Warns about code of the user, once per position. Ignores calls of library functions.
     pub(crate) fn warn(&mut self, diagnostic: Diagnostic) {
         if self.frames.iter().any(|frame| frame.is_library) {
             return;
@@ -60,8 +55,8 @@ impl Session<'_> {
         }
     }
 
-    /// Adds the calls that lead to the position of a diagnostic, innermost first. Replaces a
-    /// position in the library by the user's call of the library.
+    /// Adds the calls that lead to a diagnostic, innermost first. A position in the library becomes
+    /// the user's call.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
         let user_frames = outermost_library.map_or(0, |index| index + 1);
@@ -74,9 +69,8 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a diagnostic from the library to the user's call of the library. Does nothing if the
-    /// primary label is already in the user's file, on an argument of the call. Secondary labels in
-    /// the user's file do not move.
+    /// Moves a diagnostic from the library to the user's call, unless its primary label is on an
+    /// argument of the call. Secondary labels in the user's file stay.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
@@ -99,7 +93,6 @@ impl Session<'_> {
     }
 }
 
-/// Returns the line that contains a byte.
 fn line_at(text: &str, byte: u32) -> &str {
     let byte = byte as usize;
     let start = text.get(..byte).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
@@ -107,7 +100,6 @@ fn line_at(text: &str, byte: u32) -> &str {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Reports an error at a position of this function.
     pub(crate) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> Reported {
         self.report(Diagnostic::at(code, span, message))
     }
@@ -124,7 +116,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // If a construct is nested too deeply, so are its parts. Report only the first finding.
+        // If a construct is nested too deeply, so are its parts, which are not reported.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }
@@ -132,7 +124,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }
 
-    /// Reports an error of the rules of the IR that no semantic rule has found.
     pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
         self.error(Code::TypeMismatch, span, error.message)
     }
@@ -190,8 +181,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Returns the position to report for an expression. For a parameter of a library function,
-    /// this is the argument of the user's call.
+    /// Returns the position to report. For a parameter of a library function, it is the argument of
+    /// the user's call.
     pub(crate) fn blamed_span(&self, expression: &Expr) -> Span {
         self.passed_span(expression).unwrap_or_else(|| self.span_of(expression))
     }
@@ -207,8 +198,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// Rewords a message about an argument that a library function has received from the user and
-    /// passed to another function. The message then names the function that the user calls.
+    /// Rewords a message about an argument that a library function passes on, to name the function
+    /// that the user calls.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;
@@ -223,8 +214,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         )
     }
 
-    /// Labels the cause of a run-time value in each error of a library function about a missing
-    /// compile-time value. `known` is the number of diagnostics before the call.
+    /// Labels the cause of a run-time value in errors of a library function about a missing
+    /// compile-time value. `known` is the number of earlier diagnostics.
     pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
         for index in known..self.session.diagnostics.len() {
             let found = &self.session.diagnostics[index];
@@ -247,7 +238,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             let Some(binding) = self.scope.get(name) else { continue };
             let NameState::Value(Operand::Tensor(value)) = binding.state else { continue };
             if self.builder.function.ty(value).element.pointee().is_some() {
-                // A loaded value is only known at run time, so no constexpr parameter could help.
+                // No constexpr parameter could help a loaded value.
                 continue;
             }
             if binding.is_parameter {
@@ -273,7 +264,6 @@ impl<'a> Lowerer<'a, '_, '_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Returns the position of an operation whose focus is the operator between the operands.
     pub(crate) fn operator_place(
         &self,
         whole: Span,

@@ -1,5 +1,4 @@
-//! Defines the values of names at a point of a function. Finds the names that a piece of syntax
-//! assigns.
+//! Defines the values of names, and finds the names that syntax assigns.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
@@ -25,12 +24,10 @@ pub(crate) struct Binding {
 /// The value of a name, or the reason why the name has no value.
 #[derive(Clone, Debug)]
 pub(crate) enum NameState {
-    /// The name has this value.
     Value(IrOperand),
     /// The value of the name is an error that has been reported.
     Poisoned,
-    /// The name was assigned at the span of the binding, but not on all paths that lead to the
-    /// current point. The text is the label of the assignment in the error.
+    /// The name was not assigned on all paths. The text labels the assignment in the error.
     Lost(&'static str),
 }
 
@@ -48,11 +45,10 @@ impl Binding {
     }
 }
 
-/// A function that returns the value of a condition, if it is known before lowering.
+/// Returns the value of a condition that is known before lowering.
 pub(crate) type Decide<'f> = dyn Fn(&Expr) -> Option<bool> + 'f;
 
-/// Returns the names that statements may assign, in order and without duplicates. Skips branches
-/// that `decide` excludes.
+/// Returns the names that statements may assign, in order, without branches that `decide` excludes.
 pub(crate) fn assigned<'a>(body: &'a [Stmt], decide: &Decide<'_>) -> Vec<&'a str> {
     let mut collector = Assigned { names: Vec::new(), decide };
     with_stack(|| collector.visit_body(body));
@@ -144,8 +140,7 @@ fn stored_name(expression: &Expr) -> Option<&str> {
     value.as_name_expr().map(|name| name.id.as_str())
 }
 
-/// Returns the number of paths on which statements end without a `return`. An `if` without any
-/// `return` counts as one path.
+/// Returns the number of paths that end without a `return`. An `if` without any counts as one path.
 pub(crate) fn open_paths(body: &[Stmt], decide: &Decide<'_>) -> usize {
     let mut paths = 1_usize;
     for statement in body {

@@ -1,6 +1,7 @@
-//! Lowers statements other than branches and loops. If a statement has an error, the error is
-//! reported, and the names that the statement assigns are *poisoned*. A later use of a poisoned
-//! name reports no further error. So later statements report only errors of their own.
+//! Lowers statements other than branches and loops.
+//!
+//! If a statement has an error, the names that it assigns are *poisoned*: their later uses report
+//! no error.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -16,8 +17,7 @@ use crate::semantic;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers statements until the function has returned on all paths. If the function has returned
-    /// on some paths, the remaining statements are guarded: they run only on the other paths.
+    /// Lowers statements until all paths have returned. If only some have, the rest is guarded.
     pub(crate) fn block(&mut self, body: &'a [Stmt]) {
         for (index, statement) in body.iter().enumerate() {
             self.statement(statement);
@@ -50,8 +50,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Poisons the names that statements assign: marks their values as errors that have been
-    /// reported.
+    /// Marks the names that statements assign as errors that have been reported.
     pub(crate) fn poison(&mut self, body: &'a [Stmt]) {
         for name in scope::assigned(body, &|_| None) {
             self.scope.insert(name, Binding::poisoned(self.span));
@@ -65,8 +64,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
-                        // The annotation of a field, not the assignment, determines whether the
-                        // value remains a compile-time value.
+                        // The annotation of a field determines whether the value remains a
+                        // compile-time value.
                         Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
@@ -103,8 +102,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Rebinds the name in a hint statement, `tl.multiple_of(pointers, 16)`, to the result of the
-    /// hint. In Triton, the statement marks the value itself.
+    /// Rebinds the name in `tl.multiple_of(pointers, 16)` to the result of the hint. In Triton, the
+    /// statement marks the value itself.
     fn keep_promise(&mut self, expression: &'a Expr, value: &IrOperand) {
         let (Expr::Call(call), Operand::Tensor(promised)) = (expression, value) else { return };
         let Some(Expr::Name(name)) = call.arguments.args.first() else { return };
@@ -176,8 +175,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        // As in Triton, the annotation preserves a compile-time value. A run-time value is no error
-        // here: an op that needs a compile-time value reports the error.
+        // As in Triton, the annotation preserves a compile-time value. An op that needs one reports
+        // a run-time value.
         let value = value.map(|value| match self.as_constant(&value) {
             Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
             _ => value,
@@ -206,8 +205,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Binds the names of an assignment's target to their values, or poisons them if the evaluation
-    /// of `value` failed.
+    /// Binds the names of a target, or poisons them if the evaluation of `value` failed.
     pub(crate) fn assign_target(&mut self, target: &'a Expr, value: Lower<IrOperand>, at: Span) {
         match target {
             Expr::Name(name) => {
@@ -221,8 +219,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Expr::Tuple(tuple) => self.unpack(&tuple.elts, value, at),
             Expr::List(list) => self.unpack(&list.elts, value, at),
             Expr::Attribute(attribute) if self.callee.constructs().is_some() => {
-                // If the evaluation failed, its error has been reported, and the field remains
-                // unset.
+                // The error has been reported, and the field remains unset.
                 let _ = value.and_then(|value| self.set_field(attribute, &value, at));
             }
             Expr::Subscript(subscript) if subscript.value.is_name_expr() => {
@@ -249,7 +246,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports an assignment to an item of a value that is not a tuple.
     pub(crate) fn item_of_tile(&mut self, span: Span) -> Reported {
         let hint = "a tile does not change, and a pointer is not indexed: write to memory with `tl.store(ptr + i, value)`, \
                     or choose with tl.where";
@@ -294,7 +290,6 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds a name to a value, and gives the value this name in the IR.
     pub(crate) fn bind(&mut self, name: &'a str, binding: Binding) {
         match &binding.state {
             scope::NameState::Value(Operand::Tensor(value)) => self.builder.name(*value, name),
@@ -308,7 +303,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// Converts a compile-time number to a scalar of its natural type, unless the function is a
+    /// Converts a compile-time number to a scalar of its natural type, except in a
     /// `constexpr_function`.
     pub(crate) fn decay(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         match value {
@@ -323,9 +318,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts a value as a plain assignment does in Triton. A compile-time number becomes a
-    /// scalar of its natural type, also in a tuple. [`as_constant`](Self::as_constant) still
-    /// returns the compile-time value of this scalar.
+    /// Converts a value as a plain assignment does in Triton: numbers, also in tuples, become
+    /// scalars of their natural type. [`as_constant`](Self::as_constant) still returns their
+    /// values.
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {
             let span = self.span;
@@ -343,10 +338,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Lowers an `assert`. The kernel checks an `assert` at run time if it is compiled with
-    /// `debug`. A condition that is false at compile time is not an error of the compilation. It
-    /// may be known only because an argument is specialized to 1. In contrast, a `tl.static_assert`
-    /// is always checked.
+    /// Lowers an `assert`, which the kernel checks with `debug`. A false condition is no error of
+    /// the compilation: it may be known only because an argument is 1. A `tl.static_assert` is
+    /// always checked.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;
         let message = match &assert.msg {

@@ -1,5 +1,4 @@
-//! Defines operands with types in place of run-time values ([`Template`]). Templates are the keys
-//! of specializations, and describe the results of calls.
+//! Defines operands with types in place of values, the keys of specializations.
 
 use std::hash::{Hash, Hasher};
 
@@ -47,7 +46,6 @@ pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operan
     }
 }
 
-/// Returns the template of an operand.
 pub(crate) fn of(operand: &IrOperand, function: &Function) -> Template {
     map(operand, &mut |&value| function.ty(value).clone())
 }
@@ -95,8 +93,7 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
     }
 }
 
-/// Replaces each type in a template by the next of `values`. Returns `None` if there are too few
-/// values.
+/// Replaces each type by the next of `values`, if there are enough.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
     let filled = map(template, &mut |_| {
@@ -108,8 +105,8 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Returns whether two operands are equal. A range equals no operand. `tensors` compares two
-/// run-time values.
+/// Returns whether two operands are equal. Ranges are never equal. `tensors` compares run-time
+/// values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
@@ -144,7 +141,7 @@ pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &
     }
 }
 
-/// Returns a hash of arguments. Arguments for which [`same`] returns true have equal hashes.
+/// Returns a hash of arguments, equal for those that are the [`same`].
 pub(crate) fn hash(arguments: &[Template]) -> u64 {
     let mut hasher = FxHasher::default();
     for argument in arguments {
@@ -189,7 +186,7 @@ pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl 
         Operand::ConstexprFunction(object) | Operand::Object(object) | Operand::Callable(object) => {
             object.hash(hasher);
         }
-        // `same` is never true for ranges, so they need no hash.
+        // Ranges are never equal, so they need no hash.
         Operand::Range(_) => {}
     }
 }
@@ -209,13 +206,12 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
     }
 }
 
-/// Creates a plain tuple. The tuple is a compile-time value if all items are compile-time values.
+/// Creates a plain tuple, which is a compile-time value if all items are.
 pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
     whole(items.into())
 }
 
-/// Converts a tuple to an operand. The operand is a compile-time value if all items are
-/// compile-time values.
+/// Converts a tuple to an operand, which is a compile-time value if all items are.
 pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
         let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();
@@ -315,7 +311,7 @@ fn tl_name(dtype: Dtype) -> String {
     }
 }
 
-/// Returns Python's truth value of an operand; `None` for a run-time value.
+/// Returns Python's truth value of a compile-time operand.
 pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
     match operand {
         Operand::Tensor(_) => None,
@@ -338,9 +334,7 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // `host_call.rs` replaces the run-time values that a compile-time function returns. The
-        // function may also keep such a value, for example in a global variable. A kernel that
-        // reads the variable gets this operand, and cannot compute with it.
+        // A kernel may read such a value from a global variable, and cannot compute with it.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -10,8 +10,8 @@ use crate::parse::blocks_of;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` of each object in
-    /// reverse order. Kernels have no exceptions, so the arguments of `__exit__` are None.
+    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` in reverse order,
+    /// with None as arguments: kernels have no exceptions.
     pub(crate) fn with_statement(&mut self, with: &'a StmtWith, span: Span) -> Lower<()> {
         let mut keyword = span;
         keyword.end = keyword.end.min(keyword.start + 4);

@@ -1,5 +1,4 @@
-//! Checks and converts the operands of memory accesses: the pointers, the masks and the values to
-//! store.
+//! Checks and converts the operands of memory accesses.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Literal, Shape, Type};
@@ -23,7 +22,6 @@ pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>
         .hint(format!("remove the annotation of `{name}`, or store elsewhere")))
 }
 
-/// Returns the pointer in argument 0, its type and its pointee.
 pub(super) fn pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -58,8 +56,8 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         .hint(hint))
 }
 
-/// Returns the mask in argument `index` and its type, or `None` without a mask. The mask is a
-/// boolean scalar or tile. A tile as the mask of a scalar pointer is an error.
+/// Returns the mask in argument `index` and its type, if any: a boolean scalar or tile. A tile for
+/// a scalar pointer is an error.
 pub(super) fn mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -113,8 +111,7 @@ pub(super) fn mask_shape<C: Caller + ?Sized>(
     })
 }
 
-/// Returns the mask in argument `index`, broadcast to the shape of the pointers, or `None` without
-/// a mask.
+/// Returns the mask in argument `index`, if any, broadcast to the pointers.
 pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -128,8 +125,8 @@ pub(super) fn fitting_mask<C: Caller + ?Sized>(
     }
 }
 
-/// Converts the value in argument `index` to the pointee `dtype`, and broadcasts it to the shape of
-/// the pointers. A boolean becomes an int8, because it is a byte in memory.
+/// Converts the value in argument `index` to the pointee `dtype`, broadcast to the pointers. A
+/// boolean becomes a byte.
 pub(super) fn stored<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

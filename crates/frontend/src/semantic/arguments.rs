@@ -9,31 +9,27 @@ use crate::value::{Constant, Operand, language_name};
 
 /// The arguments of a call of a builtin, in the order of its parameters.
 pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
-    /// The builtin.
     pub spec: &'static BuiltinSpec,
-    /// The arguments, one for each parameter.
     pub values: &'a [Op<C>],
-    /// Empty, unless a rule of another builtin receives these arguments. Then this field has, for
-    /// each argument, the index of the parameter of `spec` to which the program passed it.
+    /// Empty, or the index of the parameter of `spec` for each argument, if a rule of another
+    /// builtin receives them.
     pub parameters: &'a [usize],
 }
 
 impl<C: Caller + ?Sized> Arguments<'_, C> {
-    /// Returns an argument.
     pub fn at(&self, index: usize) -> Semantic<&Op<C>> {
         self.values.get(index).ok_or_else(|| {
             SemanticError::new(Code::WrongArguments, format!("`{}` lacks an argument", self.spec.name))
         })
     }
 
-    /// Returns the name of a parameter.
     pub fn name(&self, index: usize) -> &'static str {
         let index = self.parameters.get(index).copied().unwrap_or(index);
         self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
     }
 
     /// Calls the rule of another builtin. Each argument has the index of a parameter of this
-    /// builtin, which messages name.
+    /// builtin, for messages.
     pub fn call<const N: usize>(
         &self,
         c: &mut C,
@@ -56,7 +52,6 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         matches!(self.values.get(index), None | Some(Operand::Constant(Constant::None)))
     }
 
-    /// Returns an argument, which must be a number or a tensor, as a value.
     pub fn tensor(&self, c: &mut C, index: usize) -> Semantic<ValueOf<C>> {
         tensor(c, self.at(index)?, index)
     }
@@ -128,8 +123,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }
     }
 
-    /// Returns the choice whose name equals a compile-time string, ignoring case. Returns the
-    /// default for `None`.
+    /// Returns the choice with the name of a compile-time string, ignoring case, or the default for
+    /// `None`.
     pub fn choice<T: Copy + Default>(
         &self,
         c: &mut C,
@@ -181,9 +176,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         })
     }
 
-    /// Returns the integers of a compile-time tuple. A single value counts as a tuple of one item.
-    /// If the only item is itself a tuple, returns the items of that tuple. The parameter `*shape`
-    /// makes such a tuple of a shape that is one argument.
+    /// Returns the integers of a compile-time tuple. A single value counts as a tuple, and a tuple
+    /// in a tuple of one item is unpacked, for `*shape`.
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {
@@ -237,8 +231,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 }
 
-/// Returns the name of the language's type that a text mentions. The text may be a name of another
-/// library or of Python: `float16` for `torch.float16` or `'fp16'`.
+/// Returns the type that a text of another library or of Python mentions: `float16` for
+/// `torch.float16`.
 fn type_named_in(text: &str) -> Option<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words
@@ -292,8 +286,7 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Returns the compile-time value of an operand. A tuple of compile-time values is a compile-time
-/// value.
+/// Returns the compile-time value of an operand, also of a tuple.
 pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
     match operand {
         Operand::Constant(constant) => Some(constant.clone()),

@@ -1,6 +1,4 @@
-//! Defines the rules of atomic operations. Read-modify-write operations such as `atomic_add` work
-//! through pointers and on blocks of tensor descriptors. The other operations are `atomic_cas`,
-//! `atomic_load`, `atomic_store` and `atomic_poll`.
+//! Defines the rules of atomic operations, on pointers and on blocks of descriptors.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -31,8 +29,7 @@ pub(super) const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
 pub(super) const SCOPES: &[(&str, MemoryScope)] =
     &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
 
-/// Returns the memory order and the scope. `sem` is the argument `index`, and `scope` the next
-/// argument.
+/// Returns the memory order (argument `index`) and the scope (the next argument).
 fn order<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -59,8 +56,8 @@ pub(super) fn read_modify_write<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
 }
 
-/// `desc.atomic_<kind>(offsets, value)`: updates each element of a block atomically, in relaxed
-/// memory order. The method has no result.
+/// `desc.atomic_<kind>(offsets, value)`: updates each element of a block atomically, without a
+/// result.
 pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -77,7 +74,6 @@ pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Checks that an atomic operation exists for a type.
 fn check_kind<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     kind: AtomicKind,
@@ -109,8 +105,7 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     let value = stored(c, a, 2, &ty, dtype)?;
     let op = Op::AtomicCas { sem, scope };
     let before = c.builder().emit_one(op, smallvec![pointer, expected, value])?;
-    // If the pointee and `val` are integers of the same width, the old value gets the signedness of
-    // `val`.
+    // If pointee and `val` are integers of one width, the old value gets the signedness of `val`.
     let own = match a.at(2)? {
         Operand::Tensor(value) => c.builder().type_of(value).dtype(),
         Operand::Constant(constant) => natural_dtype(constant),
@@ -178,8 +173,7 @@ pub(super) fn poll<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicPoll { sem, scope }, operands)?))
 }
 
-/// Casts a pointer to booleans to a pointer to int8, because a boolean is a byte in memory. Returns
-/// any other pointer unchanged.
+/// Casts a pointer to booleans to one to int8, because a boolean is a byte in memory.
 fn as_bytes<C: Caller + ?Sized>(c: &mut C, pointer: ValueOf<C>, dtype: Dtype) -> Semantic<ValueOf<C>> {
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     cast_element(c, pointer, Element::Pointer(element), Rounding::default())

@@ -17,10 +17,8 @@ use crate::suggest::suggest;
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// The attributes of tensors that are not methods.
 const TENSOR_ATTRIBUTES: &[&str] = &["dtype", "shape", "type", "T", "numel", "handle"];
 
-/// The attributes of types that are not methods.
 const TYPE_ATTRIBUTES: &[&str] = &[
     "scalar",
     "element_ty",
@@ -39,7 +37,7 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "const",
 ];
 
-/// Names of attributes and methods in other libraries, each with the code to write instead.
+/// Names in other libraries, each with the code to write instead.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("astype", "x.to(dtype)"),
     ("type_as", "x.to(y.dtype)"),
@@ -61,7 +59,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("minimum", "tl.minimum(x, y)"),
 ];
 
-/// Attributes of a tensor in Python (outside of a kernel) that a pointer in a kernel does not have.
+/// Attributes of a tensor in Python that a pointer in a kernel lacks.
 const HOST_ATTRIBUTES: &[&str] =
     &["data_ptr", "device", "dim", "itemsize", "ndim", "size", "stride", "strides"];
 
@@ -111,8 +109,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
             }
-            // A type also has the attributes of the class `dtype`: constants, modules such as
-            // `dtype.KIND`, and the function `is_dtype`.
+            // A type also has the attributes of the class `dtype`, such as `dtype.KIND`.
             match super::language(&format!("dtype.{name}")) {
                 Some(super::LanguageItem::Constant(constant)) => return Ok(Operand::Constant(constant)),
                 Some(super::LanguageItem::Module) => {
@@ -128,8 +125,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Err(unknown(&format!("the type {ty}"), name, names))
         }
         Operand::Constant(Constant::LanguageType(ty)) => language_type_attribute(c, value, ty, name),
-        // An operator would convert a compile-time number to a tensor, so the number has the
-        // methods of this tensor.
+        // An operator would convert the number to a tensor, so it has a tensor's methods.
         Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
             "value" => Ok(value.clone()),
             "dtype" | "type" | "shape" | "numel" => {
@@ -183,8 +179,7 @@ fn tensor_attribute<C: Caller + ?Sized>(
     match name {
         "dtype" => constant(pointer_or_number(c, value, ty.with_shape(tilewright_ir::Shape::scalar()))),
         "type" => constant(pointer_or_number(c, value, ty.clone())),
-        // Code that uses Triton's internals wraps a value again. So `tl.tensor(x.handle, x.type)`
-        // is `x`.
+        // `tl.tensor(x.handle, x.type)`, in code with Triton's internals, is `x`.
         "handle" => Ok(Operand::Tensor(value.clone())),
         "shape" => constant(shape_constant(ty)),
         "numel" => constant(Constant::Int(ty.shape.elements() as i128)),
@@ -206,8 +201,7 @@ fn tensor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// Converts `ty`, the IR type of a value, to a compile-time value. For a scalar pointer to
-/// read-only memory, returns a const pointer type; otherwise returns `ty` itself.
+/// Returns the type of a value, or a const pointer type for a scalar pointer to read-only memory.
 fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),
@@ -233,7 +227,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// Returns the attribute `name` of a type; `None` for a method or an unknown name.
+/// Returns an attribute of a type, except a method.
 fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     let bits = |element: Element| element.value().map_or(64, Dtype::bits);
     let int = |value: usize| Some(Ok(Constant::Int(value as i128)));
@@ -266,8 +260,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     }
 }
 
-/// Returns the number of fraction bits and the bias of the exponent of a float type; `None` for
-/// other types.
+/// Returns the fraction bits and the exponent bias of a float type.
 fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     Some(match dtype {
         Dtype::F8E5 => (2, 15),
@@ -283,8 +276,7 @@ fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     })
 }
 
-/// Returns the result of a method of a type, called without arguments. Returns `None` if the type
-/// does not have the method.
+/// Returns the result of a method of a type, if there is such a method.
 pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
     let scalar = if ty.is_scalar() { ty.dtype() } else { None };
     let is = |predicate: fn(Dtype) -> bool| Some(Constant::Bool(scalar.is_some_and(predicate)));
@@ -310,7 +302,7 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
         "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),
         "get_block_shapes" => Some(shape_constant(ty)),
         "codegen_name" => scalar.map(|dtype| Constant::Str(dtype_name(dtype).into())),
-        // `is_fp16()` and similar methods compare the type to the type in their name.
+        // `is_fp16()` and the like compare the type to that in their name.
         _ => {
             let wanted = name.strip_prefix("is_")?;
             Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))

@@ -1,4 +1,4 @@
-//! Defines the rules of `mbarrier`s, which only Gluon programs use.
+//! Defines the rules of `mbarrier`s (Gluon).
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{DeviceFn, Dtype, SharedTiles, StatedBuffer};
@@ -13,8 +13,8 @@ use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
 const NONE: Constant = Constant::None;
-/// The maximum number of arrivals of a phase, and the maximum number of its bytes (PTX ISA, "Size
-/// and alignment of mbarrier object").
+/// The maximum number of arrivals and bytes of a phase (PTX ISA, "Size and alignment of mbarrier
+/// object").
 const MAX_COUNT: u32 = (1 << 20) - 1;
 
 /// `allocate_mbarrier(batch, two_ctas)`.
@@ -48,7 +48,7 @@ pub(super) fn mbarrier<C: Caller + ?Sized>(
         .hint("allocate it by `mbarrier.allocate_mbarrier()`; of several, select one by `bars.index(i)`"))
 }
 
-/// Returns an operand that is one `mbarrier`; messages name the argument `index` for it.
+/// Returns an operand that is one `mbarrier`; messages name argument `index`.
 pub(super) fn mbarrier_of<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -75,7 +75,6 @@ fn barrier<C: Caller + ?Sized>(
     Ok((found.form.tiles.clone(), operands))
 }
 
-/// Returns an argument as a scalar int1.
 pub(super) fn predicate<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,5 +1,6 @@
-//! Defines the rules of clusters (Gluon). The blocks of a cluster run a program together, and each
-//! block has a part of the program's tiles.
+//! Defines the rules of clusters (Gluon).
+//!
+//! The blocks of a cluster run a program together, and each block has a part of its tiles.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -18,7 +19,7 @@ pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     wait(c, a)
 }
 
-/// `cluster.arrive(relaxed)`. The memory order is always the order of a barrier without `relaxed`.
+/// `cluster.arrive(relaxed)`. The memory order is that of a barrier without `relaxed`.
 pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if c.num_ctas() > 1 {
         device(c, DeviceFn::ClusterArrive {}, smallvec![])?;
@@ -36,8 +37,8 @@ pub(super) fn wait<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Seman
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the argument `from_cta`: the bits of the block's rank that an arrival keeps. Returns
-/// `None` if each block arrives at its own barrier.
+/// Returns the argument `from_cta`: the bits of the block's rank that an arrival keeps. `None`
+/// means the block's own barrier.
 pub(super) fn kept_bits<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -54,7 +55,7 @@ pub(super) fn kept_bits<C: Caller + ?Sized>(
     Ok((kept != all).then_some(kept))
 }
 
-/// Returns the mask 0. The layout of the memory then determines the blocks of a multicast copy.
+/// Returns the mask 0: the layout of the memory determines the blocks of a multicast copy.
 pub(super) fn no_blocks<C: Caller + ?Sized>(c: &mut C) -> Semantic<ValueOf<C>> {
     literal(c, &Constant::Int(0), Dtype::I32)
 }

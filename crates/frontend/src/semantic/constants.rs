@@ -1,5 +1,4 @@
-//! Defines the named compile-time values of the language: the element types, and the attributes
-//! that all types share.
+//! Defines the element types, and the attributes that all types share.
 
 use tilewright_ir::{Dtype, Type};
 
@@ -49,8 +48,7 @@ pub(super) fn named_constant(name: &str) -> Option<Constant> {
     }
 }
 
-/// Returns the attributes that all types share: the values of `KIND` and `SIGNEDNESS`, and lists of
-/// names of types.
+/// Returns the shared attributes: the values of `KIND` and `SIGNEDNESS`, and lists of types.
 pub(super) fn type_constants() -> Vec<(&'static str, Constant)> {
     let names = |has: fn(Dtype) -> bool| {
         let all = Dtype::ALL.iter().copied().filter(|dtype| has(*dtype));

@@ -12,8 +12,7 @@ pub fn to_tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C
     tensor(c, x, 0)
 }
 
-/// Converts a number or tensor to a value, like [`to_tensor`]. Errors point at the argument
-/// `index`.
+/// Converts a number or tensor to a value. Errors point at argument `index`.
 pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> Semantic<ValueOf<C>> {
     match x {
         Operand::Tensor(value) => Ok(value.clone()),
@@ -25,8 +24,7 @@ pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> 
     }
 }
 
-/// Returns the type of a compile-time number as a tensor ([`natural_dtype`]). Any other constant is
-/// an error.
+/// Returns the type of a compile-time number as a tensor ([`natural_dtype`]).
 pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype> {
     match (natural_dtype(constant), constant) {
         (Some(dtype), _) => Ok(dtype),
@@ -40,7 +38,6 @@ pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype>
     }
 }
 
-/// Returns a noun for an operand.
 pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
     match x {
         Operand::Tensor(_) => "a tensor".into(),
@@ -93,8 +90,7 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     }
 }
 
-/// Creates a scalar of type `dtype` from a compile-time number. If `dtype` is an integer type, a
-/// float is truncated.
+/// Creates a scalar from a compile-time number. A float is truncated for an integer type.
 pub(crate) fn literal<C: Caller + ?Sized>(
     c: &mut C,
     constant: &Constant,
@@ -186,9 +182,8 @@ pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     }
 }
 
-/// Returns the shape to which two shapes broadcast. The shorter shape gets leading axes of extent
-/// 1, and axes of extent 1 are repeated. The error is the first axis of the result at which the
-/// extents conflict.
+/// Returns the shape to which two shapes broadcast: leading axes of extent 1 are added, and axes of
+/// extent 1 repeat. The error is the first conflicting axis of the result.
 pub(crate) fn common_shape(lhs: &Shape, rhs: &Shape) -> Result<Shape, usize> {
     let rank = lhs.len().max(rhs.len());
     let extent = |shape: &Shape, axis: usize| {
@@ -227,8 +222,7 @@ pub(crate) fn broadcast_to<C: Caller + ?Sized>(
     Ok(c.builder().broadcast(value, shape.clone())?)
 }
 
-/// Broadcasts two values to their common shape. Errors refer to the values as the arguments 0 and 1
-/// of `what`.
+/// Broadcasts two values, arguments 0 and 1 of `what`, to their common shape.
 pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     c: &mut C,
     what: &str,
@@ -244,8 +238,7 @@ pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     Ok((broadcast_to(c, lhs, &shape)?, broadcast_to(c, rhs, &shape)?))
 }
 
-/// Returns the error about two shapes that do not broadcast. `axis` is the first axis of the result
-/// at which the extents conflict.
+/// Returns the error about two shapes that conflict at `axis` of the result.
 pub(crate) fn shape_mismatch(
     what: &str,
     (left, lhs): (usize, &Shape),

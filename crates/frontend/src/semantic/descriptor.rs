@@ -1,5 +1,4 @@
-//! Defines the rules of block pointers and tensor descriptors: their construction and their
-//! attributes. Also computes the tile of pointers and the mask of an access to a block.
+//! Defines the rules of block pointers and tensor descriptors.
 
 use std::sync::Arc;
 
@@ -104,9 +103,9 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes, as tensor
-/// copies of a GPU require. If a kernel loads the base or a stride from memory, the launcher does
-/// not know its alignment, and GPU code relies on the hints. A sanitizer checks the hints.
+/// Adds hints that the base and the outer strides are multiples of 16 bytes, as tensor copies
+/// require. GPU code relies on them if the base or a stride is loaded, because the launcher does
+/// not know its alignment. A sanitizer checks them.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -144,7 +143,6 @@ fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Oper
 pub(super) const PADDING: &[(&str, Option<Padding>)] =
     &[("", None), ("zero", Some(Padding::Zero)), ("nan", Some(Padding::Nan))];
 
-/// Returns the pointer in argument 0, and its pointee.
 fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Dtype)> {
     let operand = a.at(0)?;
     if let Operand::Tensor(value) = operand {
@@ -162,7 +160,6 @@ fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
         ))
 }
 
-/// Returns the block pointer or descriptor in argument 0.
 fn of_kind<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -186,11 +183,10 @@ fn of_kind<C: Caller + ?Sized>(
         .hint(format!("`{maker}` makes one")))
 }
 
-/// Returns the integers of a tuple. Compile-time integers stay unchanged, and run-time scalars
-/// become int64.
+/// Returns the integers of a tuple. Compile-time integers stay, and scalars become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
-    // A tuple with only one item, `(offsets,)`, is replaced by the item if this is also a tuple.
+    // A tuple `(offsets,)` is replaced by its item if that is a tuple.
     while let [Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_))] = &items[..] {
         items = flatten(&items[0]);
     }
@@ -227,8 +223,7 @@ fn integer<C: Caller + ?Sized>(
         .note(format!("found {found}, expected scalars of an integer type")))
 }
 
-/// Checks that the argument `index` has as many items (`found`) as the argument `first`
-/// (`expected`).
+/// Checks that argument `index` has as many items as argument `first`.
 fn same_rank<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     first: usize,
@@ -248,8 +243,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// Checks that `order`, the axes from the fastest-varying to the slowest, is a permutation. The
-/// argument has no other effect, because the strides determine the layout in memory.
+/// Checks that `order`, from the fastest axis to the slowest, is a permutation. The strides
+/// determine the layout, so it has no other effect.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();
@@ -313,7 +308,6 @@ fn check_padding(padding: Padding, dtype: Dtype, index: usize) -> Semantic<()> {
     .hint("use \"zero\""))
 }
 
-/// Returns the base of a block pointer or descriptor.
 fn pointer_of<V: Clone>(descriptor: &Descriptor<Operand<V>>) -> Semantic<V> {
     match descriptor.base() {
         Operand::Tensor(value) => Ok(value.clone()),
@@ -321,7 +315,6 @@ fn pointer_of<V: Clone>(descriptor: &Descriptor<Operand<V>>) -> Semantic<V> {
     }
 }
 
-/// Converts an integer part to an int64.
 fn int64<C: Caller + ?Sized>(c: &mut C, part: &Op<C>) -> Semantic<ValueOf<C>> {
     match part {
         Operand::Tensor(value) => cast(c, value.clone(), Dtype::I64),
@@ -372,9 +365,8 @@ fn move_pointer<C: Caller + ?Sized>(
     Ok(pointer)
 }
 
-/// Converts a descriptor as an assignment does: each part becomes a value, and the integers become
-/// int64. The last stride of a tensor descriptor is 1 and remains a compile-time value. A
-/// descriptor that is created from this descriptor also needs a last stride of 1.
+/// Converts a descriptor as an assignment does: integers become int64. The last stride of a tensor
+/// descriptor remains the compile-time 1, which another descriptor may need.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
     let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
     let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
@@ -387,9 +379,8 @@ pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf
     Ok(Operand::Descriptor(Box::new(decayed)))
 }
 
-/// A tile of pointers to the elements of a block, and the mask of the elements within the tensor.
+/// The pointers to the elements of a block, and the mask of those within the tensor.
 pub(super) struct Block<V> {
-    /// The tile of pointers.
     pub pointers: V,
     /// The mask; `None` if no axis is checked.
     pub mask: Option<V>,
@@ -408,9 +399,8 @@ fn along<C: Caller + ?Sized>(
     broadcast_to(c, tile, shape)
 }
 
-/// Returns the pointers to the elements of a block, and the mask for the axes that are `checked`.
-/// `pointer` points to the first element of the block. `offsets` is the position of this element in
-/// the tensor.
+/// Returns the pointers to a block, and the mask for the `checked` axes. `pointer` is the first
+/// element, at `offsets` in the tensor.
 fn elements<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -441,9 +431,8 @@ fn elements<C: Caller + ?Sized>(
     Ok(Block { pointers, mask })
 }
 
-/// Returns a mask with one element for each of `places`, the indices of a block along one axis. An
-/// element is true if `offset` plus the index is within the tensor, whose extent is `size`. The
-/// bounds are computed once for the block in 64 bits. The elements need only 32-bit comparisons.
+/// Returns a mask over `places`, the indices of a block along one axis: true where `offset` plus
+/// the index is below `size`. The bounds are computed once in 64 bits, and the comparisons in 32.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -472,8 +461,8 @@ fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semanti
     cast(c, value, Dtype::I32)
 }
 
-/// Returns the pointers and the mask of the block that an access through a block pointer reads or
-/// writes. `boundary_check` is the index of the argument with this name.
+/// Returns the pointers and the mask of an access through a block pointer. `boundary_check` is an
+/// argument index.
 pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -494,8 +483,7 @@ pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     elements(c, pointer, base, pointer.offsets(), &checked)
 }
 
-/// Returns the base. A pointer to booleans is cast to a pointer to int8, because a boolean is a
-/// byte in memory.
+/// Returns the base. A pointer to booleans becomes a pointer to bytes.
 fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<ValueOf<C>> {
     let base = pointer_of(descriptor)?;
     let pointee = element_type(c, descriptor)?;
@@ -503,14 +491,13 @@ fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -
     cast_element(c, base, Element::Pointer(element), Rounding::default())
 }
 
-/// Returns the type of the elements.
 pub(super) fn element_type<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Dtype> {
     let base = pointer_of(descriptor)?;
     let pointee = c.builder().type_of(&base).element.pointee();
     pointee.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the base is no pointer"))
 }
 
-/// Returns the value that a load returns where the mask is false. `None` means 0.
+/// Returns the value of a load where the mask is false. `None` means 0.
 pub(super) fn padding_value<C: Caller + ?Sized>(
     c: &mut C,
     padding: Padding,
@@ -577,7 +564,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the names of [`descriptor_attribute`] and of the methods, for suggestions.
+/// Returns the names of attributes and methods, for suggestions.
 pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] {
     match kind {
         DescriptorKind::BlockPointer => &["dtype", "type", "advance", "store"],
@@ -621,8 +608,7 @@ fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semant
     Ok(Operand::Tuple(items.into()))
 }
 
-/// `desc.load(offsets)`. `_experimental_descriptor_load` has further arguments that repeat the
-/// block's shape and element type.
+/// `desc.load(offsets)`. `_experimental_descriptor_load` also repeats the block's shape and type.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
     let dtype = element_type(c, &descriptor)?;
@@ -633,7 +619,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     read(c, block, &descriptor.form, dtype)
 }
 
-/// `desc.store(offsets, value)`; `offsets` and `value` are the indices of the arguments.
+/// `desc.store(offsets, value)`, with the indices of the arguments.
 pub(super) fn store<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -646,8 +632,8 @@ pub(super) fn store<C: Caller + ?Sized>(
     write(c, a, block, value, dtype)
 }
 
-/// Returns the pointers and the mask of a block, and the type of its elements. Argument 0 is the
-/// tensor descriptor, and argument 1 contains the offsets of the block.
+/// Returns the pointers, the mask and the type of a block. Argument 0 is the descriptor, and
+/// argument 1 the offsets.
 pub(super) fn block_at_offsets<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -701,8 +687,7 @@ fn write<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the pointers and the mask of the block that begins at the offsets in the argument
-/// `index`.
+/// Returns the pointers and the mask of the block at the offsets in argument `index`.
 fn block_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -723,8 +708,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns the pointers and the mask of rows of a matrix, each from one column on. The argument
-/// `index` contains the indices of the rows, and the next argument is the index of the column.
+/// Returns the pointers and the mask of rows from one column on. Argument `index` has the rows, and
+/// the next argument the column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -748,7 +733,7 @@ fn rows_at<C: Caller + ?Sized>(
     let column = integer(c, a, index + 1, a.at(index + 1)?)?;
     let shape = Shape::from([ty.shape[0], columns]);
     super::convert::check_size(&shape).map_err(|error| error.argument(index, format!("this is {ty}")))?;
-    // The columns of a row are addressed and checked as in a block with one row.
+    // The columns are addressed and checked as in a block with one row.
     let zero = Operand::Constant(Constant::Int(0));
     let base = memory_pointer(c, descriptor)?;
     let base = move_pointer(c, base, std::slice::from_ref(&column), &descriptor.strides()[1..])?;
@@ -774,8 +759,8 @@ fn rows_at<C: Caller + ?Sized>(
     Ok(Block { pointers, mask: Some(mask_of_all) })
 }
 
-/// Checks that the arguments `shape` and `dtype` of `_experimental_descriptor_load` equal the block
-/// shape and the element type of the descriptor.
+/// Checks the arguments `shape` and `dtype` of `_experimental_descriptor_load` against the
+/// descriptor.
 fn same_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

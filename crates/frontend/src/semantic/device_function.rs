@@ -1,5 +1,4 @@
-//! Emits the functions of the GPU that the rules of Gluon need, and reads their compile-time
-//! numbers.
+//! Emits the GPU functions of Gluon, and reads their compile-time numbers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Builder, DeviceFn, Op as IrOp};
@@ -7,7 +6,6 @@ use tilewright_ir::{Builder, DeviceFn, Op as IrOp};
 use super::arguments::Arguments;
 use super::{Caller, Semantic, ValueOf};
 
-/// Emits a function of the GPU.
 pub(super) fn device<C: Caller + ?Sized>(
     c: &mut C,
     function: DeviceFn,

@@ -1,5 +1,4 @@
-//! Defines the rules of the dots of Gluon. The program chooses how a dot runs: by `mma.sync`, by
-//! `wgmma`, or by scalar multiply-adds.
+//! Defines the rules of the dots of Gluon: `mma.sync`, `wgmma`, and scalar multiply-adds.
 
 use std::sync::Arc;
 
@@ -36,8 +35,7 @@ fn one<C: Caller + ?Sized>(value: Option<ValueOf<C>>) -> Semantic<ValueOf<C>> {
     value.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the function has no result"))
 }
 
-/// Returns the layout of operand `index` in registers, for a dot with this accumulator. Operand 0
-/// is the left operand, and operand 1 the right.
+/// Returns the layout of operand `index` (0 is left, 1 is right) in registers.
 fn operand_layout(index: usize, ty: &Type, accumulator: &Arc<StatedLayout>) -> StatedLayout {
     let k_width = (32 / ty.dtype().map_or(32, Dtype::bits)).max(1);
     StatedLayout::DotOperand { index: index as u32, parent: accumulator.clone(), k_width }
@@ -45,9 +43,8 @@ fn operand_layout(index: usize, ty: &Type, accumulator: &Arc<StatedLayout>) -> S
 
 /// Returns the number of adjacent elements along K that each thread has of an operand in registers.
 ///
-/// # Errors
-/// If the layout is not the operand layout of the accumulator, or if a thread has fewer than 32 bits
-/// of adjacent elements along K.
+/// # Errors If the layout is not the operand layout of the accumulator. If a thread has fewer than
+/// 32 bits of adjacent elements along K.
 fn k_width<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     index: usize,
@@ -64,9 +61,9 @@ fn k_width<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an operand of `mma.sync` in the layout of the instruction. A thread may have more
-/// adjacent elements along K than a 32-bit register has. Then the elements change their positions
-/// along K, in the same way in both operands. So no element moves between threads.
+/// Returns an operand of `mma.sync` in the layout of the instruction. A thread can have more
+/// adjacent elements along K than a 32-bit register. Both operands then use the same new order
+/// along K, and no element moves between threads.
 fn in_instruction_order<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -79,8 +76,8 @@ fn in_instruction_order<C: Caller + ?Sized>(
     if k_width == own {
         return Ok(value);
     }
-    // Along K, the four lanes of a group have `k_width` elements each: `k_width / own` words of
-    // `own` elements. The instruction reads one word from each lane.
+    // Along K, each of four lanes has `k_width / own` words of `own` elements. The instruction
+    // reads one word of each lane.
     let axis = ty.rank() - 1 - index;
     let extents = [ty.shape[axis] / (4 * k_width), 4, k_width / own, own];
     let mut split: Shape = ty.shape[..axis].iter().copied().collect();
@@ -95,8 +92,8 @@ fn in_instruction_order<C: Caller + ?Sized>(
     Ok(builder.emit_one(IrOp::SetLayout { layout }, smallvec![whole])?)
 }
 
-/// Checks the argument with the precision of a dot. On tensor cores, a dot of fp32 has the
-/// precision tf32. Other operands are exact in any precision.
+/// Checks the precision of a dot. On tensor cores, fp32 has the precision tf32. Other operands are
+/// exact.
 fn check_precision<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -134,8 +131,8 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
             .note("both operands have one k_width: the elements of a thread along K"));
     }
     let [left, right] = [(left, left_ty, 0), (right, right_ty, 1)].map(|(value, ty, index)| {
-        // fp16 represents every 8-bit float. The code generator also converts the operands of
-        // `tl.dot` to fp16, for tensor cores without instructions for 8-bit floats.
+        // fp16 represents every 8-bit float. `tl.dot` also converts to fp16 for tensor cores
+        // without instructions for 8-bit floats.
         let is_short = ty.dtype().is_some_and(|dtype| dtype.is_float() && dtype.bits() == 8);
         let value = if is_short { cast(c, value, Dtype::F16)? } else { value };
         in_instruction_order(c, value, (index, widths[index]), &layout)
@@ -171,8 +168,8 @@ pub(super) fn dot_fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     Ok(Operand::Tensor(one::<C>(found)?))
 }
 
-/// Checks that the tiles of a dot consist of whole tiles of the instruction for all warps. A thread
-/// has `k_width` adjacent elements of A along K.
+/// Checks that the tiles of a dot consist of whole tiles of the instruction. A thread has `k_width`
+/// adjacent elements of A along K.
 fn check_extents<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     layout: &StatedLayout,
@@ -216,7 +213,6 @@ fn version(layout: &StatedLayout) -> Option<u32> {
     }
 }
 
-/// Checks the shapes and element types of a dot.
 fn check_shapes<C: Caller + ?Sized>(
     _: &mut C,
     a: &Arguments<'_, C>,
@@ -244,7 +240,6 @@ fn version_of(ty: &Type) -> Option<u32> {
     ty.layout.as_deref().and_then(version)
 }
 
-/// Returns an argument as the accumulator of dots in flight.
 fn accumulator<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -261,14 +256,13 @@ fn accumulator<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the first element of the window of a matrix in shared memory; `None` for the whole
-/// matrix.
+/// Returns the first element of the window of a matrix in shared memory, or `None` for the whole.
 fn start_of(form: &SharedForm) -> Option<[u32; 2]> {
     let [rows, columns] = form.window.as_ref()?.start;
     Some(if form.is_transposed { [columns, rows] } else { [rows, columns] })
 }
 
-/// Returns an accumulator if the condition is true, else zeros. Without a condition, returns zeros.
+/// Returns an accumulator if the condition is true, otherwise zeros.
 fn accumulator_or_zeros<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -338,7 +332,7 @@ pub(super) fn wgmma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     check_shapes(c, a, [&left, &right, &acc_ty])?;
     check_extents(a, &landed, [&left, &acc_ty], 1)?;
     check_precision(c, a, 4, left.dtype())?;
-    // The parts of operands in memory: the first elements of A and of B, and the extent along K.
+    // The first elements of A and of B, and the extent along K.
     let start_b = start_of(&b.form);
     let window = if start_a.is_none() && start_b.is_none() {
         Vec::new()
@@ -382,8 +376,8 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         }
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
-        // The dot of a value without the layout `InFlight` may still be in flight: an earlier wait
-        // for other dots returns such a value.
+        // An earlier wait for other dots returns a value without the layout `InFlight`, whose dot
+        // may be in flight.
         results.push(if version_of(&ty) == Some(3) {
             Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?)
         } else {

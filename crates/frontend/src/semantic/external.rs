@@ -1,6 +1,7 @@
-//! Defines the rule of `extern_elementwise`, which calls a function of a device library by its
-//! symbol. A symbol of libdevice without pointer parameters, such as `__nv_sqrtf`, calls the
-//! equivalent function of the language on every device. No library is linked.
+//! Defines `extern_elementwise`, which calls a function of a device library by its symbol.
+//!
+//! A symbol of libdevice without pointer parameters, such as `__nv_sqrtf`, calls the equivalent
+//! function of the language on every device. No library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};
@@ -14,22 +15,20 @@ use super::{Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
-/// Functions of libdevice for fp64, as symbols without `__nv_`. These equal the names in the
-/// language. With an `f` appended, a symbol is the function for fp32.
+/// Functions of libdevice for fp64, without `__nv_`, with the names of the language. With an `f`,
+/// they are for fp32.
 const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 \
     cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp exp10 exp2 expm1 fdim floor fma fmod hypot ilogb j0 j1 jn ldexp \
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
     remainder rhypot rint rnorm3d rnorm4d round rsqrt scalbn sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn";
 
-/// Functions for fp32, most of them approximations. Their symbols without `__nv_` equal their names
-/// in the language, including the `f` at the end.
+/// Functions for fp32 with the names of the language, including the `f`.
 const FAST: &str = "fast_cosf fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf fast_tanf saturatef";
 
-/// Operations whose symbol has a rounding direction: `__nv_fadd_rz`, `__nv_dadd_rz`.
+/// Operations with a rounding direction: `__nv_fadd_rz`, `__nv_dadd_rz`.
 const ROUNDED: &str = "add div mul rcp sqrt sub";
 
-/// Other functions: the symbol without `__nv_`, the name in the language, and the type of the
-/// arguments.
+/// The symbol without `__nv_`, the name in the language, and the type of the arguments.
 const OTHERS: &[(&str, &str, Dtype)] = &[
     ("abs", "abs", Dtype::I32),
     ("llabs", "abs", Dtype::I64),
@@ -72,8 +71,7 @@ const OTHERS: &[(&str, &str, Dtype)] = &[
     ("usad", "sad", Dtype::U32),
 ];
 
-/// Minima and maxima: the symbol without `__nv_`, the function of `triton.language`
-/// (`extra.libdevice` has none), and the type of the arguments.
+/// The symbol without `__nv_`, the function of `triton.language`, and the type of the arguments.
 const EXTREMA: &[(&str, &str, Dtype)] = &[
     ("fmax", "maximum", Dtype::F64),
     ("fmaxf", "maximum", Dtype::F32),
@@ -105,12 +103,11 @@ const CONVERTED: &[(&str, Dtype)] = &[
 struct External {
     /// The path of the function in the language.
     path: String,
-    /// The type of the arguments. The exponent of `ldexp`, `scalbn` and `pow`, and the order of
-    /// `jn` and `yn`, may be a 32-bit integer instead.
+    /// The type of the arguments. The integer argument of `ldexp`, `scalbn`, `pow`, `jn` and `yn`
+    /// may be int32.
     dtype: Dtype,
 }
 
-/// Returns the function of libdevice with this symbol.
 fn find(symbol: &str) -> Option<External> {
     let name = symbol.strip_prefix("__nv_")?;
     let has = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
@@ -159,8 +156,7 @@ fn nearest(symbol: &str) -> Option<String> {
     suggest(name, known.iter().map(String::as_str)).map(|near| format!("__nv_{near}"))
 }
 
-/// A row of the dict of an `extern_elementwise` call: the types of the arguments, the symbol, and
-/// the result type.
+/// A row of the dict: the types of the arguments, the symbol, and the result type.
 struct Row {
     types: Vec<Element>,
     symbol: String,
@@ -241,8 +237,7 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// Returns the values and their types. They are unchanged if a row of the table has these types.
-/// Otherwise they are converted to their common type, if they have one.
+/// Returns the values and their types, unchanged if a row has them, otherwise in their common type.
 fn matching<C: Caller + ?Sized>(
     c: &mut C,
     values: Vec<ValueOf<C>>,
@@ -289,7 +284,6 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Checks that a row of the table declares the number and the types of the function's arguments.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =
@@ -364,7 +358,7 @@ fn converted<C: Caller + ?Sized>(c: &mut C, result: ValueOf<C>, row: &Row) -> Se
 mod tests {
     use super::*;
 
-    /// Symbols of libdevice, as its guide lists them, without those that take pointers.
+    /// Symbols of libdevice's guide without pointers.
     const SYMBOLS: &str = "abs acos acosf asinh atan2f brev brevll byte_perm ceilf clz clzll copysign cosf cospif dadd_rd \
         ddiv_rn dmul_ru double2float_rz double2hiint double2int_rn double2ll_rz double2loint double2uint_ru \
         double2ull_rd double_as_longlong drcp_rn dsqrt_rz erf erff exp10f expf fabs fabsf fadd_rn fast_cosf \

@@ -1,5 +1,4 @@
-//! Defines the rules of Gluon: tiles with layouts that the program states, shared memory, and
-//! asynchronous copies.
+//! Defines the rules of Gluon: tiles with stated layouts, shared memory, and asynchronous copies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub(super) const ATTRIBUTES: &[&str] =
 pub(super) const METHODS: &[&str] =
     &["load", "store", "index", "permute", "slice", "reshape", "reinterpret", "_reinterpret", "_keep_alive"];
 
-/// The methods and attributes of shared memory that this version does not have.
+/// The methods and attributes of shared memory that are not implemented.
 pub(super) const MISSING: &[&str] = &[
     "atomic_scatter_add",
     "atomic_scatter_and",
@@ -39,14 +38,11 @@ pub(super) const MISSING: &[&str] = &[
     "scatter",
 ];
 
-/// The attributes of tensor memory.
 pub(super) const TENSOR_MEMORY_ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "layout", "type"];
 
-/// The methods of tensor memory.
 pub(super) const TENSOR_MEMORY_METHODS: &[&str] =
     &["load", "store", "index", "slice", "get_reg_layout", "_reinterpret"];
 
-/// The methods of tensor memory that this version does not have.
 const MISSING_OF_TENSOR_MEMORY: &[&str] = &["load_max", "load_min"];
 
 /// Returns the text of an argument that is a layout object, or `None` for Python's `None`.
@@ -73,9 +69,8 @@ pub(super) fn layout_text<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is a layout of registers. Returns `None` for `gl.AutoLayout()`,
-/// `gl.CoalescedLayout()` and Python's `None`. The compiler then chooses the layout. [`layout_for`]
-/// chooses a coalesced layout.
+/// Returns an argument that is a layout of registers. For `gl.AutoLayout()`, `gl.CoalescedLayout()`
+/// and `None`, the compiler chooses; [`layout_for`] chooses a coalesced layout.
 pub(super) fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -89,9 +84,8 @@ pub(super) fn layout<C: Caller + ?Sized>(
     Ok(Some(Arc::new(found)))
 }
 
-/// Returns an argument that is a layout of registers for a tile of this shape. Returns `None` for
-/// `gl.AutoLayout()` and Python's `None`. The tile then gets the layout of the tiles that it is
-/// combined with.
+/// Returns an argument that is a layout for a tile of this shape, or `None`: the tile then gets the
+/// layout of the tiles with which it is combined.
 fn layout_for<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -112,7 +106,6 @@ pub(super) fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
     }
 }
 
-/// Checks that a layout is for the blocks of the cluster.
 fn check_blocks<C: Caller + ?Sized>(
     c: &mut C,
     found: u32,
@@ -162,7 +155,6 @@ fn in_stated_layout<C: Caller + ?Sized>(
     in_layout(c, value, (layout, index))
 }
 
-/// Checks that a layout is for the warps and for the blocks that run the code.
 pub(super) fn check_warps<C: Caller + ?Sized>(
     c: &mut C,
     layout: &StatedLayout,
@@ -183,8 +175,7 @@ pub(super) fn check_warps<C: Caller + ?Sized>(
     Err(misfit(index, message).hint(hint))
 }
 
-/// Calls the rule of another builtin, and returns its result in the layout that the argument
-/// `index` states.
+/// Calls the rule of another builtin, and converts the result to the layout in argument `index`.
 fn with_layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -238,8 +229,8 @@ pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     like(c, a, zero(), 1)
 }
 
-/// Creates a tile like argument 0 with `value` as every element. Arguments `first`, `first + 1` and
-/// `first + 2` may replace its shape, element type and layout.
+/// Creates a tile like argument 0 of equal elements. Arguments from `first` on may replace its
+/// shape, element type and layout.
 fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first: usize) -> Semantic<Op<C>> {
     let (_, ty) = a.typed(c, 0)?;
     let extents = ty.shape.iter().map(|extent| Constant::Int(i128::from(*extent))).collect();
@@ -319,13 +310,12 @@ fn check_has_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
         .hint("state one where the tiles are made, such as `gl.arange(0, 128, layout=layout)`"))
 }
 
-/// Returns an empty tuple: the argument `boundary_check` of an access without a block pointer.
+/// Returns the argument `boundary_check` of an access without a block pointer.
 fn no_axes<V>() -> Operand<V> {
     Operand::Constant(Constant::Tuple(Vec::new().into()))
 }
 
-/// Returns a cache modifier or an eviction policy. Replaces `None`, which only Gluon accepts, by
-/// the default.
+/// Returns a cache modifier or eviction policy, with the default for `None`.
 fn or_default<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<Op<C>> {
     match a.at(index)? {
         Operand::Constant(Constant::None) => Ok(Operand::Constant(Constant::Str("".into()))),
@@ -366,7 +356,6 @@ pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> S
     Ok(Operand::Shared(Box::new(shared)))
 }
 
-/// Allocates shared memory.
 pub(super) fn allocated<C: Caller + ?Sized>(
     c: &mut C,
     dtype: Dtype,
@@ -387,7 +376,7 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
-/// Returns an argument that is shared memory. It may be a part of a tile that is not contiguous.
+/// Returns an argument that is shared memory, even if it is not contiguous.
 pub(super) fn any_shared<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -404,7 +393,6 @@ pub(super) fn any_shared<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is shared memory for whole tiles.
 pub(super) fn shared<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -433,8 +421,7 @@ fn check_is_one<C: Caller + ?Sized>(
         .hint("select a tile by `smem.index(i)`"))
 }
 
-/// Returns an argument that is shared memory for one tile, or for the transpose of a tile. Only
-/// `warpgroup_mma` reads a transpose.
+/// Returns shared memory for one tile or, as only `warpgroup_mma` reads it, for a transpose.
 pub(super) fn matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -444,8 +431,7 @@ pub(super) fn matrix_memory<C: Caller + ?Sized>(
     check_is_one(a, index, found)
 }
 
-/// Returns an argument as [`matrix_memory`] does. It may be a part of a tile that is not
-/// contiguous.
+/// Returns an argument as [`matrix_memory`] does, even if it is not contiguous.
 pub(super) fn any_matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -465,7 +451,6 @@ pub(super) fn place<C: Caller + ?Sized>(
     Ok(smallvec![memory, cast(c, slot, Dtype::I32)?])
 }
 
-/// Stores an argument to shared memory for one tile.
 pub(super) fn store_tile<C: Caller + ?Sized>(
     c: &mut C,
     shared: &SharedMemory<Op<C>>,
@@ -520,8 +505,8 @@ pub(super) fn distributed_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, 
     Ok(Operand::Constant(Constant::Type(Type::tile(dtype, shape).with_layout(layout))))
 }
 
-/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory without
-/// an allocation, as a type.
+/// `shared_memory_descriptor_type(element_ty, shape, layout, alloc_shape)`: shared memory as a
+/// type.
 pub(super) fn shared_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (dtype, extents) = (a.dtype(c, 0)?, a.shape(c, 1)?);
     let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
@@ -559,7 +544,7 @@ pub(super) fn bank_conflicts<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
     Ok(Operand::Constant(Constant::Int(i128::from(conflicts))))
 }
 
-/// Evaluates `smem.name`. Returns `None` for a method or an unknown name.
+/// Evaluates an attribute `smem.name`, except methods.
 pub(super) fn memory_attribute<C: Caller + ?Sized>(
     c: &mut C,
     shared: &SharedMemory<Op<C>>,
@@ -580,7 +565,7 @@ pub(super) fn memory_attribute<C: Caller + ?Sized>(
         "rank" => int(shape.len() as u32),
         "numel" => int(shape.iter().product()),
         "nbytes_per_cta" => clusters::bytes_of_block(&shared.form)?,
-        // The memory represents its own type, because the other attributes of both are the same.
+        // The memory is its own type, because the other attributes are the same.
         "type" => return Ok(Some(Operand::Shared(Box::new(shared.clone())))),
         "layout" => match c
             .layout_object(&shared.form.seen_tiles().map_err(|error| misfit(0, error))?.layout.to_string())

@@ -1,5 +1,4 @@
-//! Defines the rule of `inline_asm_elementwise`. The rule checks the text and the constraints
-//! against the types of the arguments and results.
+//! Defines the rule of `inline_asm_elementwise`.
 
 use tilewright_base::Code;
 use tilewright_ir::{AsmError, AsmTemplate, Builder, Dtype, DtypeList, Element, Op as IrOp, Shape};
@@ -9,7 +8,7 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of each argument that one run of the text processes.
+/// The maximum number of elements of each argument per run.
 const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.

@@ -1,9 +1,7 @@
-//! Finds the functions of the library: the functions of `triton.language` whose source is in the
-//! kernel language (`stdlib/*.py`).
+//! Finds the functions of the library, which is written in the kernel language (`stdlib/*.py`).
 //!
-//! A function in one of these files is a name of the language unless its name begins with `_`. To
-//! add a function to the language, write it in one of these files. A parameter with a new name also
-//! needs a row in [`PARAMETERS`](super::PARAMETERS) of `semantic/typing.rs`.
+//! A function in one of these files is a name of the language unless its name begins with `_`. A
+//! parameter with a new name needs a row in [`PARAMETERS`](super::PARAMETERS).
 
 use std::sync::LazyLock;
 
@@ -53,7 +51,6 @@ static FILES: [LibraryFile; 10] = [
 /// The properties of a function that are known without parsing its file.
 #[derive(Clone, Debug)]
 pub(super) struct Scanned {
-    /// The function.
     pub function: LibraryFunction,
     /// The path of the function in the language.
     pub path: String,
@@ -78,8 +75,8 @@ pub fn library_file(file: &str) -> Option<LibraryFunction> {
     })
 }
 
-/// The combine functions of reductions in `standard.py`. Programs pass them by their names in the
-/// module `triton.language.standard`. They are not names of the language.
+/// The combine functions in `standard.py`, which programs pass as `triton.language.standard` names.
+/// They are no names of the language.
 const COMBINING: [&str; 12] = [
     "_sum_combine",
     "_prod_combine",
@@ -112,9 +109,8 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     };
     COMBINING.iter().filter_map(signature).collect()
 }
-/// Finds the public functions of a file by searching its text for `def`. A file is only parsed when
-/// one of its functions is called. A test compares the result with the functions that the parser
-/// finds.
+/// Finds the public functions of a file by its text, so that a file is parsed only when it is
+/// called. A test compares them with the parser.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
     let starts = file.text.match_indices("\ndef ").map(|(at, mark)| at + mark.len());
     starts.filter_map(|start| describe(file, start)).collect()

@@ -1,5 +1,4 @@
-//! Defines the rules about the machine that runs a kernel: its clock, its multiprocessors and
-//! warps, and the target.
+//! Defines the rules about the machine that runs a kernel.
 #![expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 
 use tilewright_ir::{Builder, GridDependency, MachineQuantity};

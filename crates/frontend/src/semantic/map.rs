@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of each tensor that one call of the function processes.
+/// The maximum number of elements of each tensor per call.
 const MAX_PACK: i128 = 64;
 
 /// `map_elementwise(scalar_fn, *args, pack)`.
@@ -74,7 +74,6 @@ pub(super) fn map_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C
     replaced(&result, &mut || made.next())
 }
 
-/// Returns the tensors, broadcast to their common shape, and this shape.
 fn values<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -95,7 +94,6 @@ fn values<C: Caller + ?Sized>(
     Ok((all, shape))
 }
 
-/// Checks that every result of the function is a scalar.
 fn check_results<C: Caller + ?Sized>(c: &mut C, result: &Op<C>, shape: &Shape) -> Semantic<()> {
     for item in flatten(result) {
         let value = tensor(c, &item, 0)?;
@@ -124,8 +122,8 @@ fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     Ok(Operand::Tensor(tensor(c, result, 0)?))
 }
 
-/// Returns every `pack`-th of `items`. If the function is called with `pack` copies of each scalar,
-/// it returns `pack` copies of each result. Several items are returned as a tuple.
+/// Returns every `pack`-th item: the function was called with `pack` copies of each scalar, and
+/// returns `pack` copies of each result.
 fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Semantic<Op<C>> {
     let first: Semantic<Vec<Op<C>>> = items.iter().step_by(pack).map(|item| mapped(c, item)).collect();
     let mut first = first?;
@@ -138,7 +136,7 @@ fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Seman
     })
 }
 
-/// Returns the result of the function, and replaces each scalar by the next tile of `next`.
+/// Returns the result, with each scalar replaced by the next tile of `next`.
 fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>) -> Semantic<Operand<V>> {
     match result {
         Operand::Tuple(items) => {

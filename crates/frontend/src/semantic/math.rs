@@ -13,7 +13,6 @@ use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// Applies an elementwise function of one float, argument 0.
 pub(super) fn float<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -24,7 +23,6 @@ pub(super) fn float<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().unary(function, value)?))
 }
 
-/// Returns the float type of an argument, or reports another type.
 fn float_dtype<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, index: usize) -> Semantic<Dtype> {
     if let Some(dtype) = ty.dtype().filter(|dtype| dtype.is_float()) {
         return Ok(dtype);
@@ -63,8 +61,8 @@ pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: divides in the common type of the operands, but at least in
-/// fp32, like `/`. One operand may be an integer.
+/// `fdiv(x, y, ieee_rounding, approx)`: divides in the common type, but at least in fp32. One
+/// operand may be an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
     let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
@@ -91,8 +89,7 @@ pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     Ok(Operand::Tensor(cast(c, product, dtype)?))
 }
 
-/// `libdevice.mulhi(x, y)`: the high half of the product. The product is signed if the common type
-/// of the operands is signed.
+/// `libdevice.mulhi(x, y)`: the high half of the product, signed if the common type is.
 pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, _) = wide_integers(c, a)?;
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::MulHigh, x, y)?))
@@ -114,9 +111,8 @@ fn wide_integers<C: Caller + ?Sized>(
         .hint("convert the operands: `x.to(tl.uint32)`"))
 }
 
-/// Returns the first `count` arguments as tensors of the same type and shape. Also returns this
-/// type. As with operators, compile-time numbers do not change the type of tensors of the same or a
-/// higher kind (bool < integer < float).
+/// Returns the first `count` arguments in their common type and shape. Numbers keep the type of
+/// tensors of the same or a higher kind (bool < integer < float).
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -234,7 +230,7 @@ pub(super) fn logical<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let (left, right) = (a.at(0)?, a.at(1)?);
     if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
-        // For two compile-time values, the result equals the result of Python's `and` or `or`.
+        // For two compile-time values, the result is that of Python's `and` or `or`.
         let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
         return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
     }

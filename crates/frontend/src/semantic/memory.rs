@@ -89,7 +89,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns a cache modifier. A program may omit the dot, and may write "none" for the default.
+/// Returns a cache modifier. The dot may be missing, and "none" is the default.
 pub(super) fn cache_modifier<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -115,7 +115,6 @@ fn block_pointer<C: Caller + ?Sized>(a: &Arguments<'_, C>) -> Option<DescriptorO
     }
 }
 
-/// Loads through a block pointer.
 fn load_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -136,7 +135,6 @@ fn load_block<C: Caller + ?Sized>(
     Ok(Operand::Tensor(cast(c, value, dtype)?))
 }
 
-/// Stores through a block pointer.
 fn store_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -153,8 +151,8 @@ fn store_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Reports `mask` or `other` in an access through a block pointer. Such an access has boundary
-/// checks instead.
+/// Reports `mask` or `other` in an access through a block pointer, which has boundary checks
+/// instead.
 fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
     let what = if a.spec.name == "load" { "loading" } else { "storing" };

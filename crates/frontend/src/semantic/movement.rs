@@ -1,4 +1,4 @@
-//! Defines the rules that join tiles, select parts of tiles, and gather elements.
+//! Defines the rules that join tiles, select their parts, and gather elements.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// Casts the second of two joined values to the type of the first, if both are integers of the same
-/// width. The cast preserves the bits.
+/// Casts the second of two joined integers of one width to the type of the first, with the same
+/// bits.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -37,9 +37,8 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Stacks two values of the same shape along a new last axis: selects `x` where the index along
-/// this axis is 0, else `y`. If one thread has both indices of the axis in registers, neither the
-/// condition nor the select needs an instruction.
+/// Stacks two values along a new last axis: selects `x` at index 0, otherwise `y`. If a thread has
+/// both indices in registers, this needs no instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let ty = c.builder().type_of(&x);
     let (mut shape, rank) = (ty.shape.clone(), ty.rank());
@@ -94,8 +93,7 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Tuple(parts.into()))
 }
 
-/// `cat(input, other, can_reorder, dim)`: concatenates the tiles. The elements always keep their
-/// order.
+/// `cat(input, other, can_reorder, dim)`: concatenates the tiles, always in order.
 pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
     let y = with_sign_of(c, &x, y)?;
@@ -132,7 +130,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
     let from_second = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
-    // Each element comes from one of the tiles. The index into the other tile is then 0.
+    // Each element comes from one tile. Its index into the other tile is 0.
     let first = select(c, &is_first, &place, &constant(0))?;
     let second = select(c, &is_first, &constant(0), &from_second)?;
     let mut parts = Vec::with_capacity(2);
@@ -185,8 +183,8 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The CPU's executor (capability 0) checks the int32 index itself. So on a CPU only wider
-    // indices need a check here, because the cast below truncates them.
+    // The CPU checks the int32 index itself. Wider indices need a check here, because the cast
+    // below truncates them.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
@@ -215,7 +213,7 @@ fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, ext
     Ok(())
 }
 
-/// A part of a tile: a start, a step and an extent along each axis.
+/// A start, a step and an extent along each axis of a tile.
 pub(super) struct Slice {
     starts: IntList,
     steps: IntList,
@@ -224,14 +222,12 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Returns the slice of a whole tile.
     pub(super) fn whole(shape: &Shape) -> Self {
         let rank = shape.len();
         Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
     }
 
-    /// Restricts an axis to `count` elements. The first element is at `start`, and each next
-    /// element is `step` after the previous.
+    /// Restricts an axis to `count` elements from `start` on, `step` apart.
     pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
         self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
         self.starts[axis] = start.into();
@@ -239,7 +235,6 @@ impl Slice {
         self.shape.0[axis] = count;
     }
 
-    /// Returns the slice of a tile.
     pub(super) fn of<C: Caller + ?Sized>(self, c: &mut C, tile: ValueOf<C>) -> Semantic<ValueOf<C>> {
         if self.is_whole {
             return Ok(tile);

@@ -1,6 +1,6 @@
-//! Collects the names of `triton.language` in a table. The frontend resolves calls and attributes
-//! in this table, and chooses suggestions for mistyped names from it. The Python stubs are
-//! generated from the table.
+//! Collects the names of `triton.language` in a table.
+//!
+//! The frontend resolves names in it and suggests from it. The Python stubs are generated from it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -106,7 +106,7 @@ const SPECIALS: &[(&str, Special)] = &[
     ("tensor_descriptor_base", Special::Base),
 ];
 
-/// The modules in which Triton defines the names. For example, `tl.core.load` is `tl.load`.
+/// The modules in which Triton defines the names: `tl.core.load` is `tl.load`.
 const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
@@ -204,7 +204,7 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
         }
     }
-    // The library functions are inserted last, because they replace rows with the same path.
+    // Library functions replace rows with the same path, so they are inserted last.
     for scanned in LIBRARY.iter() {
         names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
     }

@@ -17,9 +17,8 @@ use crate::value::{Constant, Operand};
 /// Computes `lhs op rhs`.
 ///
 /// Both operands are converted to their common type. A compile-time number of the same or a lower
-/// kind (bool < integer < float) takes the type of the other operand. Otherwise, the common type of
-/// a float and an integer is the type of the float. The common type of two floats or of two
-/// integers is the wider type. The exceptions are:
+/// kind (bool < integer < float) takes the type of the other operand. Otherwise, a float determines
+/// the type of an integer, and the wider of two floats or two integers wins. Exceptions:
 ///
 /// | operands | common type |
 /// |---|---|
@@ -30,9 +29,8 @@ use crate::value::{Constant, Operand};
 /// | a signed and an unsigned integer of the same width | the unsigned type |
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. `//` and `%`
-/// refuse a signed and an unsigned integer, unless one is a compile-time number. Two booleans
-/// remain `int1` under `+`, `-` and `*`, which compute modulo 2. So the product of two masks is a
-/// mask.
+/// refuse a signed and an unsigned integer, unless one is a compile-time number. `+`, `-` and `*`
+/// of booleans are modulo 2, so the product of two masks is a mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -103,7 +101,6 @@ fn missing_operator<C: Caller + ?Sized>(
 pub(crate) enum Number<V> {
     /// A compile-time number and its natural type.
     Weak(Constant, Dtype),
-    /// A value, its type and its element type.
     Strong(V, Type, Dtype),
 }
 
@@ -232,8 +229,8 @@ fn arithmetic<C: Caller + ?Sized>(
         && dtype.is_int()
         && (8..64).contains(&dtype.bits())
     {
-        // A product of two 32-bit numbers in 64 bits is exact modulo 2**64. So it equals the 32-bit
-        // result only if this result lost no bits.
+        // The 64-bit product of 32-bit numbers is exact modulo 2**64, so it equals the 32-bit
+        // result only if that lost no bits.
         let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
         let exact = c.builder().binary(function, left, right)?;
         let kept = cast(c, result.clone(), Dtype::I64)?;
@@ -281,8 +278,8 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
 }
 
 /// Divides integers, or computes the remainder. With `debug=True`, the kernel asserts that the
-/// divisor is not 0, unless `sanitize_overflow=False`. torch.compile sets this option. Its kernels
-/// contain their own assertions, and divide by 0 in lanes that a mask discards.
+/// divisor is not 0, unless `sanitize_overflow=False`. torch.compile sets this option, because its
+/// kernels divide by 0 in masked lanes.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
     function: ElementwiseFn,
@@ -330,7 +327,7 @@ fn bitwise_pair<C: Caller + ?Sized>(
         .hint("compare first (`x > 0`), or take the bits: `x.to(tl.int32, bitcast=True)`"))
 }
 
-/// Shifts right: arithmetically if the left operand is signed, even if the common type is unsigned.
+/// Shifts right, arithmetically if the left operand is signed, even if the common type is unsigned.
 fn shift_right<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semantic<ValueOf<C>> {
     let was_signed = match lhs {
         Operand::Tensor(value) => c.builder().type_of(value).dtype().is_some_and(Dtype::is_signed),
@@ -363,8 +360,7 @@ fn pointee<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Option<Type> {
     }
 }
 
-/// Computes `pointer + offset`, `offset + pointer` or `pointer - offset`. Returns `None` if neither
-/// operand is a pointer.
+/// Computes the sum or difference of a pointer and an offset, if an operand is a pointer.
 fn pointer_arithmetic<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -508,8 +504,7 @@ pub fn compare<C: Caller + ?Sized>(
 }
 
 /// Converts an operand of a comparison with a pointer to an address. With `==` and `!=`, a constant
-/// (`p == 0`) or a 64-bit integer counts as an address. A comparison with any other number is an
-/// error.
+/// or a 64-bit integer is an address. Other numbers are errors.
 fn address<C: Caller + ?Sized>(
     c: &mut C,
     x: &Op<C>,
@@ -541,8 +536,7 @@ fn different_pointers<C: Caller + ?Sized>(c: &mut C, what: &str, lhs: &Op<C>, rh
     .hint("convert one: `p.to(tl.pointer_type(tl.float32))`")
 }
 
-/// Computes `lhs and rhs` or `lhs or rhs`, an `int1` for each element. Both operands are already
-/// evaluated.
+/// Computes `and` or `or` of evaluated operands, an `int1` for each element.
 pub fn boolean<C: Caller + ?Sized>(
     c: &mut C,
     op: BooleanOperator,
@@ -630,8 +624,7 @@ fn choices<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, y: &Op<C>) -> Semantic<(Val
     }
 }
 
-/// Returns the type of a loop's induction variable, from the types of its start, end and step.
-/// Errors point at start, end and step as the arguments 0, 1 and 2.
+/// Returns the type of a loop's index, from start, end and step, which are arguments 0, 1 and 2.
 pub fn loop_dtype(lower: &Type, upper: &Type, step: &Type) -> Semantic<Dtype> {
     let mut common: Option<Dtype> = None;
     for (index, (ty, what)) in [(lower, "start"), (upper, "end"), (step, "step")].into_iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Defines the rules of the program's position in the grid, hints, assertions, prints, ranges of
-//! loops, and functions of compile-time values.
+//! Defines the rules of the grid, hints, assertions, prints, ranges, and compile-time functions.
 
 use std::sync::Arc;
 
@@ -154,8 +153,8 @@ fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
     }
 }
 
-/// Returns the text before a printed value, as Triton writes it: ` prefix: `. If no value follows
-/// (`is_alone`), the text is ` prefix`.
+/// Returns the text before a printed value, as Triton writes it: ` prefix: `, or ` prefix` without
+/// a value.
 fn print_prefix(prefix: &str, is_alone: bool) -> String {
     let mut text = prefix.to_owned();
     if !is_alone {
@@ -168,8 +167,8 @@ fn print_prefix(prefix: &str, is_alone: bool) -> String {
     text
 }
 
-/// Converts a value to a type that can be printed. Also returns the minimum number of hexadecimal
-/// digits, which is 1 for a pointer. A decimal number has 0.
+/// Converts a value to a printable type. Also returns the minimum number of hexadecimal digits: 1
+/// for a pointer, and 0 for decimal.
 fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
     let ty = c.builder().type_of(&value);
     let Some(dtype) = ty.dtype() else {
@@ -300,8 +299,7 @@ pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
 }
 
-/// `slice(start, stop, step)`: returns a tuple with the fields of a slice. A subscript treats this
-/// tuple as a slice.
+/// `slice(start, stop, step)`: returns a tuple that a subscript treats as a slice.
 pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
     Ok(slice_of(parts))
@@ -363,8 +361,8 @@ pub(super) fn tensor_descriptor_type<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(LanguageType::Descriptor(Box::new(parts)).into_constant().into())
 }
 
-/// `pointer_type(element_ty, address_space, const)`. There is one address space. A pointer to
-/// `tl.void` is a pointer to bytes.
+/// `pointer_type(element_ty, address_space, const)`. There is one address space, and `tl.void` is a
+/// byte.
 pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let is_void = a.constant(c, 0).is_ok_and(|ty| ty == LanguageType::Void.into_constant());
     let pointee = if is_void { Dtype::I8 } else { a.dtype(c, 0)? };
@@ -386,8 +384,8 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    // A boolean has no sign, so 1 bit is valid with any `signed`. Sorts request the integer type
-    // with the width of their keys, which may be booleans.
+    // A boolean has no sign, so 1 bit fits any `signed`. Sorts request the integer type of their
+    // keys, which may be booleans.
     let found = Dtype::ALL.iter().find(|dtype| {
         dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
     });
@@ -436,8 +434,8 @@ pub(super) fn type_method<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     }
 }
 
-/// Returns the type with a name: `fp32`, `int32`, `i32`, `*fp32`, `*kfp32`. The `k` of a const
-/// pointer has no effect here.
+/// Returns the type with a name: `fp32`, `int32`, `i32`, `*fp32`, `*kfp32`. The `k` has no effect
+/// here.
 fn type_of_name(name: &str) -> Option<Type> {
     let pointee = name.strip_prefix('*');
     let name = pointee.map_or(name, |pointee| pointee.strip_prefix('k').unwrap_or(pointee));

@@ -1,10 +1,10 @@
-//! Promotes types: determines the element type in which an operator computes.
+//! Determines the element type in which an operator computes.
 
 use tilewright_ir::Dtype;
 
 use crate::value::Constant;
 
-/// The requirements of an operator on the types of its operands, in addition to a common type.
+/// The requirements of an operator on its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
     /// fp16, bf16 and fp8 count as fp32: the result is fp32, or fp64 if an operand is fp64.
@@ -31,11 +31,9 @@ pub(crate) enum NoCommonType {
     MixedSign,
 }
 
-/// The element type of an operand. The type of a compile-time number is weak: a tensor of the same
-/// or a higher kind determines the common type.
+/// The element type of an operand. That of a compile-time number is weak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Side {
-    /// The type.
     pub dtype: Dtype,
     /// True if the operand is a compile-time number.
     pub is_weak: bool,
@@ -89,8 +87,7 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
     Ok(common_integer(a, b))
 }
 
-/// Returns the wider integer type. If the widths are equal, returns the unsigned type. `int1`
-/// counts as unsigned.
+/// Returns the wider integer type, or the unsigned one of equal widths. `int1` counts as unsigned.
 pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     match (a.is_signed(), b.is_signed()) {
         (true, true) | (false, false) => {
@@ -117,10 +114,9 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     }
 }
 
-/// Returns the type that a compile-time number gets as a tensor. A boolean is `int1`. An integer
-/// gets the first of int32, uint32, int64 and uint64 that can represent it. A float is fp64 if it
-/// is finite, not 0, and out of the range of normal fp32 numbers; otherwise it is fp32. Returns
-/// `None` for other values, or if no integer type fits.
+/// Returns the type of a compile-time number as a tensor. A boolean is `int1`. An integer gets the
+/// first of int32, uint32, int64 and uint64 that fits. A float is fp32, or fp64 if it is finite,
+/// not 0, and out of the normal range of fp32.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),
@@ -142,7 +138,7 @@ pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     }
 }
 
-/// Returns whether an integer type can represent a value; true if `dtype` is not an integer type.
+/// Returns whether an integer type represents a value. Other types always do.
 pub(crate) fn holds(dtype: Dtype, value: i128) -> bool {
     dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&value))
 }

@@ -1,4 +1,4 @@
-//! Defines the rules of `reduce` and `dot`, and the code that scans share with reductions.
+//! Defines the rules of `reduce` and `dot`, and code that scans share.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -14,7 +14,7 @@ use crate::value::{Constant, Operand};
 pub(super) struct Combined<C: Caller + ?Sized> {
     pub tiles: SmallVec<[ValueOf<C>; 4]>,
     pub types: Vec<Type>,
-    /// True if the tiles are passed, and the results are returned, as a tuple.
+    /// True if tiles and results are tuples.
     pub is_tuple: bool,
 }
 
@@ -50,15 +50,13 @@ impl<C: Caller + ?Sized> Combined<C> {
         self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
     }
 
-    /// Creates the region that calls the combine function, which is the third argument.
     pub fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
         let elements = self.elements();
         let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
         c.region(a.at(2)?, &types)
     }
 
-    /// Returns the results as a tuple. A single result is returned as a value, unless `is_tuple` is
-    /// set.
+    /// Returns the results as a tuple, or a single result as a value unless `is_tuple` is set.
     pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
@@ -186,7 +184,7 @@ fn imprecise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, left: &Type) -
     }
     let value = a.int(c, 5)?;
     match u32::try_from(value) {
-        // An explicit 0 becomes 1 for fp8, because 0 in the IR means that no count is requested.
+        // An explicit 0 becomes 1 for fp8, because 0 in the IR requests nothing.
         Ok(count) if !is_fp8 || count <= depth => Ok(if is_fp8 { count.max(1) } else { count }),
         _ => {
             Err(SemanticError::new(Code::InvalidValue, format!("`max_num_imprecise_acc` cannot be {value}"))
@@ -262,8 +260,8 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::constants::dtype_name(dtype)
 }
 
-/// Returns the element type of the result. For fp8 and fp16 operands, this is `wanted`, which must
-/// be fp16 or fp32. For other operands, `wanted` has no effect.
+/// Returns the element type of the result: `wanted`, fp16 or fp32, for fp8 and fp16 operands. It
+/// has no effect for others.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,

@@ -1,4 +1,4 @@
-//! Defines the rules of scans, of exchanges of elements along an axis, and of `histogram`.
+//! Defines the rules of scans, exchanges along an axis, and `histogram`.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;

@@ -49,9 +49,8 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// Checks that a compile-time number can be converted to an integer type. A float must be a whole
-/// number in the range of the type. An integer must fit in 64 bits, and wraps if the type is
-/// narrower.
+/// Checks that a compile-time number fits an integer type. A float must be whole and in range. An
+/// integer must fit in 64 bits, and wraps.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
     let fits = match constant {
@@ -188,7 +187,7 @@ pub(super) fn reshape_to<C: Caller + ?Sized>(
     Ok(c.builder().reshape(value, shape)?)
 }
 
-/// `trans(input, *dims)`: without an order, the last two axes are swapped.
+/// `trans(input, *dims)`: without an order, swaps the last two axes.
 pub(super) fn trans<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if !a.ints(c, 1)?.is_empty() {
         return permute(c, a);

@@ -17,7 +17,6 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf, views};
 use crate::shared_memory::{SharedForm, SharedMemory, Window};
 use crate::value::{Constant, Operand};
 
-/// Returns an argument that is shared memory for one tile.
 pub(super) fn tile_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -53,8 +52,7 @@ pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     let Some(Window { start, shape }) = window else {
         return Ok(Operand::Tensor(load(tiles, layout)?));
     };
-    // The threads load their elements of the whole tile, and keep the elements of the window. Later
-    // passes remove the loads of the other elements.
+    // The threads load the whole tile and keep the window. Later passes remove the other loads.
     let all = StatedLayout::of_linear(&linear.unslice(&tiles.shape, &[1, 1]));
     let whole = load(tiles, Arc::new(all))?;
     let starts = start.map(i64::from).into_iter().collect();
@@ -91,13 +89,13 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
 }
 
-/// The cache modifiers of `cp.async`. It has `.cg` only for copies of 16 bytes, where it is the
+/// The cache modifiers of `cp.async`. `.cg` is only for copies of 16 bytes, where it is the
 /// default.
 const COPY_CACHE: &[(&str, CacheModifier)] =
     &[("", CacheModifier::Default), (".cg", CacheModifier::Default), (".ca", CacheModifier::All)];
 
-/// Returns whether the hints of an asynchronous copy keep the data in L1. `cp.async` has no other
-/// hint. Without this hint, copies of 16 bytes bypass L1, and other copies do not.
+/// Returns whether hints keep the data of an asynchronous copy in L1. Without, copies of 16 bytes
+/// bypass L1.
 fn keeps_in_l1<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<bool> {
     let cache = cache_modifier(c, a, 3, COPY_CACHE)?;
     let eviction = a.string(c, 4)?.unwrap_or_default();

@@ -39,7 +39,7 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
             kind = ParameterKind::KeywordOnly;
             continue;
         }
-        // A builtin that takes arbitrary keyword arguments reads them itself.
+        // A builtin reads arbitrary keyword arguments itself.
         if part.starts_with("**") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Evaluates subscripts of tensors: new axes, and parts of a tile that compile-time indices select.
+//! Evaluates subscripts of tensors: new axes, and compile-time parts.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Shape, Type};
@@ -11,8 +11,7 @@ use super::{Caller, Index, Op, Semantic, SemanticError, ValueOf};
 use crate::constexpr;
 use crate::value::{Constant, Operand};
 
-/// Evaluates `value[indices]`. Errors point at the value as argument 0, and at the indices as 1, 2,
-/// …
+/// Evaluates `value[indices]`. The value is argument 0, and the indices are 1, 2, ….
 pub fn subscript<C: Caller + ?Sized>(
     c: &mut C,
     value: &Op<C>,
@@ -20,7 +19,7 @@ pub fn subscript<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let mut tile = tensor(c, value, 0)?;
     let ty = c.builder().type_of(&tile);
-    // Triton ignores `:` on a scalar, so `n[:, None]` of a scalar `n` is a tile of one element.
+    // Triton ignores `:` on a scalar, so `n[:, None]` is a tile of one element.
     let takes_axis = |index: &Index<_>| match index {
         Index::All => !ty.is_scalar(),
         Index::Value(_) | Index::Slice { .. } => true,
@@ -44,8 +43,7 @@ pub fn subscript<C: Caller + ?Sized>(
         .hint("each `:` keeps one axis, each `None` adds one"));
     }
     let mut slice = Slice::whole(&ty.shape);
-    // `kept` lists the axes of the tensor that remain, and `new` the positions of the new axes in
-    // the result.
+    // The axes of the tensor that remain, and the positions of the new axes in the result.
     let mut kept: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = Vec::new();
     let (mut axis, mut place) = (0, 0);
@@ -119,7 +117,6 @@ fn resolve_index<C: Caller + ?Sized>(
     .note(format!("found {value}, expected an index from {} to {}", -extent, extent - 1)))
 }
 
-/// Returns the first index, the step and the number of indices of a slice.
 fn slice_indices<C: Caller + ?Sized>(
     c: &mut C,
     ty: &Type,

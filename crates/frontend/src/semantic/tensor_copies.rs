@@ -19,7 +19,6 @@ use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
-/// Returns an argument that is a tensor descriptor whose blocks fit shared memory.
 fn descriptor_for<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -66,7 +65,6 @@ fn descriptor_for<C: Caller + ?Sized>(
     Ok(found)
 }
 
-/// Appends the parts of a descriptor and the coordinates of a block to the operands of an op.
 fn append_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -82,7 +80,6 @@ fn append_block<C: Caller + ?Sized>(
     append_list(c, a, (index, "coordinates"), descriptor.rank(), operands)
 }
 
-/// Appends the integers of a list to the operands of an op.
 fn append_list<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -417,7 +417,6 @@ mod tests {
     use super::super::entries::{EntryKind, language_entries};
     use super::*;
 
-    /// Returns the names of the parameters of a signature.
     fn names(signature: &str) -> Vec<&str> {
         let inner = signature.split_once('(').map_or("", |(_, rest)| rest);
         let parts = super::super::signature::split_top_level(inner.trim_end_matches(')'));

@@ -45,7 +45,6 @@ fn tile_bytes(tiles: &SharedTiles) -> u64 {
     tiles.shape.elements() as u64 * u64::from(tiles.dtype.bits().max(8)) / 8
 }
 
-/// Creates a view of the whole allocation that contains shared memory.
 fn view<C: Caller + ?Sized>(
     c: &mut C,
     found: &SharedMemory<Op<C>>,
@@ -69,7 +68,6 @@ fn view<C: Caller + ?Sized>(
     Ok(SharedMemory { form: Arc::new(form), memory, slot })
 }
 
-/// Returns a view with the axes in another order.
 pub(super) fn permuted<C: Caller + ?Sized>(
     c: &mut C,
     found: &SharedMemory<Op<C>>,

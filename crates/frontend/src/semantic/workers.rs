@@ -27,7 +27,6 @@ type Passed<'a, V> = (&'a Operand<V>, usize);
 /// The arguments of a call of `warp_specialize`, with the older or the newer parameters.
 struct Call<'a, V> {
     partitions: Vec<Partition<V>>,
-    /// The index of the parameter with the workers.
     workers: usize,
     warps: Passed<'a, V>,
     registers: Passed<'a, V>,
@@ -124,7 +123,6 @@ fn numbers<C: Caller + ?Sized>(
         .hint("give one number for each function after the first one"))
 }
 
-/// Returns a description of the first tile among arguments, also within tuples.
 fn tile_among<C: Caller + ?Sized>(c: &mut C, arguments: &[Op<C>]) -> Option<String> {
     arguments.iter().find_map(|argument| match argument {
         Operand::Tensor(value) => {

@@ -1,5 +1,4 @@
-//! Represents the classes of a module that kernels can use. These classes are decorated with
-//! `triton.aggregate`, and have fields, methods and bases.
+//! Represents the classes of a module that `triton.aggregate` decorates.
 
 use std::sync::Arc;
 
@@ -11,7 +10,6 @@ use crate::host::{Aggregate, FieldKind, HostValue, Member};
 use crate::lower::function::is_constexpr;
 use crate::reference::{MemberFunction, ObjectRef};
 
-/// A class of a module.
 pub(super) struct Class {
     name: String,
     /// True if the class itself is decorated with `triton.aggregate`. A decorated base is not
@@ -19,13 +17,11 @@ pub(super) struct Class {
     is_aggregate: bool,
     /// The method resolution order: the class, then its bases.
     order: Vec<ObjectRef>,
-    /// The fields that the class itself annotates.
     fields: Vec<(Arc<str>, FieldKind)>,
     members: FxHashMap<String, Member>,
 }
 
 impl SourceHost {
-    /// Defines a class.
     pub(super) fn define_class(&mut self, class: &StmtClassDef) {
         let name = class.name.as_str().to_owned();
         let decorators = class.decorator_list.iter().map(|decorator| self.dotted(&decorator.expression));
@@ -58,7 +54,6 @@ impl SourceHost {
         self.current.names.insert(name, value);
     }
 
-    /// Returns the class that an expression names.
     fn class_named(&mut self, expression: &Expr) -> Option<ObjectRef> {
         match self.evaluate(expression, 0)? {
             HostValue::Object(object) | HostValue::Callable(object) => {
@@ -68,8 +63,6 @@ impl SourceHost {
         }
     }
 
-    /// Returns the C3 linearization: each class precedes its bases, and the order of the bases of
-    /// each class is preserved.
     fn resolution_order(&self, class: ObjectRef, bases: &[ObjectRef]) -> Vec<ObjectRef> {
         let of_base =
             |base: &ObjectRef| self.classes.get(base).map_or(Vec::new(), |class| class.order.clone());
@@ -123,7 +116,6 @@ impl SourceHost {
         }
     }
 
-    /// Converts a function in a class to a member, as its decorators require.
     fn method_of(&mut self, class: ObjectRef, function: &StmtFunctionDef) -> Member {
         let expressions = || function.decorator_list.iter().map(|decorator| &decorator.expression);
         let is_named = |name: &str| {
@@ -153,7 +145,6 @@ impl SourceHost {
         }
     }
 
-    /// Returns the kind of a field, by its annotation.
     fn field_kind(&mut self, annotation: &Expr) -> FieldKind {
         if is_constexpr(Some(annotation)) {
             return FieldKind::Constexpr;
@@ -229,7 +220,6 @@ impl SourceHost {
         self.classes.get(&class).is_some_and(|class| class.order.contains(&base))
     }
 
-    /// Returns the name of a class, for messages.
     pub(super) fn class_name(&self, class: ObjectRef) -> Option<&str> {
         self.classes.get(&class).map(|class| class.name.as_str())
     }

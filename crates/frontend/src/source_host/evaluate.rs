@@ -1,5 +1,4 @@
-//! Evaluates the expressions of a module that do not need Python: constants, imported names,
-//! decorators.
+//! Evaluates constants, imported names and decorators of a module without Python.
 
 use std::sync::Arc;
 
@@ -95,7 +94,6 @@ impl SourceHost {
         Some(value)
     }
 
-    /// Returns the value of an imported path.
     pub(super) fn module_value(&mut self, path: &str) -> HostValue {
         if let Some(value) = self.value_in_module(path) {
             return value;

@@ -1,6 +1,6 @@
-//! Executes those statements of a module that define names. A condition or a loop may give a name
-//! one of several values. Then the name is *opaque*: its value is unknown. A kernel that reads an
-//! opaque name gets an error, which is better than an arbitrary value.
+//! Executes the statements of a module that define names. A name that a condition or a loop may
+//! give several values is *opaque*: its value is unknown. A kernel that reads an opaque name gets
+//! an error.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -135,7 +135,6 @@ impl SourceHost {
         }
     }
 
-    /// Makes the value of a name unknown.
     fn make_opaque(&mut self, name: &str) {
         let object = self.opaque(name);
         self.current.names.insert(name.to_owned(), HostValue::Object(object));

@@ -14,7 +14,6 @@ use crate::reference::ObjectRef;
 use crate::semantic;
 use crate::value::Constant;
 
-/// The module of the language of Gluon.
 const LANGUAGE: &str = "triton.experimental.gluon.language";
 
 /// The submodules of the language module, each with the prefix of its names in the compiler.
@@ -91,7 +90,6 @@ fn callable(path: &str) -> Option<String> {
     if is_function { Some(below) } else { is_layout.then(|| last.to_owned()) }
 }
 
-/// Returns the name in the compiler of a name of Gluon's language.
 pub(super) fn language_name(path: &str) -> Option<String> {
     let below = below_language(path)?;
     if callable(path).is_some() {
@@ -108,18 +106,15 @@ pub(super) fn language_name(path: &str) -> Option<String> {
 }
 
 impl SourceHost {
-    /// Returns whether an object is a layout class or a function of layouts.
     pub(super) fn is_layout_callable(&self, object: ObjectRef) -> bool {
         callable(self.path(object)).is_some()
     }
 
-    /// Returns the layout with a text form.
     pub(super) fn layout_of_text(&mut self, text: &str) -> Option<HostValue> {
         let text = normalized(text).ok()?;
         Some(self.layout_object(&text))
     }
 
-    /// Returns the object of a layout.
     fn layout_object(&mut self, text: &str) -> HostValue {
         HostValue::Object(self.object(format!("={text}")))
     }
@@ -156,7 +151,6 @@ impl SourceHost {
         Some(self.layout_object(&text))
     }
 
-    /// Returns the text form of a layout.
     fn layout_text(&self, object: ObjectRef) -> Option<&str> {
         self.path(object).strip_prefix('=')
     }
@@ -218,7 +212,6 @@ impl SourceHost {
         Some(HostValue::PlainGlobal(constant))
     }
 
-    /// Returns a value as a part of the text form of a layout.
     fn part_of_layout(&self, value: &HostValue) -> Result<String, String> {
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
         match value {
@@ -376,7 +369,6 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
     normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed}{cga})", extents.len()))
 }
 
-/// Returns a list of numbers as text.
 fn list_text(list: &Constant) -> String {
     match list {
         Constant::Tuple(items) => {

@@ -1,5 +1,4 @@
-//! Imports other modules of the program: files in the folder of the importing module, and files of
-//! its package.
+//! Imports other modules: files in the folder of the importing module, and files of its package.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +13,7 @@ use crate::parse::with_stack;
 use crate::parse::{Tree, parse};
 use crate::reference::ObjectRef;
 
-/// The maximum number of modules that a host reads. A limit is needed because imports are
-/// transitive.
+/// The maximum number of modules that a host reads. Imports are transitive.
 const MAX_MODULES: usize = 1000;
 
 /// A module, and the values of its names.
@@ -104,7 +102,6 @@ impl SourceHost {
         Some(HostValue::Object(self.module_object(found)))
     }
 
-    /// Returns the object that represents a module.
     fn module_object(&mut self, index: usize) -> ObjectRef {
         self.object(format!("@{index}"))
     }

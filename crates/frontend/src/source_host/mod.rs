@@ -36,8 +36,8 @@ const MAX_DEPTH: usize = 100;
 
 /// A [`Host`] that resolves names in the source of a module.
 pub struct SourceHost {
-    /// The module whose statements are being executed. Afterwards, this is the requested module,
-    /// which has the index 0.
+    /// The module whose statements are being executed. Afterwards, this is the requested module
+    /// (index 0).
     current: Scope,
     /// All modules by their indices. The element of the current module is unused.
     others: Vec<Scope>,
@@ -55,7 +55,6 @@ pub struct SourceHost {
     objects: Vec<String>,
 }
 
-/// The effect of a decorator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decorator {
     Jit {
@@ -64,13 +63,10 @@ enum Decorator {
     Constexpr,
     /// A decorator that chooses arguments of a kernel, as `autotune` does.
     Wrapper,
-    /// No decorator: the function is a method of a class.
     Method,
 }
 
-/// A function of a module.
 struct ModuleFunction {
-    /// The index of the module.
     module: usize,
     name: String,
     offset: u32,
@@ -78,7 +74,6 @@ struct ModuleFunction {
     /// `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
-    /// The class that contains the function.
     class: Option<ObjectRef>,
     /// The defaults of the parameters, evaluated at the definition of the function.
     defaults: FxHashMap<String, HostValue>,
@@ -169,12 +164,10 @@ impl SourceHost {
         self.functions.get(function.0 as usize).map_or(0, |function| function.module)
     }
 
-    /// Returns an opaque object for a name of the current module.
     fn opaque(&mut self, name: &str) -> ObjectRef {
         self.object(format!("'{name}'@{}", self.current.index))
     }
 
-    /// Returns the name of an opaque object, and the index of its module.
     fn name_of(&self, object: ObjectRef) -> Option<(&str, usize)> {
         let (name, module) = self.path(object).strip_prefix('\'')?.rsplit_once("'@")?;
         Some((name, module.parse().ok()?))
@@ -385,7 +378,7 @@ impl Host for SourceHost {
     }
 
     fn print(&mut self, text: &str) {
-        // Errors are ignored, such as the error of a closed standard output.
+        // Standard output may be closed.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }

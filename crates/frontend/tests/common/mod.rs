@@ -1,4 +1,4 @@
-//! Lowers a kernel of a module's text, and returns the IR or the diagnostics as text.
+//! Lowers a kernel, and returns the IR or the diagnostics as text.
 #![allow(dead_code, reason = "each test file uses some of these")]
 
 use std::io::Write;
@@ -82,7 +82,7 @@ pub fn user_programs(test: &str) -> Option<std::path::PathBuf> {
     let found = folder.is_dir().then_some(folder);
     if found.is_none() {
         let reason = "the folder of users' programs is not beside this checkout";
-        // Write to stderr directly, because the harness shows `eprintln!` only if the test fails.
+        // The harness shows `eprintln!` only if the test fails.
         writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}").expect("stderr takes it");
     }
     found

@@ -1,4 +1,4 @@
-//! Tests that each row is well formed and can be found, and that aliases of paths resolve.
+//! Tests the rows of the table, and the aliases of paths.
 
 use super::*;
 

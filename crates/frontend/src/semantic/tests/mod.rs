@@ -1,4 +1,4 @@
-//! Tests the semantic rules with a builder that emits IR and a caller that knows only builtins.
+//! Tests the semantic rules with a caller that knows only builtins.
 
 mod errors;
 mod promotion;
@@ -103,7 +103,6 @@ impl Fixture {
         Operand::Tensor(self.builder.function.add_parameter(entry, ty, None))
     }
 
-    /// Calls a builtin with positional and keyword arguments.
     pub(super) fn builtin(
         &mut self,
         name: &str,

@@ -1,5 +1,4 @@
-//! Tests type promotion: compares the common types of operands with tables that follow the rules of
-//! the language.
+//! Tests type promotion: compares the common types of operands with tables.
 
 use super::*;
 use crate::semantic::{CompareOperator, compare};
