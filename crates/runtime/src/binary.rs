@@ -1,6 +1,7 @@
-//! Loads device code and launches it by its driver handle, as Triton's driver module does. The
-//! source of the kernel is unknown, so the caller states the types of the arguments.
-//! `triton.compile` and torch's Inductor launch their kernels in this way.
+//! Loads device code and launches it by its driver handle.
+//!
+//! `triton.compile` and torch's Inductor launch their kernels in this way. The source of the kernel
+//! is unknown, so the caller states the types of the arguments.
 //!
 //! ```text
 //! bytes ──load──> handle ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
@@ -24,7 +25,6 @@ use crate::{Device, Error};
 pub use call::Call;
 pub use signature::{ArgumentType, Slot};
 
-/// Maps the handle of a kernel to the handle of its module and the kernel.
 type Kernels = FxHashMap<u64, (u64, Function)>;
 
 /// The kernels that [`load`] has loaded, and those that [`share`] has registered.
@@ -70,8 +70,7 @@ pub fn assemble(
 pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
     let module = Module::load(device.context()?, kernel, image)?;
     let function = module.function(kernel)?;
-    // Configures now, so that too large a value of `shared_bytes` fails here and not at the first
-    // launch.
+    // Too large a value of `shared_bytes` fails here, not at the first launch.
     function.configure(LaunchOptions { shared_bytes, ..LaunchOptions::new(1) })?;
     let (module, number, attributes) = (module.raw(), function.raw(), function.attributes());
     loaded().get_or_insert_default().insert(number, (module, function));
@@ -93,7 +92,7 @@ pub fn unload(module: u64) -> Result<(), Error> {
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
     let found = of_module.map(|(&number, _)| number);
     let unloaded = found.and_then(|number| kernels.as_mut()?.remove(&number));
-    // Dropping the kernel calls the driver, so the lock is released first.
+    // Dropping the kernel calls the driver without the lock.
     drop(kernels);
     let message = || format!("no module with the handle {module:#x} is loaded");
     unloaded.map(drop).ok_or_else(|| invalid(message()).into())

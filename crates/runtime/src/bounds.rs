@@ -1,5 +1,6 @@
-//! Checks that the accesses of a kernel are in bounds for every grid and every size. Converts the
-//! compiler's findings to text and diagnostics. Runs the kernel to confirm each counterexample.
+//! Checks that accesses of kernels are in bounds for every grid and size.
+//!
+//! A run of the kernel confirms each counterexample.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -49,12 +50,11 @@ pub struct BoundsReport {
 
 /// The maximum time of a run that confirms a counterexample.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// The maximum number of bytes of all tensors of a run that confirms a counterexample.
+/// The maximum number of bytes of the tensors of a run.
 const MAX_BYTES: i128 = 256 << 20;
-/// The maximum number of programs of a run that confirms a counterexample.
+/// The maximum number of programs of a run.
 const MAX_PROGRAMS: i128 = 1 << 20;
-/// The number of elements of a tensor in a run that confirms a counterexample. Applies to tensors
-/// whose extent is not in the statement.
+/// The number of elements of a tensor in a run, if the statement does not have its extent.
 const SOME_ELEMENTS: i128 = 1 << 16;
 
 impl Handle {
@@ -117,7 +117,7 @@ impl Handle {
 
     /// Runs the kernel with the numbers of a counterexample. Returns a note with the error of this
     /// run, or with the reason why no run confirms the counterexample. Fails if the run stays in
-    /// bounds. Then the counterexample is wrong, and the access is undecided.
+    /// bounds: the counterexample is wrong.
     fn confirm(
         &self,
         module: &Module,
@@ -138,8 +138,7 @@ impl Handle {
         if found.grid.iter().product::<i128>() > MAX_PROGRAMS {
             return not_run("the grid is too large");
         }
-        // The index of each pointer parameter, and the memory of its tensor with room to align the
-        // start.
+        // Each pointer parameter, with the memory of its tensor and room to align its start.
         let mut memory: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut sum = 0;
         for (index, (parameter, argument)) in
@@ -253,8 +252,7 @@ fn first_line(error: &Error) -> String {
     error.diagnostics().first().map_or_else(|| error.to_string(), |diagnostic| diagnostic.message.clone())
 }
 
-/// Returns a note with the error of a run that went out of bounds. An access to another tensor may
-/// have ended the run before the access of the finding.
+/// Returns a note with the error of a run. The error may be about an access to another tensor.
 fn ran(error: &Error, tensor: Option<&str>) -> String {
     let message = first_line(error);
     let is_other = tensor.is_some_and(|tensor| !message.contains(&format!("`{tensor}`")));
@@ -287,8 +285,7 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
         .note(note)
 }
 
-/// Returns the advice for a counterexample. If the extent of the tensor contains a parameter, the
-/// advice is an assumption or a grid that excludes the counterexample.
+/// Returns the advice for a counterexample: an assumption or a grid that excludes it.
 fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: &str) -> String {
     let mask = "mask the elements outside of the tensor";
     let parameters = &module.kernel().parameters;
@@ -301,8 +298,7 @@ fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: 
         .collect();
     let Some(&(size, number)) = sizes.first() else { return mask.into() };
     let mut blocks = statement.constants.iter().filter(|(_, block)| *block > 1);
-    // The advice can only be a grid of one axis. If the extent of the tensor contains several
-    // sizes, the kernel may need a grid of several axes.
+    // The advice can only be a grid of one axis.
     let is_grid_open = statement.grid.is_empty() && sizes.len() == 1 && found.grid[1..] == [1, 1];
     let is_beyond = |(_, block): &&(String, i128)| is_grid_open && found.program[0] * block >= number;
     let in_grid = blocks.clone().find(is_beyond);

@@ -1,11 +1,10 @@
-//! Caches the sanitizer's checks of launches in one byte, so that a launch without checks costs
-//! only one load.
+//! Caches the checks of launches in one byte. A launch without checks costs one load.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tilewright_sanitize::Checks;
 
-/// The bits of the checks of launches; `UNREAD` if the next launch has to determine them.
+/// The bits of the checks of launches; `UNREAD` before they are determined.
 static CACHED: AtomicU8 = AtomicU8::new(UNREAD);
 const UNREAD: u8 = u8::MAX;
 
@@ -19,7 +18,6 @@ pub(crate) fn cached() -> Option<Checks> {
     }
 }
 
-/// Caches the checks of later launches.
 pub(crate) fn cache(checks: Checks) {
     CACHED.store(checks.bits(), Ordering::Relaxed);
 }

@@ -207,7 +207,6 @@ fn parse_parts(text: &str, window: Option<PixelWindow>) -> Option<Argument> {
 /// The maximum nesting of tuples.
 const MAX_NESTING: i32 = 64;
 
-/// Returns the maximum nesting of parentheses in a text.
 fn nesting(text: &str) -> i32 {
     let open = |depth: &mut i32, c| {
         *depth += i32::from(c == '(') - i32::from(c == ')');

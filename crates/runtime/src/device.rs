@@ -1,5 +1,4 @@
-//! Parses the names of devices, finds the devices of this machine, and selects the device that
-//! kernels run on.
+//! Parses the names of devices, finds devices, and selects the device of kernels.
 
 use std::fmt;
 use std::str::FromStr;

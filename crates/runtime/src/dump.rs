@@ -8,8 +8,8 @@ use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
-/// Returns the number of the next compilation, or 0 if nothing is dumped. The names of the dumped
-/// files contain this number.
+/// Returns the number of the next compilation, or 0 if nothing is dumped. The names of the files
+/// contain it.
 pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
@@ -20,8 +20,8 @@ pub(crate) fn is_on(knobs: &Knobs) -> bool {
     !knobs.dump.is_empty()
 }
 
-/// Returns a hook that writes the requested stages of one compilation of a kernel. If the hook
-/// cannot write a file, it reports the error on stderr, and the compilation continues.
+/// Returns a hook that writes the requested stages of one compilation. It reports a file that it
+/// cannot write on stderr.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,
     kernel: &'a str,
@@ -45,8 +45,8 @@ pub(crate) fn hook<'a>(
     }
 }
 
-/// Formats the options of code generation as a comment of a dumped file. A later compilation of the
-/// file needs these options, but the text of tile IR does not contain them.
+/// Formats the options of code generation as a comment of a dumped file. The text of tile IR does
+/// not contain them.
 fn describe(options: CodegenOptions) -> String {
     let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
     let registers = max_registers.unwrap_or(0);
@@ -58,8 +58,8 @@ fn describe(options: CodegenOptions) -> String {
     )
 }
 
-/// Writes a cubin, if the knobs request it. The hook of the compiler receives no cubin, because
-/// loading the code creates the cubin.
+/// Writes a cubin, if the knobs request it. The hook receives no cubin, because loading the code
+/// creates it.
 pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
     if !knobs.dump.contains(&Stage::Cubin) {
         return;

@@ -13,8 +13,8 @@ use crate::{Error, Handle};
 use access::{FaultCandidates, MemoryAccess, called, on_line};
 pub(crate) use watched::from_watch;
 
-/// Converts a fault of the simulator to an error. The error points to the access in the source, or
-/// to the line of the instruction if the access is unknown.
+/// Converts a fault of the simulator to an error, which points to the access or to the line of the
+/// instruction.
 #[cold]
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
@@ -70,12 +70,11 @@ fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
     }
 }
 
-/// Returns the span of the loop whose step is zero, followed by the spans of the calls that it was
-/// inlined through.
+/// Returns the span of the loop whose step is zero, and the spans of the calls that it was inlined
+/// through.
 ///
-/// The compiler emits traps only for such loops, but inline assembly may also trap. So this
-/// function returns `None` if the line of the fault has inline assembly. It also returns `None` if
-/// the line has no loop, or several loops with different spans.
+/// The compiler emits traps only for such loops. Returns `None` if the line has inline assembly,
+/// which may also trap, or if the loop is not unique.
 fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     let is_assembly = |op: &Op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. });
     if on_line(fault, handle, is_assembly).next().is_some() {
@@ -86,9 +85,9 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// Returns the span of the assertion that failed, followed by the spans of the calls that it was
-/// inlined through. Returns `None` if the fault is not an assertion. Also returns `None` if the
-/// line of the fault has no assertion with `code`, or several with different spans.
+/// Returns the span of the failed assertion, and the spans of the calls that it was inlined
+/// through. Returns `None` if the fault is not an assertion, or if the line has no unique assertion
+/// with `code`.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
     let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);
@@ -97,7 +96,6 @@ fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// Returns the diagnostic code for an assertion that failed.
 fn code_of(failure: &Failure) -> Code {
     match failure {
         Failure::Assertion(_) => Code::DeviceAssertFailed,
@@ -109,8 +107,7 @@ fn code_of(failure: &Failure) -> Code {
 /// Returns the diagnostic code for a fault that is not about global memory.
 fn code(kind: &FaultKind) -> Code {
     match kind {
-        // The compiler's checks of divisors and indices are assertions, too. Only the message
-        // distinguishes them from assertions of the program.
+        // Checks of divisors and indices are assertions, too. They differ by the message.
         FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
             Code::DivisionByZero
         }
@@ -140,8 +137,7 @@ fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// Describes an access out of bounds. If the fault has the same information, the text equals the
-/// text of the CPU's executor.
+/// Describes an access out of bounds, if possible with the text of the CPU's executor.
 fn out_of_bounds(
     found: &FaultCandidates,
     target: MemoryAccess,
@@ -220,8 +216,7 @@ fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>)
         .hint(hint)
 }
 
-/// An access below this address counts as an access through a null pointer. The kernel has probably
-/// added a small offset to a null pointer.
+/// An access below this address counts as an access through a null pointer with a small offset.
 const NULL_PAGE: u64 = 4096;
 
 /// The hint for an address that is less aligned than the compiler assumed.

@@ -1,5 +1,4 @@
-//! Launches kernels on a GPU, real or simulated. One pass over the arguments writes the buffer of
-//! kernel parameters.
+//! Launches kernels on a GPU, real or simulated.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +23,7 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with arguments that it was compiled for. `foreign` is memory that the kernel
-/// may access in addition to the memory of its arguments. Only the simulator needs `foreign`. The
+/// Launches a kernel. Only the simulator needs `foreign`: memory besides that of the arguments. The
 /// grid must not be empty.
 #[inline]
 pub(crate) fn launch(
@@ -64,8 +62,7 @@ pub(crate) fn launch(
     })
 }
 
-/// Starts a kernel on a GPU with the arguments in `parameters`. Selects the variant of the code
-/// that these arguments require.
+/// Starts a kernel on a GPU, in the variant of the code that the arguments require.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -89,8 +86,7 @@ pub(crate) fn start(
 }
 
 /// Runs a kernel in the simulator, in the variant of the code that the arguments require. Passes
-/// the simulator's counters to `observer` and to `reports`. `reports` stores the counters if the
-/// program has requested reports.
+/// the simulator's counters to `observer` and to `reports`.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,
@@ -148,7 +144,6 @@ fn simulate(
     Ok(())
 }
 
-/// The interval at which a callback is polled for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Runs a launch in the simulator, and ends it early when the caller interrupts it.

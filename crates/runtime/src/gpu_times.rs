@@ -1,8 +1,7 @@
 //! Times kernels on a GPU while a profile is active.
 //!
-//! CUPTI times the kernels if it is available. Otherwise, two events around each launch time them.
-//! Events are always recorded, because CUPTI may record a kernel too late or not at all. A launch
-//! that neither CUPTI nor events could time is reported in a note.
+//! CUPTI times the kernels if it is available, and two events around each launch otherwise. Events
+//! are always recorded, because CUPTI may miss a kernel. A note reports a launch without a time.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,18 +16,17 @@ use crate::clock::profile_clock;
 
 /// The way in which a launch is timed.
 pub(crate) enum Timing {
-    /// By two events around the launch, and by CUPTI if the launch has a correlation id, `number`.
+    /// By two events around the launch, and by CUPTI if the launch has a correlation id.
     Around { number: Option<u64>, before: Event, after: Event },
-    /// Not timed. The launch was captured into a CUDA graph, and the program may run the graph
-    /// later, any number of times.
+    /// Not timed. A CUDA graph has captured the launch, and may run it any number of times.
     Captured,
 }
 
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// The start of the kernel as measured by CUPTI or events, in nanoseconds of [`profile_clock`].
-    /// If neither measured it, this is the time at which the host began the launch.
+    /// The start of the kernel in nanoseconds of [`profile_clock`], or else the start of the launch
+    /// on the host.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.
@@ -66,8 +64,8 @@ pub(crate) struct Before {
     context: Context,
 }
 
-/// Begins to time a launch of this thread. [`Before::after`] ends the timing. If the launch fails,
-/// dropping the [`Before`] ends the timing.
+/// Begins to time a launch of this thread. [`Before::after`] or dropping the [`Before`] ends the
+/// timing.
 pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
     if context.is_capturing(stream)? {
         return Ok(Before { cupti: None, event: None, context });
@@ -104,7 +102,7 @@ impl Drop for Before {
 }
 
 /// Returns the running CUPTI, or the reason why it cannot run. The first call in a profile starts
-/// CUPTI.
+/// it.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();
@@ -123,14 +121,14 @@ pub(crate) fn stop() {
     }
 }
 
-/// Returns the time of each launch, and notes about the times, one line each. A time is `None` if
-/// the launch was not timed. `timings` has the start on the host and the timing of each launch.
+/// Returns the time of each launch, if it was timed, and notes about the times. `timings` has the
+/// start on the host and the timing of each launch.
 pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
     let mut notes = Vec::new();
     if timings.is_empty() {
         return (Vec::new(), notes);
     }
-    // Waits for the kernels: CUPTI has complete records only of kernels that have ended.
+    // CUPTI has complete records only of kernels that have ended.
     let ended: Vec<Result<(), String>> = timings
         .iter()
         .map(|(_, timing)| match timing {
@@ -195,8 +193,8 @@ fn by_cupti(timing: &Timing, kernels: &FxHashMap<u64, (i128, KernelTime)>) -> Op
     Some(Time { start, nanoseconds: (time.end - time.start) as f64, by: "cupti" })
 }
 
-/// Returns the host time and the first event of the first launch with events. Without such a
-/// launch, returns `host` and `None`.
+/// Returns the host time and the first event of the first launch with events, or else `host` and
+/// `None`.
 fn first<'a>(timings: &[(u64, &'a Timing)], host: u64) -> (u64, Option<&'a Event>) {
     let events = timings.iter().find_map(|(start, timing)| match timing {
         Timing::Around { before, .. } => Some((*start, Some(before))),

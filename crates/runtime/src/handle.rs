@@ -1,5 +1,4 @@
-//! Defines a compiled kernel that can be launched: the result of `kernel[grid](...)` and
-//! `kernel.warmup(...)`.
+//! Defines a compiled kernel that can be launched.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -40,7 +39,7 @@ pub struct Handle {
     makes_pointers: bool,
     /// The loaded code on the GPU or in the simulator. The first use loads the code.
     loaded: OnceLock<Loaded>,
-    /// The variants for launches with tensors that some tensor maps of the code cannot describe.
+    /// The variants for tensors that some tensor maps cannot describe.
     pub(crate) variants: Variants,
     /// The program of sanitized launches on the CPU, compiled at its first use.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
@@ -91,8 +90,7 @@ impl Handle {
         }
     }
 
-    /// Returns a handle with the same code and attachment for a launch with other options. The
-    /// options may only differ in ways that do not change the code.
+    /// Returns a handle with the same code and attachment, for options that do not change the code.
     pub(crate) fn shared(&self, options: &Options) -> Self {
         let codegen =
             CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
@@ -170,8 +168,7 @@ impl Handle {
         }
     }
 
-    /// Returns the compilation of this code or of a variant of it, for a lock. `tensor_maps` says
-    /// whether the code may take tensor maps.
+    /// Returns the compilation of this code or of a variant, for a lock.
     pub(crate) fn compilation(&self, tensor_maps: bool, variant: Option<&TensorMapVariant>) -> Compilation {
         let parameters = self.signature.parameters.iter();
         Compilation {
@@ -220,8 +217,8 @@ impl Handle {
                 if let Some(loaded) = self.loaded.get() {
                     return Ok(Some(loaded));
                 }
-                // Two threads may both load the code here. An error is not cached, because memory
-                // may be free later.
+                // An error is not cached, because memory may be free later. Two threads may both
+                // load the code.
                 let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
                 if let Some(cubin) = loaded.cubin() {
                     dump::machine_code(&Knobs::current(), &self.compiled.name, self.number, cubin);
@@ -304,9 +301,8 @@ impl Handle {
         self.bind_to(positional, &named, &all)
     }
 
-    /// Binds the positional arguments to the parameters with the indices `targets`, in order. Then
-    /// binds the defaults to the run-time parameters without an argument. `named` has the keyword
-    /// arguments, which the caller has already bound.
+    /// Binds the positional arguments to the parameters `targets`, and then the defaults to the
+    /// run-time parameters without an argument. `named` has the bound keyword arguments.
     fn bind_to(
         &self,
         positional: usize,
@@ -325,7 +321,7 @@ impl Handle {
         }
         for (index, source) in bound.iter_mut().enumerate() {
             if source.is_none() && self.signature.parameters[index].default.is_some() {
-                // The default of a constexpr is unused, because the code may contain another value.
+                // The code may contain another value than the default of a constexpr.
                 *source = (!self.is_constexpr(index)).then_some(ArgumentSource::Default);
             }
         }
@@ -441,7 +437,7 @@ impl Handle {
     fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
         let mut name = self.signature.parameters[index].name.to_string();
         let (mut argument, mut value) = (&self.arguments[index], value);
-        // If a tuple has the expected structure, the error names its first unfit item.
+        // In a tuple of the expected structure, the error names the first unfit item.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
             && items.is_alike(values)
             && let Some(place) =
@@ -498,9 +494,8 @@ fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     found
 }
 
-/// Calls `sink` with each run-time item of an argument, in order. Returns `None` if `sink` returns
-/// `None`, or if the value is missing. Also returns `None` if the argument is a tuple and the value
-/// is not a tuple of the same length and descriptor.
+/// Calls `sink` with each run-time item of an argument, in order. Returns `None` if `sink` does, or
+/// if the value is missing or has another structure.
 fn pass_item<'m>(
     argument: &Argument,
     value: Option<&Value<'m>>,

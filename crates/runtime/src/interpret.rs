@@ -1,10 +1,8 @@
-//! Implements interpret mode: the caller runs the body of the kernel itself, operation by
-//! operation.
+//! Implements interpret mode: the caller runs the body of the kernel operation by operation.
 //!
-//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, on the same path as
-//! kernels. It is compiled once for each combination of types and compile-time values. The program
-//! is then evaluated on the run-time values. In interpret mode, an operation therefore has the same
-//! meaning, errors and bits of the result as in a compiled kernel.
+//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, once for each
+//! combination of types and compile-time values. The program is then evaluated on the run-time
+//! values. So the operation has the meaning, errors and result bits of a compiled kernel.
 
 mod form;
 
@@ -77,7 +75,7 @@ pub struct Launch {
     grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
     language: tilewright_frontend::Options,
-    /// The compiled operations that refer to functions or objects of the program. These may change
+    /// The compiled operations that refer to functions or objects of the program, which may change
     /// before the next launch.
     cache: RefCell<Cache>,
     /// The errors that loads from the padding of a tensor would have caused.
@@ -111,9 +109,7 @@ struct Compiled {
     operation: CompiledOperation,
 }
 
-/// Facts about run-time values, except their types: the known constants, and the names of the
-/// parameters that declare pointers read-only. Each fact has the index of its value among the
-/// operands' run-time values.
+/// The known constants and the read-only pointers among the operands' run-time values, by index.
 #[derive(PartialEq, Default)]
 struct Marks {
     known: SmallVec<[(usize, Literal); 4]>,
@@ -131,8 +127,7 @@ impl Marks {
     }
 }
 
-/// The maximum number of operations in a cache. Inserting an operation into a full cache clears the
-/// cache first.
+/// The maximum number of operations in a cache. A full cache is cleared.
 const MAX_KNOWN: usize = 1 << 13;
 
 thread_local! {
@@ -211,7 +206,7 @@ impl Launch {
         let language = tilewright_frontend::Options {
             num_warps: options.codegen().num_warps,
             capability: 0,
-            // Python itself reads the kernel's globals, even if they are not `tl.constexpr`.
+            // Python itself reads the kernel's globals.
             allow_plain_globals: true,
             ..options.language()
         };
@@ -369,16 +364,15 @@ impl Launch {
     }
 }
 
-/// Returns whether an operation prints during its compilation. Such an operation is compiled at
-/// each use.
+/// Returns whether an operation prints during its compilation. It is then compiled at each use.
 fn prints(given: &[Operand<Tile>]) -> bool {
     given
         .first()
         .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
-/// Returns whether an operand refers to a function or an object of the program. The program may
-/// change them later.
+/// Returns whether an operand refers to a function or an object of the program, which may change
+/// later.
 fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     fn has_object(constant: &Constant) -> bool {
         match constant {

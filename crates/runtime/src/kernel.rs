@@ -40,13 +40,12 @@ pub struct Kernel {
     landed: Condvar,
 }
 
-/// The compiled variants of a kernel.
 #[derive(Debug, Default)]
 struct CompiledVariants {
     /// All variants, by the key of the arguments and options of their launches.
     by_key: FxHashMap<Key, Arc<Handle>>,
-    /// The variants whose code is also correct for other options. The key has only the arguments
-    /// and options that the code depends on.
+    /// The variants whose code is also correct for other options. Their keys have only what the
+    /// code depends on.
     shareable: FxHashMap<Key, Arc<Handle>>,
 }
 
@@ -166,9 +165,8 @@ impl Kernel {
         Ok(handle)
     }
 
-    /// Returns the key of the arguments and of the options that the code depends on. Returns `None`
-    /// for a GPU, real or simulated, because its code depends on all options. Also returns `None`
-    /// while stages are dumped, so that each compilation is dumped.
+    /// Returns the key of what the code depends on. Returns `None` for a GPU, whose code depends on
+    /// all options, and while stages are dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device_of(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {
@@ -177,8 +175,8 @@ impl Kernel {
         self.key(arguments, &options.of_language()).map(Some)
     }
 
-    /// Returns a handle that shares the code of another variant, if the variants only differ in
-    /// options that the code does not depend on.
+    /// Returns a handle that shares the code of another variant, if the code does not depend on the
+    /// options that differ.
     fn share(&self, shared_key: &Key, options: &Options) -> Option<Arc<Handle>> {
         let variants = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
         let handle = variants.shareable.get(shared_key)?;
@@ -211,8 +209,7 @@ impl Kernel {
 
     /// Removes every compiled variant. A caller uses this when the kernel's source has changed.
     pub fn clear(&self) {
-        // The variants are dropped after the lock is released, because dropping their attachments
-        // may run code of the program.
+        // Dropping the attachments may run code of the program, so the lock is released first.
         let forgotten = std::mem::take(&mut *self.write());
         drop(forgotten);
     }
@@ -327,8 +324,7 @@ impl Kernel {
         self.compile_with(self.device.unwrap_or_default(), arguments, options, tensor_maps, path)
     }
 
-    /// Compiles a kernel from its IR. If this process has a lock that contains the kernel, restores
-    /// the kernel from the lock instead.
+    /// Compiles a kernel from its IR, or restores it from the lock of this process.
     fn compile_or_restore(
         &self,
         job: &Job,
@@ -429,10 +425,9 @@ impl Kernel {
     ) -> Result<Job, Error> {
         let target = device.target()?;
         options.check(target)?;
-        // Code for the simulator checks the indices of gathers, unless the code may also run on a
-        // GPU. Code without tensor maps may, because another process may launch it, and so may code
-        // of a lock. Code with tensor maps is only for this process, because only a `Handle`
-        // creates its maps.
+        // Code for the simulator checks the indices of gathers, unless it may also run on a GPU.
+        // Code of a lock may, and so may code without tensor maps. Code with tensor maps stays in
+        // this process, because only a `Handle` creates the maps.
         let has_lock = lock::is_locked() || lock::is_recording();
         let check_indices = tensor_maps && matches!(device, Device::Sim(_)) && !has_lock;
         let parameters = self.signature.parameters.iter();
@@ -448,8 +443,8 @@ impl Kernel {
         })
     }
 
-    /// Registers this thread as the one that compiles the variant with this key, or waits for the
-    /// thread that already compiles it.
+    /// Registers this thread for the compilation of a key, or waits for the thread that compiles
+    /// it.
     fn take_off<'a>(&'a self, key: &'a Key) -> TakeOff<'a> {
         let thread = std::thread::current().id();
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
@@ -475,15 +470,14 @@ impl Kernel {
 enum TakeOff<'a> {
     /// Use this handle, because another thread has compiled it meanwhile.
     Landed(Arc<Handle>),
-    /// Compile. Other threads wait until the landing is dropped, even after an error or a panic.
+    /// Compile. Other threads wait until the landing is dropped.
     Ours(Landing<'a>),
-    /// Compile, without a [`Landing`]. This thread is already compiling the same variant, and its
-    /// host has launched the kernel again. If the thread waited, it would wait for itself.
+    /// Compile, without a [`Landing`]. The host of this thread's compilation of the same variant
+    /// has launched the kernel again, so the thread must not wait for itself.
     Nested,
 }
 
-/// Marks a compilation of this thread. Dropping the value ends the compilation and wakes the
-/// waiting threads, which look up the key again.
+/// Marks a compilation of this thread. Dropping it wakes the waiting threads.
 struct Landing<'a> {
     kernel: &'a Kernel,
     key: &'a Key,

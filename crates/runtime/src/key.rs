@@ -1,5 +1,6 @@
-//! Defines the key of a compiled variant in the cache of its kernel: a sequence of words. Launches
-//! that need different code have different keys.
+//! Defines the key of a compiled variant in the cache of its kernel.
+//!
+//! A key is a sequence of words. Launches that need different code have different keys.
 
 use std::borrow::Borrow;
 
@@ -7,8 +8,8 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words. Two keys are equal exactly if they encode the same values. A key of up to
-/// 32 words needs no allocation, which is enough for about two dozen parameters.
+/// A sequence of words that encodes values without ambiguity. A key of up to 32 words needs no
+/// allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Key(SmallVec<[u64; 32]>);
 
@@ -18,9 +19,8 @@ impl Borrow<[u64]> for Key {
     }
 }
 
-/// The kind of a compile-time value. It is the low byte of the first word of the encoding. Values
-/// that are equal in Python (`1`, `1.0`, `True`) have different kinds, because they have different
-/// types in a kernel.
+/// The kind of a compile-time value, in the low byte of its first word. Equal values of Python
+/// (`1`, `1.0`, `True`) have different kinds, because they have different types in a kernel.
 #[derive(Clone, Copy)]
 enum Tag {
     None = 1,
@@ -44,13 +44,11 @@ enum Tag {
 }
 
 impl Key {
-    /// Adds a word.
     #[inline]
     pub(crate) fn push(&mut self, word: u64) {
         self.0.push(word);
     }
 
-    /// Adds a value of the host.
     pub(crate) fn push_host_value(&mut self, value: &HostValue) {
         match value {
             HostValue::Constant(constant) => self.push_constant(constant),
@@ -69,7 +67,7 @@ impl Key {
             }
             HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
             HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
-            // A run-time value occurs here only within the call of a compile-time function.
+            // A run-time value occurs here only during the call of a compile-time function.
             HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.id),
         }
     }
@@ -104,8 +102,7 @@ impl Key {
         }
     }
 
-    /// Adds the shape of the blocks and the padding of a tensor descriptor. The caller then adds
-    /// the items of the descriptor.
+    /// Adds the shape of the blocks and the padding of a tensor descriptor, but not its items.
     pub(crate) fn push_descriptor(&mut self, form: &DescriptorForm) {
         let padding = u64::from(form.padding == Padding::Nan);
         self.push_tag(Tag::Descriptor, form.block_shape.len() as u64 | padding << 8);
@@ -118,7 +115,7 @@ impl Key {
         }
     }
 
-    /// Adds the class, the length and the field names of a tuple. The caller then adds the items.
+    /// Adds the class, the length and the field names of a tuple, but not its items.
     pub(crate) fn push_tuple<T>(&mut self, items: &Tuple<T>) {
         if let Some(class) = items.class() {
             self.push_tag(Tag::Object, class.0.into());

@@ -32,8 +32,7 @@ use tilewright_compiler::Stage;
 use tilewright_ir::InputPrecision;
 use tilewright_sanitize::Checks;
 
-/// The maximum number of threads. A larger number is most likely a mistake, and would exhaust the
-/// system.
+/// A larger number is most likely a mistake, and would exhaust the system.
 pub(crate) const MAX_THREADS: usize = 1024;
 
 /// The settings that environment variables control, and that a program may change while it runs.
@@ -192,8 +191,7 @@ impl Knobs {
     }
 }
 
-/// The variables that accept every text: switches, and `OMP_NUM_THREADS`, which belongs to another
-/// library. Only a value that is not UTF-8 is reported.
+/// The variables that accept every UTF-8 text.
 const FLAGS: [&str; 10] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
@@ -207,9 +205,8 @@ const FLAGS: [&str; 10] = [
     "TRITON_KERNEL_DUMP",
 ];
 
-/// Returns the text of a variable. A byte that is not UTF-8 is escaped, as in `\xff`. No variable
-/// with a fixed set of values accepts such a text, so the text is reported like any other wrong
-/// value.
+/// Returns the text of a variable, with bytes that are not UTF-8 escaped (`\xff`). Such a text is
+/// then reported as a wrong value.
 fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
@@ -281,8 +278,7 @@ fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on" | "y")
 }
 
-/// Parses a list of stages such as `ir,opt`; `all` and `1` are every stage, and unknown names are
-/// ignored.
+/// Parses a list of stages such as `ir,opt`. Ignores unknown names.
 fn parse_stages(list: &str) -> Vec<Stage> {
     if matches!(list, "all" | "1") {
         return Stage::ALL.to_vec();
@@ -290,8 +286,8 @@ fn parse_stages(list: &str) -> Vec<Stage> {
     list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
 }
 
-/// Returns whether `list`, the value of `TILEWRIGHT_DUMP`, is a folder. It is a folder if no name
-/// in it is a stage, and it is neither empty nor `all`, `0` or `1`.
+/// Returns whether `list`, the value of `TILEWRIGHT_DUMP`, is a folder: it names no stage, and is
+/// not empty, `all`, `0` or `1`.
 fn is_folder(list: &str) -> bool {
     let is_none = |name: &str| Stage::parse(name.trim()).is_none();
     let is_switch = matches!(list.trim(), "" | "all" | "0" | "1");

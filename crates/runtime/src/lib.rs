@@ -1,5 +1,6 @@
-//! Selects the device of a call, compiles the kernel for the call's arguments, and launches the
-//! code. This crate does not need Python.
+//! Compiles kernels for the arguments of calls, and launches the code.
+//!
+//! This crate does not need Python.
 //!
 //! ```text
 //! caller's arguments ──convert──> Value ──Kernel::bind──> a Value for each parameter
@@ -13,18 +14,14 @@
 //! [`interpret`] is interpret mode: Python runs the body of a kernel, and each op is compiled and
 //! evaluated separately.
 //!
-//! A caller converts each argument to a [`Value`] once. This crate does the rest. The warm path is
-//! [`Kernel::lookup`] and [`Handle::launch`]. It allocates nothing for a usual number of arguments,
-//! and acquires only shared locks. For a kernel with tensor maps, it also acquires the lock of the
-//! kernel's cached maps.
+//! A caller converts each argument to a [`Value`] once. The warm path is [`Kernel::lookup`] and
+//! [`Handle::launch`]. It allocates nothing for a usual number of arguments, and acquires only
+//! shared locks and the lock of the kernel's tensor maps.
 //!
-//! Only the cubins of the driver's assembler are cached on disk (`tilewright_cuda::Cache`). A cache
-//! of the other code would save no time. Compiling a matmul of 13 parameters with four helper
-//! functions takes 208 us. This is 138 us from syntax to IR, 49 us for the passes, and 20 us for
-//! the CPU program. Reading the module's text takes another 61 us. Finding and checking a cached
-//! file would take about as long, and stale files and locks are a source of errors. The warm path
-//! takes 0.1 us for 5 arguments. `crates/tilewright/examples/timings.rs` measures all of these
-//! times.
+//! Only the cubins of the driver's assembler are cached on disk (`tilewright_cuda::Cache`). Other
+//! code is compiled as fast as a cached file is found and checked. A matmul of 13 parameters with
+//! four helper functions compiles in 208 us; its module is read in another 61 us. The warm path
+//! takes 0.1 us for 5 arguments. `crates/tilewright/examples/timings.rs` measures these times.
 
 pub mod binary;
 mod bounds;

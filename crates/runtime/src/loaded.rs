@@ -32,8 +32,8 @@ pub enum Loaded {
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
-        /// The same kernel, configured for clusters of two blocks that share their tensor copies.
-        /// `None` if the code or the launch options do not permit such clusters.
+        /// The kernel for clusters of two blocks that share their tensor copies, if the code and
+        /// the options permit them.
         pairs: Option<Box<LaunchConfiguration>>,
         /// The cubin of the kernel.
         cubin: Vec<u8>,
@@ -69,9 +69,8 @@ impl Loaded {
         }
     }
 
-    /// Loads a kernel. Assembles it first, unless `code` or the cache has the cubin. Unless
-    /// `options` sets `maxnreg`, [`Multiprocessor::assemble`] may choose the number of registers of
-    /// a thread. More blocks are then resident, or fewer registers are spilled.
+    /// Assembles a kernel, unless `code` or the cache has the cubin, and loads it. Without
+    /// `maxnreg`, [`Multiprocessor::assemble`] may choose the number of registers of a thread.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -101,7 +100,6 @@ impl Loaded {
         Self::configured(code, context, &function, cubin, launch_options)
     }
 
-    /// Configures a loaded kernel for launches on a GPU.
     fn configured(
         code: &GpuCode,
         context: Context,
@@ -129,7 +127,7 @@ impl Loaded {
 
     /// Appends the tensor maps of the code to the parameters of a launch. The given grid counts
     /// programs; the returned grid counts blocks. If some accesses cannot have a map, returns these
-    /// accesses and appends nothing.
+    /// and appends nothing.
     #[inline]
     pub(crate) fn append_maps(
         &self,
@@ -149,9 +147,8 @@ impl Loaded {
         }
     }
 
-    /// Returns the resources that the kernel uses. `known` has the resources that the compiler
-    /// determined. On a GPU, the driver's counts of registers and spills replace the compiler's
-    /// counts.
+    /// Returns the resources that the kernel uses: `known`, with the driver's counts of registers
+    /// and spills on a GPU.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,
@@ -211,14 +208,12 @@ pub(crate) struct Assembler<'a> {
     pub(crate) gpu: tilewright_cuda::Device,
     pub(crate) context: Context,
     pub(crate) cache: &'a Cache,
-    /// The name of the kernel.
     pub(crate) name: &'a str,
 }
 
 impl Assembler<'_> {
     /// Assembles and loads the kernel for blocks of `threads` threads and `shared_bytes` bytes of
-    /// shared memory. Returns the kernel with its cubin. If `max_registers` is `None`,
-    /// [`Multiprocessor::assemble`] may choose the number of registers of a thread.
+    /// shared memory. Returns the kernel with its cubin.
     pub(crate) fn assemble(
         &self,
         ptx: &str,

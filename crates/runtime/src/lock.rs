@@ -1,5 +1,4 @@
-//! Records the kernels of a program for a lock, and launches kernels from a lock (see the crate
-//! `tilewright-lock`).
+//! Records kernels for a lock, and launches kernels from a lock. See the crate `tilewright-lock`.
 //!
 //! ```text
 //! TILEWRIGHT_LOCK_RECORD=folder   each compilation adds its kernel to the folder    record

@@ -198,7 +198,6 @@ impl Options {
         }
     }
 
-    /// Returns the frontend's options of a compilation for a target.
     pub(crate) fn language_for(&self, target: Target, check_indices: bool) -> tilewright_frontend::Options {
         tilewright_frontend::Options {
             num_warps: self.codegen().num_warps,
@@ -209,7 +208,6 @@ impl Options {
         }
     }
 
-    /// Returns whether an option is true.
     pub(crate) fn is_on(&self, option: OptionId) -> bool {
         self.get(option).is_true()
     }
@@ -222,7 +220,6 @@ impl Options {
         }
     }
 
-    /// Adds the options to a key.
     pub(crate) fn encode(&self, key: &mut Key) {
         let switches = u64::from(self.allow_plain_globals) | u64::from(self.portable) << 1;
         key.push(switches | (self.set.len() as u64) << 2);
@@ -232,17 +229,14 @@ impl Options {
         }
     }
 
-    /// Returns a copy with only the options of [`Consumer::Language`]: the other options do not
-    /// change the code for a CPU.
+    /// Returns a copy with only the options that can change the code for a CPU.
     pub(crate) fn of_language(&self) -> Self {
         let mut options = self.clone();
         options.set.retain(|(option, _)| option.info().consumer == Consumer::Language);
         options
     }
 
-    /// Sets an option to a value that its row accepts. A default value is not stored, so that
-    /// options with the same meaning are equal. The key of a launch with the defaults then has only
-    /// one word for its options.
+    /// Sets an option. A default is not stored, so that options with the same meaning are equal.
     fn put(&mut self, option: OptionId, value: Constant) {
         if self.fixed.contains(&option) {
             return;
@@ -256,8 +250,8 @@ impl Options {
         }
     }
 
-    /// Returns the index of an option among the set options, or the index at which to insert it as
-    /// an error.
+    /// Returns the index of an option among the set options, or as an error the index at which to
+    /// insert it.
     fn place(&self, option: OptionId) -> Result<usize, usize> {
         self.set.binary_search_by_key(&option, |(other, _)| *other)
     }
@@ -280,7 +274,7 @@ fn invalid(info: &OptionInfo, value: &Constant) -> Diagnostic {
         .hint(hint)
 }
 
-/// Returns the powers of two up to `most` that are nearest to a wrong number, as advice.
+/// Returns the powers of two up to `most` that are nearest to a wrong number.
 fn nearest_powers(found: i128, most: u32) -> String {
     let powers = || (0..u32::BITS).map(|bit| 1_u32 << bit).filter(|power| *power <= most);
     let below = powers().filter(|power| i128::from(*power) < found).max();

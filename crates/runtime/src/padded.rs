@@ -1,10 +1,9 @@
-//! Reports loads from the padding after a tensor as warnings instead of errors. Programs that were
-//! written for a GPU may need this.
+//! Reports loads from the padding after a tensor as warnings instead of errors.
 //!
 //! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes. The added
-//! bytes are *padding*. On a GPU, a kernel can read these bytes without harm, and some programs
-//! read them. After [`allow_padded_reads`], loads from padding on the processor or in the simulator
-//! return 0. Each line with such a load is reported once.
+//! bytes are *padding*, which a kernel on a GPU can read without harm. After
+//! [`allow_padded_reads`], such loads return 0 on the processor and in the simulator. Each line
+//! with such a load is reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,8 +14,7 @@ use tilewright_base::{Diagnostic, SourceMap};
 
 use crate::Error;
 
-/// The allocator of torch for CUDA rounds the size of an allocation up to a multiple of this number
-/// of bytes.
+/// The unit of allocations of torch for CUDA, in bytes.
 const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);

@@ -1,10 +1,10 @@
-//! Measures each launch between [`start_profile`] and [`stop_profile`]. On the CPU, each step of
-//! the program is timed. The simulator counts instructions and memory accesses. On a GPU, the
-//! kernel is timed (see `gpu_times`).
+//! Measures each launch between [`start_profile`] and [`stop_profile`].
 //!
-//! A launch checks only once whether launches are measured. [`take_profile`] returns the
-//! measurements as JSON. The JSON has kernels, each with its steps or counts, and launches. A
-//! launch has its kernel, its time, and the scope of its thread ([`set_scope`]).
+//! On the CPU, each step of the program is timed. The simulator counts instructions and memory
+//! accesses. On a GPU, the kernel is timed (see `gpu_times`).
+//!
+//! [`take_profile`] returns the measurements as JSON: kernels with their steps or counts, and
+//! launches with their kernel, time and scope ([`set_scope`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,16 +36,16 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// The indices of kernels. The key is the address of the code of their handle, and a text of
-    /// the device and the variant.
+    /// The indices of kernels, by the address of their code, and a text of the device and the
+    /// variant.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
 /// The measurements of all launches of one variant of a kernel.
 struct Kernel {
-    /// The code of the handle. The address of the code is part of the key in [`Records::known`].
-    /// This reference ensures that no other code has the same address.
+    /// The code of the handle. This reference keeps its address, a key of [`Records::known`],
+    /// unique.
     _code: Arc<MachineCode>,
     name: String,
     form: String,
@@ -70,7 +70,6 @@ struct Launch {
     /// The time of [`profile_clock`] at which the launch began on the host, in nanoseconds.
     start: u64,
     host_nanoseconds: u64,
-    /// The timing on a GPU.
     timing: Option<Timing>,
 }
 
@@ -260,9 +259,8 @@ impl Kernel {
         }
     }
 
-    /// Estimates the total time of the simulated launches on a real GPU: on `gpu`, or by default on
-    /// a GPU of their architecture. Returns `None` if no launch was simulated, or if there is no
-    /// model of such a GPU.
+    /// Estimates the total time of the simulated launches on `gpu`, by default a GPU of their
+    /// architecture. Returns `None` without a simulated launch or a model of such a GPU.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;
@@ -407,7 +405,7 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
 }
 
 impl Launch {
-    /// Describes a launch. An unknown time is null, because 0 would be a wrong time.
+    /// Describes a launch. An unknown time is null.
     fn describe(&self, time: Option<&Time>) -> Json {
         json!({
             "kernel": self.kernel,

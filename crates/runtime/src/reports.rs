@@ -1,5 +1,4 @@
-//! Keeps the counters of launches on the simulator. It begins with the first [`keep_reports`], and
-//! [`take_reports`] returns the counters.
+//! Keeps the counters of launches on the simulator, from the first [`keep_reports`] on.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +36,6 @@ pub fn take_reports() -> String {
     if kept.is_empty() { "no kernel was launched on the simulator\n".into() } else { text }
 }
 
-/// Adds the report of a launch.
 pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&ChosenVariant>) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(kept) = kept.as_mut() else { return };
@@ -54,9 +52,7 @@ pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&ChosenVariant
     }
 }
 
-/// Describes a kernel with the types of its arguments and its compile-time values, such as
-/// `add(x_ptr: *fp32, n: i32, BLOCK=128)`. Appends the description of the variant, if it is not the
-/// handle's own code.
+/// Describes a kernel and the variant of its code: `add(x_ptr: *fp32, n: i32, BLOCK=128)`.
 pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters
@@ -69,7 +65,6 @@ pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -
     format!("{}({}){other}", handle.compiled.name, parts.join(", "))
 }
 
-/// Returns the text of an argument, and whether it is a compile-time value.
 fn text_of(argument: &Argument) -> (String, bool) {
     match argument {
         Argument::Pointer { pointee, .. } => (format!("*{pointee}"), false),

@@ -1,5 +1,4 @@
-//! Runs launches with the checks of the sanitizer. Keeps the findings until the host program
-//! retrieves them with [`sanitizer_reports`].
+//! Runs launches with the checks of the sanitizer, and keeps the findings.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -96,8 +95,7 @@ pub(crate) fn require_feature() -> Result<(), Error> {
 
 #[cold]
 fn read() -> Checks {
-    // While [`with_checks`] runs on any thread, the checks are not cached. So every launch calls
-    // this function, which reads the scope of its own thread.
+    // The checks of [`with_checks`] belong to a thread, so they are not cached.
     let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
         return checks;
@@ -109,7 +107,7 @@ fn read() -> Checks {
     checks
 }
 
-/// The checks and the findings of the launches within a call of [`with_checks`].
+/// The checks and the findings of the launches within [`with_checks`].
 struct Scope {
     checks: Checks,
     kept: PendingFindings,
@@ -119,7 +117,7 @@ struct Scope {
 static SCOPES: Mutex<usize> = Mutex::new(0);
 
 thread_local! {
-    /// The scope of the innermost [`with_checks`] on this thread; `None` outside of such a call.
+    /// The scope of the innermost [`with_checks`] on this thread.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
@@ -132,7 +130,7 @@ fn count_scope(change: impl FnOnce(usize) -> usize) {
 /// Runs a function whose launches have these checks and no others. Returns the result of the
 /// function, the findings, and the number of dropped findings.
 pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
-    /// Restores the outer scope when this value is dropped, even after a panic.
+    /// Restores the outer scope when it is dropped, even after a panic.
     struct End(Option<Scope>);
     impl Drop for End {
         fn drop(&mut self) {
@@ -219,9 +217,8 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Runs a kernel on the CPU before its launch in the simulator, and restores the memory
-    /// afterwards. This run makes the checks `init`, `alignment`, `overflow` and `nan`. They need
-    /// the ops of the kernel, not its PTX instructions.
+    /// Runs a kernel on the CPU before its launch in the simulator, and restores the memory. The
+    /// checks `init`, `alignment`, `overflow` and `nan` need the ops of the kernel, not its PTX.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,
@@ -264,8 +261,7 @@ impl Handle {
             padded: None,
             machine_code: false,
         };
-        // The run in the simulator prints the output of the kernel, and reports the error that ends
-        // the kernel. So both are dropped here.
+        // The run in the simulator prints the output and reports the error of the kernel.
         let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
         drop(before);
         let sources = program.program().sources();
@@ -350,8 +346,8 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     }
 }
 
-/// Adds a finding, or counts it if it is known. Returns true if the finding was added. A finding is
-/// added if it is new and fewer than [`MAX_REPORTS`] are kept.
+/// Adds a finding if it is new and fewer than [`MAX_REPORTS`] are kept, or else counts it. Returns
+/// whether it was added.
 fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));
@@ -387,7 +383,6 @@ fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &So
     true
 }
 
-/// Returns the position of a span in its source file.
 pub(crate) fn place_of(sources: &SourceMap, span: Span) -> SourcePlace {
     let file = sources.file(span.file);
     let (line, column) = file.line_column(span.start);

@@ -264,8 +264,7 @@ impl Signature {
         self.at(diagnostic, None, "this is a kernel")
     }
 
-    /// Returns the maximum number of positional arguments: the number of parameters that are not
-    /// keyword-only.
+    /// Returns the number of parameters that are not keyword-only.
     pub(crate) fn most_positional(&self) -> usize {
         let is_positional = |kind| kind != ParameterKind::KeywordOnly;
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
@@ -318,8 +317,7 @@ impl Signature {
         self.at(diagnostic, None, "this kernel")
     }
 
-    /// Returns the error for a caller that has passed `given` values, and not one value for each
-    /// parameter.
+    /// Returns the error for a caller that has passed `given` values, not one for each parameter.
     pub(crate) fn wrong_number(&self, given: usize) -> Error {
         if given > self.parameters.len() {
             self.too_many(given)
@@ -396,8 +394,8 @@ impl Signature {
         names.join(", ")
     }
 
-    /// Creates an error with a finding. If the source is known, the finding points to a parameter,
-    /// or by default to the kernel's name.
+    /// Creates an error with a finding. If the source is known, it points to a parameter, or by
+    /// default to the kernel's name.
     pub(crate) fn at(&self, diagnostic: Diagnostic, parameter: Option<usize>, label: &str) -> Error {
         let mut sources = SourceMap::default();
         let Some((source, syntax)) = self.source.as_ref().and_then(|s| Some((s, function_syntax(s)?))) else {

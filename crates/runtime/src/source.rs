@@ -97,7 +97,7 @@ impl SourceModule {
     }
 
     fn make_kernel(&self, name: &str) -> Result<Kernel, Error> {
-        // If several kernels have this name, the last one counts, as in Python.
+        // Of several kernels with this name, the last one counts, as in Python.
         let syntax = self.jit_functions().filter(|function| function.name == name).last();
         let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
         let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +154,8 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Returns whether a function has the decorator `jit`, with or without a module (`triton.jit`) and
-/// arguments. Other decorators (`autotune`, `heuristics`) only affect Python's launcher.
+/// Returns whether a function has the decorator `jit`, with or without a module and arguments.
+/// Other decorators (`autotune`) only affect Python's launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {
         let callee = decorator.split('(').next().unwrap_or("").trim();

@@ -1,25 +1,4 @@
-//! Specializes arguments: determines the facts about an argument that the code may depend on, by
-//! Triton's rules.
-//!
-//! | argument | type | facts that the code may depend on |
-//! |---|---|---|
-//! | tensor | pointer to its dtype | whether the address is a multiple of 16 |
-//! | int that fits 32 bits, 64 bits, 64 bits unsigned | `int32`, `int64`, `uint64` | whether it is a multiple of 16; 1 is a constant |
-//! | float, also an instance of a subclass such as `np.float64` | `fp32` | |
-//! | bool | `int1` | |
-//! | number with a type (the other scalars of numpy) | that type | whether an int is a multiple of 16 |
-//! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
-//!
-//! Each item of a tuple is specialized like an argument. The code is specific to the length and the
-//! field names of the tuple.
-//!
-//! A tensor descriptor is the tuple of its base, its extents and its strides. The code is specific
-//! to the shape of a block and the padding. The base and all strides but the last of every
-//! descriptor are multiples of 16 bytes.
-//!
-//! An annotation with a type determines the type; the int 1 is then a run-time value. For a
-//! parameter in `do_not_specialize`, an int 1 and multiples of 16 do not change the code. For a
-//! parameter in `do_not_specialize_on_alignment`, the code does not depend on multiples of 16.
+//! Specializes arguments by Triton's rules: finds the facts that the code may depend on.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
@@ -59,10 +38,9 @@ pub(crate) struct Misfit {
 
 #[derive(Debug)]
 pub(crate) enum Why {
-    /// The value does not fit: a description of the value, a note about the expected value, and a
-    /// hint.
+    /// The value does not fit. The texts describe the value, the expected value, and a remedy.
     Value { found: String, note: String, hint: String },
-    /// The tensor is on this device. The device of the launch cannot read its memory.
+    /// The device of the launch cannot read the memory of the tensor, which is on this device.
     Device(Device),
 }
 
@@ -74,7 +52,7 @@ impl Misfit {
 }
 
 impl Misfit {
-    /// Prepends the position of an item in `tuple` to the path of the item's misfit.
+    /// Adds the position of an item in `tuple` to the path of the misfit.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
         self.place.insert_str(0, &tuple.accessor(index));
@@ -82,11 +60,10 @@ impl Misfit {
     }
 }
 
-/// Code is specialized on whether an address in bytes, or an int, is a multiple of this number.
+/// Code may depend on whether an address in bytes, or an int, is a multiple of this number.
 const ALIGNMENT: u32 = 16;
 
 impl Class {
-    /// Returns the class of an argument of a launch on a device.
     pub(crate) fn of(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Self, Misfit> {
         if parameter.annotation == Annotation::Constexpr {
             return if contains_pointer(value) {
@@ -148,8 +125,8 @@ impl Class {
         }
     }
 
-    /// Adds the class to a key, and also the value if it is part of the code. Does not add the
-    /// items of a tuple.
+    /// Adds the class to a key, and the value if it is part of the code. Does not add the items of
+    /// a tuple.
     #[inline]
     fn encode(self, value: &Value<'_>, key: &mut Key) {
         match self {
@@ -225,8 +202,7 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts)))
 }
 
-/// Adds the facts that hold for every descriptor: the base and all strides but the last are
-/// multiples of 16 bytes.
+/// The base and all strides but the last of a descriptor are multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;
@@ -244,7 +220,7 @@ pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
 pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 24]>;
 
 /// Converts a value to the CPU's argument for a parameter of this type. Returns `None` if the value
-/// is of another kind or out of range.
+/// does not fit.
 #[inline]
 pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cpu::Argument<'m>> {
     match (element, value) {
@@ -256,8 +232,8 @@ pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cp
     }
 }
 
-/// Appends a value to the GPU's buffer of parameters, as the argument of a parameter of this type.
-/// Returns `None` if the value is of another kind or out of range.
+/// Appends a value to the GPU's buffer of parameters. Returns `None` if the value does not fit the
+/// parameter's type.
 #[inline]
 pub(crate) fn pack(element: Element, value: &Value<'_>, parameters: &mut cuda::Parameters) -> Option<()> {
     match (element, value) {
@@ -361,7 +337,7 @@ fn declared_pointee(annotated: Option<Element>, found: Dtype) -> Result<Dtype, M
 }
 
 fn is_multiple(parameter: &Parameter, value: i128) -> bool {
-    // The alignment is a power of two, so a mask replaces a slow 128-bit division.
+    // A mask replaces a slow 128-bit division: the alignment is a power of two.
     parameter.specialize && parameter.specialize_alignment && value & i128::from(ALIGNMENT - 1) == 0
 }
 
@@ -375,7 +351,7 @@ fn contains_pointer(value: &Value<'_>) -> bool {
 
 fn encode_constant(value: &Value<'_>, key: &mut Key) {
     match value {
-        // Common values are encoded without converting them to a host value first.
+        // Common values need no conversion to a host value.
         Value::Int(value) => key.push_constant(&Constant::Int(*value)),
         Value::Bool(value) => key.push_constant(&Constant::Bool(*value)),
         Value::None => key.push_constant(&Constant::None),

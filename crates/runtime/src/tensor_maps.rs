@@ -1,5 +1,4 @@
-//! Creates the tensor maps of a launch from its arguments. Follows the plans of the compiled
-//! kernel, and caches the maps for launches with the same arguments.
+//! Creates and caches the tensor maps of a launch, by plans of the compiler.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,9 +23,8 @@ const MAX_AXES: usize = 5;
 
 /// The size in bytes of a sector, the unit in which the L2 cache delivers data.
 const SECTOR: u64 = 32;
-/// The number of blocks of a pair. Blocks run in pairs if a launch makes clusters of two blocks.
+/// The number of blocks of a pair, a cluster whose blocks share their tensor copies.
 pub(crate) const PAIR: u32 = 2;
-/// A tensor map as the hardware reads it.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
 /// The accesses to tensors that no map can describe, without duplicates. Each has its reason.
@@ -35,16 +33,15 @@ pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 /// The number of blocks along each axis, and whether they run in pairs.
 pub(crate) type Blocks = ([u32; 3], bool);
 
-/// The reason why a map that passes the checks of this module cannot be encoded. The compiler and
-/// these checks exclude all other reasons.
+/// The only reason that the checks of the compiler and of this module do not exclude.
 const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
 
 /// The maps of a launch, or the accesses without maps.
 #[derive(Debug)]
 struct Maps {
     maps: Result<SmallVec<[Map; 3]>, Unfit>,
-    /// True if copies read a tensor with a stride that is not a multiple of a sector. The rows of
-    /// the tensor may then begin within a sector, so blocks run in pairs if they can.
+    /// True if copies read a tensor with a stride that is not a multiple of a sector. Its rows may
+    /// begin within a sector, so blocks run in pairs if they can.
     has_split_sectors: bool,
 }
 
@@ -58,21 +55,20 @@ pub struct TensorMaps {
     used: SmallVec<[u32; 8]>,
     /// The offset of each map in the buffer of parameters.
     places: SmallVec<[usize; 3]>,
-    /// The parameter that passes the number of programs: its offset in the buffer of parameters.
-    /// `None` unless the blocks of the kernel may run in pairs.
+    /// The offset of the number of programs in the buffer of parameters. `None` unless the blocks
+    /// may run in pairs.
     programs: Option<usize>,
-    /// The minimum odd number of programs along the first axis for which blocks run in pairs. With
-    /// an even number of programs, blocks may always run in pairs.
+    /// The minimum odd number of programs along the first axis for pairs.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
-    /// The cached maps, each with the values of the `used` arguments; the last entry is the newest.
+    /// The cached maps, each with the values of the `used` arguments. The newest is last.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
 }
 
 impl TensorMaps {
-    /// Creates the plans of compiled code. Returns `None` if the code has no maps. `place` maps the
-    /// index of a parameter to its offset in the buffer of parameters.
+    /// Creates the plans of compiled code, if it has maps. `place` maps the index of a parameter to
+    /// its offset in the buffer of parameters.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -108,11 +104,10 @@ impl TensorMaps {
         }))
     }
 
-    /// Appends the maps to the parameters of a launch, and the number of programs if the kernel has
-    /// this parameter. Returns the blocks, which only run in pairs if `can` is true. If no map can
-    /// describe some tensors, returns the accesses to these tensors and appends nothing. `regions`
-    /// is the memory that a kernel may access in the simulator. On a GPU it is unused, because the
-    /// driver knows the memory.
+    /// Appends the maps, and the number of programs if the kernel has this parameter, to the
+    /// parameters of a launch. Blocks only run in pairs if `can` is true. If no map can describe
+    /// some tensors, returns the accesses to these and appends nothing. Only the simulator reads
+    /// `regions`, the memory that the kernel may access.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -124,8 +119,8 @@ impl TensorMaps {
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_none() {
-            // In the simulator, the base of a map must be in a region, and each launch may have
-            // other regions.
+            // In the simulator, the base of a map must be in a region, and each launch has its own
+            // regions.
             known.clear();
         }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
@@ -168,8 +163,8 @@ impl TensorMaps {
         Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
     }
 
-    /// Creates the map of a plan. Returns the map with its tensor, or the reason why no map can
-    /// describe the tensor.
+    /// Creates the map of a plan with its tensor, or returns the reason why no map can describe the
+    /// tensor.
     fn make(
         &self,
         plan: &TensorMapPlan,
@@ -181,7 +176,7 @@ impl TensorMaps {
             Ok(tensor) => tensor,
             Err(reason) => return Ok(Err(reason)),
         };
-        // A GPU faults if the base of a map is not mapped memory, even if no copy accesses it.
+        // A GPU faults if the base of a map is not mapped memory, even without a copy.
         let is_memory = match self.context {
             Some(_) if tensor.address == argument(plan.base).cast_unsigned() => true,
             Some(context) => context.is_mapped(tensor.address)?,
@@ -202,14 +197,13 @@ impl TensorMaps {
         self.programs.is_some()
     }
 
-    /// Appends one more parameter after the maps, if the kernel's blocks may run in pairs. The
-    /// parameter is the number of programs if the blocks of this launch run in pairs, else 0.
-    /// Returns the blocks.
+    /// Appends the number of programs if the blocks of this launch run in pairs, else 0, for a
+    /// kernel with this parameter. Returns the blocks.
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // With an odd number of programs, the last pair has an idle block. It costs little in a
-        // large grid, but may be half of the blocks of a small grid.
+        // With an odd number of programs, the last pair has an idle block, which may be half of a
+        // small grid.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
@@ -218,7 +212,7 @@ impl TensorMaps {
         ([blocks, y, z], is_paired)
     }
 
-    /// Returns the value of an argument that is a pointer or an integer.
+    /// Returns an argument that is a pointer or an integer.
     fn argument(&self, parameters: &[u8], number: u32) -> i64 {
         let (place, element) = self.arguments[number as usize];
         let word = |bytes: usize| {
@@ -267,15 +261,14 @@ impl Tensor {
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates are signed 32-bit numbers, and a map cannot describe an empty tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
-            // A store of gathered rows replaces negative row indices by 2^31 - 1. So the tensor
-            // must not have a row with this index.
+            // A store of gathered rows replaces negative row indices by 2^31 - 1, so the tensor
+            // must not have this row.
             Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
             Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
             Some(..=0) => Err("it is empty"),
             _ => Err(TOO_LARGE),
         };
-        // A copy to the tensor writes whole chunks, so it would also write the bytes of a chunk
-        // after the end of a row.
+        // A copy to the tensor writes whole chunks, and so would overwrite the bytes after a row.
         let row = in_bytes(&plan.extents[contiguous])?;
         if copied.is_written && plan.has_bounded_rows() && row % CHUNK != 0 {
             return Err("its rows end within 16 bytes");
@@ -313,7 +306,7 @@ impl Tensor {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
-                // A reducing copy compares elements as this type, so the type must be signed.
+                // A reducing copy compares elements as this type.
                 Dtype::I32 => T::S32,
                 Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
@@ -353,7 +346,7 @@ impl Tensor {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
-                // A reducing copy compares elements as this type, so the type must be signed.
+                // A reducing copy compares elements as this type.
                 Dtype::I32 => T::I32,
                 Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,

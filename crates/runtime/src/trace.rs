@@ -1,5 +1,6 @@
-//! Records launches in a trace. The CPU's executor runs a traced launch, so the kernel is compiled
-//! for the CPU, even if its other launches run on a GPU.
+//! Records launches in a trace.
+//!
+//! The CPU's executor runs a traced launch, so the kernel is compiled for the CPU.
 
 use std::time::Instant;
 
@@ -118,13 +119,11 @@ impl Handle {
     }
 }
 
-/// Converts a finding of the sanitizer to a finding of a trace.
 fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
-        // The source in a trace has no common indentation, so the columns of findings are reduced,
-        // like the columns of ops.
+        // The source in a trace has no common indentation.
         (file, line, column - sources.file(span.file).removed_columns)
     };
     let number = |[x, y, z]: [u32; 3]| {

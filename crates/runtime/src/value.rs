@@ -1,5 +1,4 @@
-//! Defines the arguments of a launch. A caller converts its own objects, such as Python's, to these
-//! values.
+//! Defines the arguments of a launch, to which a caller converts its own objects.
 
 use tilewright_base::memory::Region;
 use tilewright_frontend::{Constant, HostValue, Tuple};

@@ -1,9 +1,7 @@
-//! Chooses and compiles variants of a kernel's GPU code. A launch needs a variant if the kernel's
-//! tensor maps cannot describe some of its tensors.
+//! Chooses and compiles variants of a kernel's GPU code.
 //!
-//! The compiler chooses the variant ([`TensorMapVariant`]). A variant is compiled at its first use,
-//! and the handle keeps it. A launch runs the handle's own code if all maps of this code can be
-//! created.
+//! A launch needs a variant ([`TensorMapVariant`]) if the kernel's tensor maps cannot describe some
+//! of its tensors. A variant is compiled at its first use, and the handle keeps it.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
@@ -24,8 +22,7 @@ pub(crate) struct Choice {
     pub(crate) blocks: Blocks,
 }
 
-/// A variant that a launch runs in place of the handle's own code, and the accesses that require
-/// it.
+/// A variant in place of the handle's own code, and the accesses that require it.
 #[derive(Debug)]
 pub(crate) struct ChosenVariant {
     pub(crate) variant: Arc<Variant>,
@@ -59,9 +56,8 @@ fn choose_other(
         let variant = handle.variants.get(handle, &unfit)?;
         match variant.loaded.append_maps(grid, regions, parameters)? {
             Ok(blocks) => return Ok(Choice { other: Some(ChosenVariant { variant, unfit }), blocks }),
-            // The variant may have maps that the handle's own code does not have. It has no maps
-            // for the accesses in `unfit`. Each iteration therefore adds an access, so the loop
-            // ends.
+            // The variant has no maps for the accesses in `unfit`, so each iteration adds an access
+            // and the loop ends.
             Err(more) => {
                 let count = unfit.len();
                 unfit.extend(more.into_iter().filter(|(access, _)| !variant.kind.is_without(*access)));
@@ -83,8 +79,8 @@ impl Variants {
         if let Some(variant) = found {
             return Ok(variant);
         }
-        // Two threads may both compile the variant here. An error is not cached: memory may be free
-        // later.
+        // An error is not cached, because memory may be free later. Two threads may both compile
+        // the variant.
         let variant = Arc::new(Variant::new(handle, kind)?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let (_, Some(other)) = choose(&known) {
@@ -119,16 +115,14 @@ impl Variant {
 }
 
 impl Choice {
-    /// Returns the code to launch: the code of the chosen variant, or `own`, the handle's code, if
-    /// no variant was chosen.
+    /// Returns the code of the chosen variant, or else `own`, the handle's code.
     pub(crate) fn loaded<'a>(&'a self, own: &'a Loaded) -> &'a Loaded {
         self.other.as_ref().map_or(own, |other| &other.variant.loaded)
     }
 }
 
 impl ChosenVariant {
-    /// Describes the variant and the reasons for choosing it, as a suffix to the description of the
-    /// kernel: ` without tensor copies to c_ptr (its rows …)`.
+    /// Describes the variant and its reasons: ` without tensor copies to c_ptr (its rows …)`.
     pub(crate) fn describe(&self, handle: &Handle) -> String {
         let parameters = &handle.compiled.module.kernel().parameters;
         if self.variant.kind == TensorMapVariant::NoMaps {

@@ -1,4 +1,4 @@
-//! Launches device code: a caller writes the arguments one by one, and then starts the launch.
+//! Launches device code with arguments that the caller writes one by one.
 
 use std::cell::Cell;
 
@@ -11,8 +11,8 @@ use crate::specialize::pack;
 use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
-    /// The buffer of parameters, reused from launch to launch. A launch takes the buffer out of the
-    /// cell, because reading an argument may run code that launches another kernel.
+    /// The buffer of parameters, reused from launch to launch. A launch takes it out of the cell,
+    /// because reading an argument may launch another kernel.
     static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
 }
 
@@ -105,7 +105,7 @@ impl<'l> Call<'l> {
     /// parameters for scratch memory after their arguments.
     pub fn takes_scratch(&self) -> bool {
         if self.handle.is_some() {
-            // The parameters after the arguments are tensor maps, which the launch makes.
+            // The other parameters are tensor maps.
             return false;
         }
         let expected = self.function().attributes().parameter_bytes.unwrap_or_default();

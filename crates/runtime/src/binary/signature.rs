@@ -1,5 +1,4 @@
-//! Defines the types of the arguments of device code, parses the names of these types, and encodes
-//! each type as a byte.
+//! Defines the types of the arguments of device code, their names and their encodings.
 
 use tilewright_ir::Dtype;
 

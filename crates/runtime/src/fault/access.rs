@@ -1,6 +1,7 @@
-//! Finds the access in a kernel's source that caused a fault on a GPU. The source line of the fault
-//! selects the candidates. The IR shows from which argument the pointer of each candidate is
-//! derived.
+//! Finds the access in a kernel's source that caused a fault on a GPU.
+//!
+//! The source line of the fault selects the candidates. The IR shows from which argument each
+//! pointer is derived.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -40,8 +41,7 @@ impl Argument {
         (address.wrapping_sub(self.base) as i64).div_euclid(self.size as i64)
     }
 
-    /// Returns the number of bytes by which an access is outside of the argument's memory; 0 if the
-    /// access is inside.
+    /// Returns the number of bytes between an access and the argument's memory; 0 if it is inside.
     fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
@@ -53,9 +53,8 @@ impl Argument {
         self.distance(target) <= self.end - self.start
     }
 
-    /// Returns the index of the first element outside of the argument's memory that an access
-    /// touches. If the whole access is inside, returns the index of the first element that it
-    /// touches.
+    /// Returns the index of the first touched element outside of the argument's memory, or of the
+    /// first touched element if all are inside.
     pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
@@ -66,7 +65,6 @@ impl Argument {
         self.element(self.end)
     }
 
-    /// Returns the index of the first element of the argument's memory.
     pub(super) fn first_element(&self) -> i64 {
         self.element(self.start)
     }
@@ -98,8 +96,8 @@ struct Access {
     /// The span of the access, and the spans of the calls that it was inlined through, innermost
     /// first.
     chain: Vec<Span>,
-    /// The index of the parameter that the accessed pointers are derived from; `None` if there are
-    /// several, or if the origin is unknown.
+    /// The index of the parameter that the pointers are derived from; `None` if it is unknown or
+    /// not unique.
     parameter: Option<usize>,
 }
 
@@ -108,21 +106,19 @@ pub(super) struct FaultCandidates {
     accesses: Vec<Access>,
     /// The argument whose pointer the faulting address was derived from, if it is known.
     pub(super) argument: Option<Argument>,
-    /// The names of the pointer arguments that the accesses use, if `argument` is `None`. Empty if
-    /// the origin of a pointer is unknown, or if no access was found.
+    /// The names of the possible pointer arguments, if `argument` is `None`. Empty if they are
+    /// unknown.
     pub(super) candidates: Vec<String>,
 }
 
 impl FaultCandidates {
-    /// Finds the accesses on the line of the fault, and the argument from which the faulting
-    /// address was derived:
+    /// Finds the accesses on the line of the fault, and the argument of the faulting address:
     ///
-    /// - If all accesses on the line use the same argument, this is the argument.
-    /// - If they use different arguments, it is the nearest of these.
-    /// - If the line has no access, it is the nearest of all pointer arguments.
+    /// - the only argument of all accesses on the line;
+    /// - else the nearest argument of these accesses;
+    /// - on a line without an access, the nearest of all pointer arguments.
     ///
-    /// In the last two cases, the argument must be near ([`Argument::is_near`]). The argument is
-    /// unknown if the origin of an accessed pointer is unknown.
+    /// In the last two cases, the argument must be near ([`Argument::is_near`]).
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -147,9 +143,7 @@ impl FaultCandidates {
         Self { accesses, argument, candidates }
     }
 
-    /// Adds `label` to a diagnostic. If there is only one access, the label is at the access, with
-    /// the calls that the access was inlined through. Otherwise it is at `line`, if the line is
-    /// known.
+    /// Adds `label` to a diagnostic: at the only access and its calls, or else at `line`.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
             ([Access { chain, .. }], _) => called(diagnostic, chain, label),
@@ -159,8 +153,7 @@ impl FaultCandidates {
     }
 }
 
-/// Adds the spans of `chain` to a diagnostic: the first span with `label`, and the others as calls
-/// that it was inlined through.
+/// Adds the spans of `chain` to a diagnostic: the first one with `label`, the others as calls.
 pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
     let Some((&place, callers)) = chain.split_first() else { return diagnostic };
     let diagnostic = diagnostic.primary(place, label);
@@ -182,9 +175,8 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// Returns the instructions on the line of the fault whose op satisfies `is_wanted`. Each has its
-/// span and the spans of the calls that it was inlined through. An instruction of an inlined
-/// library function is on the line of the innermost call outside of the library.
+/// Returns the instructions on the line of the fault that `is_wanted` accepts, with their spans. An
+/// instruction of a library function is on the line of the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -211,13 +203,13 @@ pub(super) fn on_line<'a>(
     found.into_iter()
 }
 
-/// Returns the stores on the line of the fault if `is_store`, else the loads. Both results include
-/// the atomic operations that read and write.
+/// Returns the stores on the line of the fault if `is_store`, else the loads. Both include atomic
+/// operations.
 fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     let is_wanted = move |op: &Op| match op {
         Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
         Op::Store { .. } => is_store,
-        // An atomic op reads and writes, but a fault names only one of these accesses.
+        // A fault names only one of the two accesses of an atomic op.
         op if op.family() == OpFamily::Atomic => true,
         // tidy: wildcard because no other op accesses memory outside of the block.
         _ => false,
@@ -233,8 +225,8 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     accesses
 }
 
-/// Returns the index of the kernel's parameter that a pointer is derived from. Returns `None` if
-/// there are several, or if the pointer is loaded, cast from an integer, or of unknown origin.
+/// Returns the index of the parameter that a pointer is derived from; `None` if it is unknown or
+/// not unique.
 fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     let parents = Parents::new(kernel);
     let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
@@ -249,7 +241,7 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
                 }
             }
             Definition::Parameter(block, _) => {
-                // A pointer is a parameter of a region only if a loop carries it.
+                // Only a loop carries a pointer to a parameter of a region.
                 open.extend(carried(kernel, parents.owner(block)?, value)?);
             }
             Definition::Result(inst, _) => match carried(kernel, inst, value) {
@@ -267,8 +259,8 @@ fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<
     Some(carried.initial.into_iter().chain(carried.yielded))
 }
 
-/// Returns the pointers from which the result of an instruction is derived. Returns `None` if the
-/// result is loaded, cast from an integer, or of unknown origin.
+/// Returns the pointers from which the result of an instruction is derived; `None` if the origin is
+/// unknown.
 fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
     match &data.op {

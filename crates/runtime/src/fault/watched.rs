@@ -1,5 +1,4 @@
-//! Converts faults to findings of the sanitizer. In a sanitized launch, the simulator records these
-//! faults and continues.
+//! Converts faults of a sanitized launch in the simulator to findings.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::{Finding, Occurrence, OtherAccess};

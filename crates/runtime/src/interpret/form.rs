@@ -1,5 +1,4 @@
-//! Describes operations without their operands. Writes the Python text of a function that computes
-//! such an operation.
+//! Describes operations without their operands, and writes Python functions that compute them.
 
 use std::fmt::Write;
 

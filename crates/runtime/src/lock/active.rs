@@ -1,4 +1,4 @@
-//! Reads the lock of this process, and restores the kernels of its launches from the lock.
+//! Reads the lock of this process, and restores kernels from it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,8 @@ pub(crate) struct ActiveLock {
 /// The result of looking for a kernel in a lock.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// The kernel, restored.
     Restored(CompiledKernel),
-    /// The kernel is not in the lock, and may be compiled from its source and IR.
+    /// The kernel is not in the lock, and may be compiled.
     Missing(Option<FunctionSource>, Lowered),
 }
 
@@ -54,8 +53,8 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
     Ok(Some(lock))
 }
 
-/// Reads the lock at `path` before the first launch, so that the launch finds it in [`active`].
-/// Returns `None` if the lock cannot be read, or if a launch has read a lock meanwhile.
+/// Reads the lock at `path` before the first launch. Returns `None` if the lock cannot be read, or
+/// if a launch has read a lock meanwhile.
 pub(super) fn open_early(path: &Path) -> Option<Arc<ActiveLock>> {
     let (file, artifacts) = tilewright_lock::open(path).ok()?;
     let lock = ActiveLock { artifacts, path: path.to_owned(), file, preparation: Preparation::default() };
@@ -68,8 +67,8 @@ pub(super) fn open_early(path: &Path) -> Option<Arc<ActiveLock>> {
     Some(lock)
 }
 
-/// Reports work that a process with a lock should not do. Fails with the message of `what`, or
-/// prints the message if `TILEWRIGHT_LOCK_POLICY` permits the work. Does nothing without a lock.
+/// Reports work that a process with a lock should not do: fails with the message of `what`, or
+/// prints it if `TILEWRIGHT_LOCK_POLICY` permits the work.
 pub(crate) fn forbid(what: impl FnOnce() -> String, note: &str) -> Result<(), Error> {
     let knobs = Knobs::current();
     match active(&knobs)? {
@@ -122,8 +121,7 @@ impl ActiveLock {
     /// lock does not have the kernel and the policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the kernel and the policy forbids compiling it. Also if the
-    /// artifacts of the kernel cannot be read.
+    /// If the policy forbids compiling it, or if the artifacts cannot be read.
     pub(crate) fn restore(
         &self,
         (name, job): (&str, &Job),
@@ -149,8 +147,7 @@ impl ActiveLock {
     /// policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the variant and the policy forbids compiling it. Also if the
-    /// artifacts of the variant cannot be read.
+    /// If the policy forbids compiling it, or if the artifacts cannot be read.
     pub(crate) fn restore_variant(
         &self,
         kernel: &CompiledKernel,
@@ -170,7 +167,6 @@ impl ActiveLock {
     }
 
     /// Reports a launch that is not in the lock, with the differences to the most similar entry.
-    /// Fails as [`miss`](Self::miss) does.
     fn explain(&self, request: &Request, knobs: &Knobs) -> Result<(), Error> {
         let message = format!("this launch of kernel '{}' is not in the lock", request.kernel);
         let notes = match self.file.explain(request) {
@@ -185,8 +181,7 @@ impl ActiveLock {
         self.miss(knobs, message, notes)
     }
 
-    /// Fails with a message, or prints the message if the policy permits kernels that are not in
-    /// the lock.
+    /// Fails with a message, or prints it if the policy permits kernels that are not in the lock.
     fn miss(&self, knobs: &Knobs, message: String, notes: Vec<String>) -> Result<(), Error> {
         if knobs.lock_permits_misses {
             eprintln!("tilewright: {message}: {}", notes.join("; "));
@@ -220,7 +215,6 @@ pub(crate) fn stored(artifacts: &Artifacts, entry: &Entry) -> Result<StoredKerne
     })
 }
 
-/// Reads the source files of an entry.
 pub(crate) fn sources(artifacts: &Artifacts, entry: &Entry) -> Result<SourceMap, ArtifactError> {
     let file = |source: &Source| {
         Ok(SourceFile {

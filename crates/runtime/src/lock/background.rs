@@ -37,8 +37,8 @@ pub fn prepare_in_background() {
     }
 }
 
-/// Ends the thread of [`prepare_in_background`] after its current kernel, and waits for its end.
-/// Call this function before a fork. A fork copies the locks of other threads, but not the threads
+/// Ends the thread of [`prepare_in_background`] after its current kernel.
+/// Call this function before a fork: a fork copies the locks of other threads, but not the threads
 /// that would release them.
 pub fn end_preparation() {
     IS_ENDING.store(true, Ordering::Relaxed);

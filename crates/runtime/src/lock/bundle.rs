@@ -1,4 +1,4 @@
-//! Finds and restores the kernels of a lock, for programs that have neither the source nor Python.
+//! Finds and restores the kernels of a lock, for programs without the source and Python.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -142,7 +142,7 @@ impl Bundle {
         Ok(handle)
     }
 
-    /// Restores the kernel of an entry. Its parameters are the run-time arguments.
+    /// Restores the kernel of an entry for its run-time arguments.
     fn restore(&self, entry: &Entry, device: Device) -> Result<Handle, Error> {
         let target = device.target()?;
         let codegen = codegen(&entry.launches.options, target).ok_or_else(|| invalid(entry, "options"))?;
@@ -172,7 +172,6 @@ impl Bundle {
     }
 }
 
-/// Returns the launch options of an entry.
 fn options(entry: &Entry) -> Result<Options, Error> {
     let mut options = Options::default();
     for (name, value) in &entry.launches.options {
@@ -192,9 +191,9 @@ fn argument(parameter: &Parameter) -> Option<Argument> {
     })
 }
 
-/// Returns a measure of how specific the code of an entry is. The measure is the sum of the binary
-/// logarithms of the divisors that the code assumes of the arguments. The error is the reason why
-/// the code does not fit the arguments.
+/// Returns how specific the code of an entry is: the sum of the binary logarithms of the divisors
+/// that it assumes of the arguments. The error is the reason why the code does not fit the
+/// arguments.
 fn fit(entry: &Entry, device: Device, arguments: &[(&str, Value<'_>)]) -> Result<u64, String> {
     let mut score = 0;
     for parameter in &entry.launch.parameters {

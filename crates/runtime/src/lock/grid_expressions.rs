@@ -1,5 +1,7 @@
-//! Parses the grid of a kernel as three expressions of its arguments, for launchers without Python:
-//! `cdiv(M, 64), N, 1`. The operations have the meaning of those on Python's integers.
+//! Parses the grid of a kernel as three expressions of its arguments: `cdiv(M, 64), N, 1`.
+//!
+//! Launchers without Python compute these expressions. The operations have the meaning of those on
+//! Python's integers.
 
 use std::fmt;
 
@@ -68,7 +70,6 @@ enum Operator {
 
 use Operator::{Add, CeilDivide, FloorDivide, Maximum, Minimum, Modulo, Multiply, NextPowerOf2, Subtract};
 
-/// The functions: name, operator, and the minimum and maximum number of operands.
 const FUNCTIONS: [(&str, Operator, usize, usize); 4] = [
     ("cdiv", CeilDivide, 2, 2),
     ("max", Maximum, 2, usize::MAX),
@@ -97,7 +98,7 @@ impl Operator {
         matches!(self, FloorDivide | Modulo | CeilDivide)
     }
 
-    /// Computes the operation. Returns `None` if the result does not fit, or if the divisor is 0.
+    /// Computes the operation. Returns `None` on overflow, or if the divisor is 0.
     fn compute(self, operands: &[i64]) -> Option<i64> {
         let floor = |a: i64, b: i64| {
             let quotient = a.checked_div(b)?;
@@ -225,7 +226,7 @@ impl GridExpressions {
     }
 }
 
-/// An error in the text, at the bytes from `start` to `end`.
+/// An error at the bytes from `start` to `end` of the text.
 struct Failure {
     start: usize,
     end: usize,
@@ -280,7 +281,6 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Parses operations of equal precedence.
     fn operations(
         &mut self,
         operators: &[(&str, Operator)],

@@ -1,9 +1,8 @@
-//! Prepares the kernels of a lock for the CPU, so that the first launch of a kernel is fast. It
-//! then neither reads artifacts nor generates machine code.
+//! Prepares the kernels of a lock for fast first launches on the CPU.
 //!
-//! A thread prepares one kernel after another. A launch uses a kernel that is ready, and waits for
-//! the kernel that the thread is preparing. It prepares any other kernel itself. So the thread
-//! changes no result. Its errors are ignored, because the launch finds the same error.
+//! A thread prepares one kernel after another. A launch uses a ready kernel, waits for the kernel
+//! that the thread is preparing, and prepares any other kernel itself. The errors of the thread are
+//! ignored, because the launch finds the same errors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -25,19 +24,17 @@ pub(crate) struct Preparation {
 enum State {
     /// The thread prepares the kernel.
     Running,
-    /// The kernel is ready for its first launch.
     Ready(Box<PreparedKernel>),
     /// A launch has the kernel, or prepares it.
     Taken,
 }
 
-/// The longest time that a launch waits for the thread. The limit is necessary because a fork does
-/// not copy the thread, unless the forking code has ended it first.
+/// The longest time that a launch waits for the thread. A fork does not copy the thread.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Preparation {
-    /// Removes and returns the kernel with this optimized IR. Waits if the thread is preparing the
-    /// kernel. Returns `None` if the launch has to prepare the kernel.
+    /// Removes and returns the kernel with this optimized IR, or waits for it. Returns `None` if
+    /// the launch has to prepare the kernel.
     pub(crate) fn take(&self, opt: &str) -> Option<PreparedKernel> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(State::Running) = kernels.get(opt) {
@@ -84,8 +81,7 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Begins to prepare a kernel, unless a launch has the kernel or the thread has already
-    /// prepared it.
+    /// Begins to prepare a kernel, unless it is taken or ready.
     fn begin(preparation: &'a Preparation, opt: &'a str) -> Option<Self> {
         let mut kernels = preparation.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if kernels.contains_key(opt) {

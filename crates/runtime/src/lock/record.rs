@@ -1,8 +1,7 @@
 //! Records the kernels that a program compiles, and collects them into a lock.
 //!
-//! A recording is a folder. Each process of the program adds a file for each kernel. The name of a
-//! file is the hash of its content. So processes need no mutual exclusion, and a killed process
-//! loses no earlier kernels:
+//! A recording is a folder. Each process of the program adds a file for each kernel. The name of
+//! the file is the hash of its content, so processes need no mutual exclusion:
 //!
 //! ```text
 //! folder/targets      the targets, one on each line; if empty, the target of each launch
@@ -70,8 +69,8 @@ impl Recorder {
     }
 
     /// Compiles a kernel for each target of the recording, and adds the results. `job` is a
-    /// compilation that succeeded, for a launch on `device`. A target for which the kernel has no
-    /// code is recorded as a failure.
+    /// compilation that succeeded, for a launch on `device`. A target without code for the kernel
+    /// is recorded as a failure.
     ///
     /// # Errors
     /// If the folder cannot be written, or if the compilation for the target of `job` fails.
@@ -134,8 +133,7 @@ impl Recorder {
         self.store(&compilation, (&kernel, code.as_ref()), (handle.device(), handle.options()))
     }
 
-    /// Writes the artifacts and the entry of a kernel. `code` is the kernel's code for a GPU;
-    /// `None` for the CPU.
+    /// Writes the artifacts and the entry of a kernel. `code` is its code for a GPU.
     fn store(
         &self,
         compilation: &Compilation,
@@ -183,8 +181,7 @@ impl Recorder {
     }
 }
 
-/// Assembles the code for the device of a launch. Returns the cubin, or `None` if the code is for
-/// another device.
+/// Assembles the code for the device of a launch. Returns `None` if the code is for another device.
 fn cubin(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Option<Vec<u8>>, Error> {
     if !matches!(device, Device::Cuda(_)) || device.target()? != Target::Gpu(code.target) {
         return Ok(None);
@@ -274,8 +271,7 @@ fn read_all<T: serde::de::DeserializeOwned>(folder: &Path) -> Result<Vec<T>, Err
     Ok(found)
 }
 
-/// Returns the files of a folder, sorted, without temporary files of writers. Returns no files if
-/// there is no folder.
+/// Returns the files of a folder, sorted, without temporary files; none if there is no folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let unreadable = |error: io::Error| LockError::Unreadable(folder.to_owned(), error);
     let entries = match fs::read_dir(folder) {

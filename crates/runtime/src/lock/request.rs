@@ -18,7 +18,6 @@ use crate::options::OptionId;
 #[derive(Debug)]
 pub(crate) struct Compilation {
     pub(crate) kernel: String,
-    /// The names of the parameters.
     pub(crate) parameters: Vec<Arc<str>>,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) target: Target,
@@ -28,7 +27,6 @@ pub(crate) struct Compilation {
 }
 
 impl Compilation {
-    /// Returns the compilation that a job describes.
     pub(crate) fn of(kernel: &str, job: &Job) -> Self {
         Self {
             kernel: kernel.to_owned(),
@@ -92,13 +90,11 @@ impl Compilation {
     }
 }
 
-/// The additional option of a variant's entry. Its value names the accesses for which the code has
-/// no tensor maps.
+/// The option of a variant's entry that names the accesses without tensor maps.
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
-/// Returns the options of code generation in an entry for a target. On the CPU, returns the
-/// defaults. On a GPU, returns `None` if an option is missing or has a value that no launch can
-/// set.
+/// Returns the options of code generation in an entry. On the CPU, returns the defaults. On a GPU,
+/// returns `None` if an option is missing or invalid.
 pub(crate) fn codegen(options: &BTreeMap<String, String>, target: Target) -> Option<CodegenOptions> {
     if target == Target::Cpu {
         return options.is_empty().then(CodegenOptions::default);
@@ -133,8 +129,7 @@ pub(crate) fn constant(text: &str) -> Option<Constant> {
     })
 }
 
-/// Returns the description of an argument, such as `*fp32:16`, `i32` or `1024`. If possible, the
-/// description is in the language of `tilewright compile --signature`.
+/// Returns the description of an argument, such as `*fp32:16`, `i32` or `1024`.
 fn text(argument: &Argument) -> String {
     let with = |divisibility: u32| match divisibility {
         1 => String::new(),

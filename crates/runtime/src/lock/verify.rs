@@ -56,7 +56,6 @@ pub fn verify(path: &Path) -> Result<Verified, Error> {
     Ok(Verified { kernels: lock.entries.len(), mismatches, unmatched })
 }
 
-/// Returns the first part of an entry that differs from the result of compiling its IR.
 fn difference(
     entry: &Entry,
     locked: &StoredKernel,
