@@ -20,8 +20,7 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
             walk_stmt(self, stmt);
         }
 
-        // Expressions contain no `def`. Skipping them also avoids recursion into deeply nested
-        // expressions.
+        // Expressions contain no `def`, and may be deeply nested.
         fn visit_expr(&mut self, _expression: &'a Expr) {}
     }
     let mut collector = Collector(text, Vec::new());
@@ -29,11 +28,9 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Returns the signature of every function of a source text. If the text is not valid Python,
-/// returns an empty list.
+/// Returns the signatures of the functions of a text; none if it is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
-    // The parser recurses once for each level of nesting. The frontend accepts sources with up to
-    // 2000 levels.
+    // The parser recurses once for each level. The frontend accepts 2000 levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
         parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })

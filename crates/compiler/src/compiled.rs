@@ -1,4 +1,4 @@
-//! The result of a compilation: the code, the options, and queries about both.
+//! Defines the result of a compilation: the code, the options, and queries about both.
 
 use std::sync::Arc;
 
@@ -66,8 +66,6 @@ pub struct GpuCode {
 }
 
 impl GpuCode {
-    /// Creates the code from a module of the GPU dialect and the PTX that was generated from the
-    /// module.
     pub(crate) fn new(
         ptx: String,
         target: tilewright_gpu_ir::GpuTarget,
@@ -147,8 +145,8 @@ pub(crate) fn ptx(
 ) -> Result<String, Box<tilewright_base::Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // A warp-specialized kernel states its own limit, because its partitions transfer registers
-        // to each other. `max_registers` must not replace that limit.
+        // A warp-specialized kernel states its own limit, because its partitions exchange
+        // registers.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
@@ -306,9 +304,8 @@ impl CompiledKernel {
     /// Returns an error if code generation fails.
     pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // `num_ctas` is `code.cluster()`, not the number of blocks that the launch requested. If
-        // the compiler could not divide the program, the single block has the warps of the whole
-        // cluster. `metadata.codegen.num_warps` already counts these warps.
+        // Not the requested number of blocks: if the program was not divided, its single block has
+        // all the warps (`metadata.codegen.num_warps`).
         let num_ctas = code.cluster();
         let (without, tensor_maps) = match variant {
             TensorMapVariant::Without(accesses) => (&**accesses, true),
@@ -353,7 +350,7 @@ impl CompiledKernel {
         with_stack(|| {
             let mut module = Module::clone(&self.lowered);
             for function in module.functions.values_mut() {
-                // The check does not see accesses of a function that is called and not inlined.
+                // The check does not see the accesses of a called function.
                 function.noinline = false;
             }
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
@@ -373,8 +370,7 @@ impl CompiledKernel {
     pub fn hash(&self) -> String {
         let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        // The `Debug` output contains every field of the options, including fields that are added
-        // later.
+        // `Debug` prints every field of the options.
         let text = format!("{target} {language:?} {codegen:?}\n{ir}");
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }
@@ -414,8 +410,8 @@ impl ParameterType {
     }
 }
 
-/// Returns the name of a descriptor type: `tensordesc<fp16[64, 32]>`. If loads return NaN for
-/// elements outside of the tensor, the name is `tensordesc<fp16[64, 32], nan>`.
+/// Returns the name of a descriptor type, such as `tensordesc<fp16[64, 32], nan>`. With `nan`,
+/// loads return NaN for elements outside of the tensor.
 fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
         return "constexpr".into();
@@ -432,8 +428,7 @@ fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     format!("{name}<{}{}{padding}{layout}{window}>", short_name(*dtype), form.block_shape)
 }
 
-/// Returns the short name of a type in signatures: `i32` for `int32`, `u8` for `uint8`, `u1` for a
-/// boolean.
+/// Returns the short name of a type: `i32` for `int32`, `u8` for `uint8`, `u1` for a boolean.
 fn short_name(dtype: Dtype) -> String {
     match dtype {
         Dtype::I1 => "u1".into(),

@@ -1,6 +1,7 @@
-//! Collects the data of the page that `tilewright explain` writes. The page shows the stages, the
-//! layouts of the GPU stage, and the remarks of the passes. Each line of a stage is linked to its
-//! source line.
+//! Collects the data of the page that `tilewright explain` writes.
+//!
+//! The page shows the stages, the layouts of the GPU stage, and the remarks of the passes. Each
+//! line of a stage is linked to its source line.
 
 use std::fmt::Write;
 
@@ -203,7 +204,7 @@ impl CompiledKernel {
             .iter()
             .map(|(id, layout)| (layout.to_string(), id.to_string()))
             .collect();
-        // The text of one layout may be a prefix of another, so longer texts are replaced first.
+        // The text of one layout may be a prefix of another.
         layouts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         layouts.iter().fold(text.to_owned(), |text, (layout, id)| text.replace(layout.as_str(), id))
     }
@@ -258,11 +259,10 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module into lines. Drops the lines that list the source files, and removes the
-/// spans from the other lines.
+/// Splits a printed module into lines, without the list of the source files and the spans.
 ///
-/// Links each line to the source line at which its outermost span begins. For an instruction of an
-/// inlined function, this is the line of the call in the kernel.
+/// Links each line to the source line of its outermost span. For an instruction of an inlined
+/// function, this is the line of the call in the kernel.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -276,8 +276,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
             let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
             id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
         });
-        // The first line of an instruction with regions ends with `{`. The printer writes the spans
-        // of this instruction after its last `}`. Both lines get the same link.
+        // The spans of an instruction with regions are after its last `}`. Its first line, which
+        // ends with `{`, gets the same link.
         let closes = own.trim_start().starts_with('}');
         let begun = if closes { open.pop() } else { None };
         if let Some(begun) = begun {
@@ -292,8 +292,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
     StageText { name: name.into(), title: title.into(), lines, links: origins }
 }
 
-/// Splits a line of printed IR into the text before its spans and the outermost span. Describes the
-/// span by the id of its file (such as `file0`) and the offset of its first byte.
+/// Splits a line of printed IR into the text before its spans and the outermost span: the id of its
+/// file (`file0`) and the offset of its first byte.
 fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     let (mut own, mut outermost) = (line, None);
     while let Some((before, place)) = own.rsplit_once(" @") {
@@ -310,11 +310,9 @@ fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     (own, outermost)
 }
 
-/// Links each `.loc` directive and each instruction of PTX to the source line that the last `.loc`
-/// names.
+/// Links each `.loc` directive and each instruction of PTX to the source line of the last `.loc`.
 ///
-/// The link is 0 if that line belongs to another file than `file`. The links of all other lines of
-/// PTX are also 0.
+/// The link is 0 for other lines of PTX, and for source lines of another file than `file`.
 fn linked_ptx(ptx: &str, file: &str) -> StageText {
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
     let number = ptx.lines().find_map(|line| {
@@ -364,7 +362,6 @@ fn describe_layouts(program: &gpu_ir::Module) -> Json {
     })
 }
 
-/// An access of warps to shared memory.
 struct SharedAccess {
     kind: &'static str,
     value: String,
@@ -376,8 +373,7 @@ struct SharedAccess {
 }
 
 impl SharedAccess {
-    /// Returns the accesses of an instruction to shared memory. An MMA makes up to two accesses;
-    /// any other instruction makes at most one.
+    /// Returns the accesses of an instruction to shared memory. An MMA makes up to two.
     fn of(program: &gpu_ir::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
         let (function, layouts) = (program.kernel(), &program.header.layouts);
         let data = &function.insts[inst];

@@ -19,8 +19,7 @@ pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, 
         let mut program = parse(name, text)?;
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
-            // The verifier accepts some programs that no sequence of passes produces. A pass may
-            // turn such a program into an invalid one.
+            // A pass may make a program invalid that no sequence of passes produces.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {

@@ -1,9 +1,8 @@
 //! Runs and checks inline assembly without a GPU.
 //!
-//! The CPU's executor runs the text in the GPU simulator. Compilations for a GPU parse the text, so
-//! that the user sees errors before an assembler reads it. For both purposes, this module inserts
-//! the text into a kernel. Each thread of the kernel runs the text once; the operands are words of
-//! memory.
+//! The CPU's executor runs the text in the simulator. A compilation for a GPU parses the text, so
+//! that errors appear before an assembler reads it. Both insert the text into a kernel, whose
+//! threads each run it once. The operands are words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use tilewright_sim::{FaultKind, Launch, LoadError, SimTarget, Simulator};
 
 /// The PTX target of the kernel that contains the inline assembly.
 const TARGET: &str = "sm_90a";
-/// The name of the kernel that contains the inline assembly.
 const KERNEL: &str = "inline_assembly";
 /// The maximum number of threads of a block of the kernel.
 const THREADS: u32 = 128;
@@ -64,8 +62,7 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        // If there are fewer runs than `THREADS`, the block has exactly one thread for each run.
-        // Additional threads would return early, and would not reach a barrier in the text.
+        // A thread without a run would return early, and miss a barrier in the text.
         let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
@@ -80,8 +77,7 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Returns the first error of the inline assembly in a module. Ignores instructions that the PTX
-/// parser does not implement.
+/// Returns the first error of the inline assembly in a module. Ignores unknown instructions.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -116,8 +112,7 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Returns whether the text is certainly wrong. If the PTX parser does not implement an instruction
-/// or a modifier, the text may still be correct.
+/// Returns whether the text is certainly wrong. An unknown instruction or modifier may be correct.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -132,8 +127,8 @@ fn described(error: &ParseError, text: &str, first: u32) -> String {
     in_line(error.line, &error.kind.to_string(), text, first)
 }
 
-/// Adds the line of the inline text to a message. `line` is a line of the kernel `text`, in which
-/// the inline text begins at line `first`.
+/// Adds the line of the inline text to a message. `line` is a line of the kernel `text`, and the
+/// inline text begins at line `first`.
 fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default().trim();
     match line.checked_sub(first) {
@@ -145,12 +140,11 @@ fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
 /// The line that follows the inline text in the kernel.
 const CLOSE: &str = "} // end of the text";
 
-/// Returns the kernel that runs the inline text once in each thread, and the line at which the
-/// inline text begins.
+/// Returns the kernel that runs the inline text once in each thread, and the line at which the text
+/// begins.
 ///
-/// The parameters of the kernel are the address of the operands and the number of runs. Each
-/// operand is an array with one 64-bit word for each run. The arrays of the outputs precede the
-/// arrays of the inputs.
+/// Its parameters are the address of the operands and the number of runs. Each operand is an array
+/// with one 64-bit word for each run. The outputs precede the inputs.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\
@@ -207,9 +201,8 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Returns whether the inline assembly can write an output: the text names the output, or an input
-/// is tied to it. The kernel stores 0 for any other output, such as the output of a text that is
-/// only a barrier.
+/// Returns whether the inline assembly can write an output: the text names it, or an input is tied
+/// to it. The kernel stores 0 for others.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

@@ -1,6 +1,8 @@
-//! Compiles kernels. [`compile`] lowers the source of a kernel to typed tile IR and optimizes the
-//! IR. For a CPU, it then compiles the IR to a program of the CPU's executor. For a GPU, it
-//! compiles the IR to a program in the GPU dialect, and this program to PTX.
+//! Compiles kernels.
+//!
+//! [`compile`] lowers the source of a kernel to tile IR and optimizes the IR. For a CPU, it then
+//! compiles the IR to a program of the executor. For a GPU, it compiles the IR to the GPU dialect,
+//! and then to PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
@@ -268,8 +270,7 @@ fn without_feature(feature: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::new(Code::NoDevice, message))
 }
 
-/// Returns the implementation of inline assembly on the CPU, or `None` if the build does not
-/// contain the simulator.
+/// Returns the implementation of inline assembly on the CPU, if the build contains the simulator.
 fn assembler() -> Option<&'static dyn tilewright_cpu::Assembler> {
     if cfg!(feature = "sim") { Some(&inline_asm::SimulatedAssembler) } else { None }
 }
@@ -287,8 +288,7 @@ pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagn
     tilewright_cpu::Program::with_assembler(&module, assembler())
 }
 
-/// Unswitches and unrolls short loops, so that their steps can become parts of the executor's loop
-/// nests.
+/// Unswitches and unrolls short loops, so that their steps can join the executor's loop nests.
 fn for_nests(module: &Module) -> Cow<'_, Module> {
     let unswitching = tilewright_opt::Unswitching {
         ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
@@ -324,8 +324,7 @@ pub fn cpu_program_for_sanitizer(
     tilewright_cpu::SanitizedProgram::new(module, assembler())
 }
 
-/// Returns an error for a program that states layouts, because the CPU's executor does not support
-/// layouts.
+/// Returns an error for a program that states layouts.
 fn refuse_stated_layouts(module: &Module) -> Result<(), Box<Diagnostic>> {
     if !module.states_layouts() {
         return Ok(());
@@ -345,8 +344,7 @@ pub fn cpu_program_without_symbolic_forms(
     tilewright_cpu::Program::without_symbolic_forms(module, assembler())
 }
 
-/// Runs a stage on a stack that suffices for the deepest nesting that the frontend accepts. The
-/// passes, the printer and the executor recurse.
+/// Runs a stage on a stack for the deepest nesting that the frontend accepts. The stages recurse.
 fn with_stack<T>(stage: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(2 << 20, 8 << 20, stage)
 }

@@ -1,16 +1,15 @@
 //! Chooses the number of registers of a thread.
 //!
-//! The assembler makes the first choice. This module then tries other limits in three cases:
+//! The assembler makes the first choice. Other limits are then tried in three cases:
 //!
 //! - With fewer registers, one more block fits on a multiprocessor.
 //! - The kernel spills, and its PTX states how many blocks must fit (`.minnctapersm`). Fewer
-//!   registers may then spill less.
+//!   registers may spill less.
 //! - The kernel spills although registers are unused, and its PTX has no `.minnctapersm`. The
-//!   assembler is then told to use more registers.
+//!   assembler is told to use more registers.
 //!
-//! Only the assembler determines how many registers a kernel needs and spills, so the choice needs
-//! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
-//! the limits to try. The runtime then loads the kernel that `assemble` returns.
+//! Only the assembler knows how many registers a kernel needs and spills. A runtime passes its
+//! assembler to [`Multiprocessor::assemble`], which chooses the limits, and loads the result.
 
 use std::borrow::Cow;
 
@@ -58,7 +57,7 @@ pub struct Occupancy {
 enum Verdict {
     /// The attempt is chosen: one more block is worth more than the spills cost.
     Accept,
-    /// The attempt spills too much, but the next limit, which is higher, may spill less.
+    /// The attempt spills too much, but the next, higher limit may spill less.
     Continue,
     /// The attempt is rejected, and no further limit is tried.
     Stop,
@@ -66,9 +65,8 @@ enum Verdict {
 
 impl Occupancy {
     /// Returns the register limits with which one more block fits, in the order of the attempts.
-    ///
-    /// If anything besides registers prevents another block, returns no limits. A limit removes at
-    /// most 1 / [`Tuning::max_register_loss`] of a thread's registers.
+    /// Returns none if anything else prevents another block. A limit removes at most 1 /
+    /// [`Tuning::max_register_loss`] of a thread's registers.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
         let shared_bytes = more * (self.shared_bytes + multiprocessor.reserved_bytes);
@@ -78,9 +76,9 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // If `most` is at least `avoided_register_limit`, `most` - 8 is tried first, because the
-        // assembler schedules poorly at the avoided limit. `most` itself is still tried: a kernel
-        // with two dependent dots of 128 x 64 and 8 warps needs it.
+        // The assembler schedules poorly at `avoided_register_limit`. From this limit on, `most` -
+        // 8 is tried first. A kernel with two dependent dots of 128 x 64 and 8 warps still needs
+        // `most`.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -182,11 +180,8 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
     has_unused.then(|| ptx.replacen(".reqntid", &format!("{BLOCKS}1\n.reqntid"), 1))
 }
 
-/// Returns the PTX with a register limit, or `None` if the PTX already states a limit. That limit
-/// must stay, because partitions that exchange registers depend on it.
-///
-/// The directive is inserted before `.reqntid` (the size of a block), which the compiler emits for
-/// each kernel.
+/// Returns the PTX with a register limit, before `.reqntid` (the size of a block). Returns `None`
+/// if the PTX states a limit, because partitions that exchange registers depend on it.
 fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
     (!ptx.contains(".maxnreg")).then(|| ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1))
 }
@@ -198,9 +193,8 @@ mod tests {
     /// Assembles a kernel of 256 threads with a mock assembler. Returns the limits of all attempts
     /// (0 without a limit) and the chosen limit.
     ///
-    /// A thread uses as many registers as the limit in the PTX; without a limit, it uses
-    /// `registers`. With a limit of 120, the kernel spills 10 registers. With a limit of 40, the
-    /// assembler fails.
+    /// A thread uses `registers`, or the limit in the PTX. With the limit 120, it spills 10
+    /// registers. With the limit 40, the assembler fails.
     fn attempts(ptx: &str, registers: u32, max_registers: Option<u32>) -> (Vec<u32>, u32) {
         let mut limits = Vec::new();
         let chosen = HOPPER.assemble(ptx, max_registers, |ptx, is_again| {
@@ -222,7 +216,7 @@ mod tests {
     #[test]
     fn the_compiler_chooses_the_registers_of_a_kernel() {
         let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
-        // The kernel spills at the limit 120, so 128 is tried next.
+        // Spills at the limit 120. Expected next: 128.
         assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
         assert_eq!(attempts(plain, 64, None), (vec![0, 48], 48));
         // With `max_registers`, that limit is the only attempt.
@@ -231,7 +225,7 @@ mod tests {
         let partitioned = plain.replace(".reqntid", ".maxnreg 168\n.reqntid");
         assert_eq!(attempts(&partitioned, 161, None), (vec![168], 168));
         assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
-        // The assembler fails at the limit 40, so the result of the first attempt is chosen.
+        // The assembler fails at the limit 40. Expected: the first result.
         assert_eq!(attempts(plain, 48, None), (vec![0, 40], 0));
     }
 
@@ -249,10 +243,9 @@ mod tests {
             (texts.len(), texts.last().unwrap().contains(".minnctapersm 1\n.reqntid 256"), spills.unwrap())
         };
         assert_eq!(spills(plain, 115), (2, true, 115));
-        // The second attempt spills as many registers as the first, so the first result is
-        // returned.
+        // The second attempt spills as much. Expected: the first result.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
-        // The PTX states a number of blocks. A lower register limit replaces this directive.
+        // The PTX states a number of blocks. Expected: a register limit in its place.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
         assert_eq!(
             against_spills(&stated, 128, 7, 256).as_deref(),
@@ -287,8 +280,7 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // A limit may remove at most a third of the 190 registers: 128 removes less than a third,
-        // 120 removes more.
+        // A limit removes at most a third of the 190 registers: 128 does, and 120 does not.
         assert_eq!(tried(1, 256, 190, 0), [128]);
         // The limit 128 would remove half of the 255 registers.
         assert!(tried(1, 256, 255, 0).is_empty());
@@ -296,10 +288,10 @@ mod tests {
         assert!(tried(4, 512, 32, 0).is_empty());
         // The multiprocessor already has its maximum of 32 blocks.
         assert!(tried(32, 32, 64, 0).is_empty());
-        // Two blocks with 100 registers for each thread would fit. Something else limits the
-        // blocks, so a lower register limit is useless.
+        // Two blocks with 100 registers for each thread would fit, so something else limits the
+        // blocks.
         assert!(tried(1, 256, 100, 0).is_empty());
-        // Two blocks with 113 KiB of shared memory each fit; two blocks with 114 KiB each do not.
+        // Two blocks with 113 KiB of shared memory fit; two with 114 KiB do not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);
         assert!(tried(1, 256, 161, 114 << 10).is_empty());
     }

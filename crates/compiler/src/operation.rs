@@ -1,6 +1,6 @@
-//! Compiles the operations of interpret mode, in which Python runs the body of a kernel. Each
-//! operation is compiled like a kernel: as a function whose parameters are values that the
-//! interpreter has already computed.
+//! Compiles the operations of interpret mode, in which Python runs the body of a kernel.
+//!
+//! An operation is compiled as a function of values that the interpreter has already computed.
 
 use std::sync::Arc;
 
@@ -36,8 +36,7 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // A module with a second function calls a function of the library or of the user. A module
-        // with one function consists of a single op, which cannot be optimized.
+        // A module with one function consists of a single op.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;

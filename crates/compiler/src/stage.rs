@@ -1,4 +1,4 @@
-//! The stages of a compilation that can be printed.
+//! Defines the stages of a compilation that can be printed.
 
 use crate::Target;
 

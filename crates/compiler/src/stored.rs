@@ -1,5 +1,6 @@
-//! The stored form of a compiled kernel: texts from which a later process restores the kernel
-//! without compiling it. Locks contain these texts.
+//! Stores a compiled kernel as texts, and restores it without compiling.
+//!
+//! Locks contain these texts.
 
 use std::sync::Arc;
 
@@ -187,11 +188,11 @@ fn gpu_code(
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }
 
-/// Replaces the source files of a stored module by the source files of this process. The stored
-/// text contains only the names of the files.
+/// Replaces the source files of a stored module by those of this process. The stored text has only
+/// the names of files.
 ///
-/// Does nothing if `stored` and `sources` have different numbers of files. The ids of the files
-/// agree, because lowering assigns equal ids to the files of equal kernels.
+/// Lowering numbers the files of equal kernels equally. Does nothing if the numbers of files
+/// differ.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);

@@ -1,6 +1,6 @@
-//! Describes the syntax of a kernel's source: its signature, and its syntax tree as text. Messages
-//! about launches show the signature. Without the feature `python-syntax`, the functions of this
-//! module return nothing.
+//! Describes the syntax of a kernel's source: its signature, and its syntax tree as text.
+//!
+//! Without the feature `python-syntax`, the functions of this module return nothing.
 
 use tilewright_frontend::FunctionSource;
 

@@ -1,4 +1,4 @@
-//! The targets of a compilation.
+//! Defines the targets of a compilation.
 
 use std::fmt;
 

@@ -1,15 +1,12 @@
-//! Chooses variants of a kernel's GPU code for launches with tensors that tensor maps cannot
-//! describe.
+//! Chooses variants of a kernel's GPU code for tensors that tensor maps cannot describe.
 //!
 //! ```text
 //! the launch can create all maps             the kernel's own code
 //! the maps of some accesses are impossible   code in which threads make these accesses
 //! MAX_VARIANTS other variants exist already  code without tensor maps
 //! ```
-//! For example, a tensor map cannot describe a tensor whose base or strides are not aligned to 16
-//! bytes. In a variant of the code, certain accesses do not use tensor maps. If only the rows of C
-//! in a matmul are not aligned, tensor copies (TMA) still load A and B. If only the rows of A are
-//! not aligned, tensor copies still load B.
+//! For example, a tensor map needs a base and strides that are multiples of 16 bytes. If only the
+//! rows of C in a matmul are not, the variant still loads A and B by tensor copies (TMA).
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! Tests the stages of compilations for the CPU and for GPUs. The hook must receive the stages in
-//! order, and the text of each stage must be available after the compilation.
+//! Tests the order of the stages that the hook receives, and their texts.
 
 use tilewright_compiler::{
     CodegenOptions, CompiledKernel, DumpHook, Job, MachineCode, Stage, Target, compile,
