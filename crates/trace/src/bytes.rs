@@ -34,8 +34,8 @@ impl Encoder for Vec<u8> {
     }
 }
 
-/// Decodes values from the front of a byte slice. A method returns `None` at the end of the slice,
-/// or if the bytes are malformed.
+/// Decodes values from the front of a byte slice. A method returns `None` for missing or malformed
+/// bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoder<'a>(pub &'a [u8]);
 
@@ -82,7 +82,7 @@ impl<'a> Decoder<'a> {
 
     pub fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.size()?;
-        // Every item has at least one byte, so a damaged length cannot cause a large allocation.
+        // Every item has at least one byte, so a larger length is malformed.
         if count > self.0.len() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The findings of a sanitizer in a launch, as they are recorded in the trace of the launch.
+//! Defines the findings of a sanitizer in a launch, as the trace records them.
 
 use serde::Serialize;
 
@@ -50,8 +50,7 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Reads the number before an optional value, and returns whether the value follows. The value
-/// follows if the number is not 0. Returns `None` if the number is malformed.
+/// Reads whether an optional value follows: a number that is not 0.
 fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }
@@ -100,8 +99,7 @@ impl Finding {
         })
     }
 
-    /// Converts the finding for a page of the visualizer, in which indices replace the names of
-    /// files and tensors.
+    /// Converts the finding for a page, in which indices replace the names of files and tensors.
     pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
         let place = |(file, line, column): &(String, u32, u32)| {
             let index = launch.files.iter().position(|known| known.name == *file);
@@ -126,7 +124,6 @@ impl Finding {
     }
 }
 
-/// A finding on a page of the visualizer.
 #[derive(Serialize)]
 pub(crate) struct FindingPage<'a> {
     check: &'a str,
@@ -143,8 +140,8 @@ pub(crate) struct FindingPage<'a> {
 }
 
 impl Occurrence {
-    /// Returns the index of the tensor that contains the element of the occurrence, and the
-    /// row-major index of this element.
+    /// Returns the index of the tensor that contains the element, and the row-major index of the
+    /// element.
     fn tensor_element(&self, launch: &Launch) -> Option<(i64, i64)> {
         let (name, index) = self.element.as_ref()?;
         let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;
@@ -210,7 +207,7 @@ mod tests {
         let launch = Launch {
             files: vec![crate::File { name: "k.py".into(), text: String::new(), first_line: 1 }],
             parameters: vec![Parameter { name: "x".into(), dtype: "*fp32".into(), bits: 1024 }],
-            // The columns of `x` are contiguous. In memory, `y` is directly before `x`.
+            // `x` has contiguous columns, and `y` is directly before `x` in memory.
             tensors: vec![tensor("x", 1024, vec![1, 2]), tensor("y", 1000, vec![3, 1])],
             ..Launch::default()
         };

@@ -7,12 +7,11 @@ pub(crate) fn to_text(page: &impl Serialize) -> String {
     serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are strings")
 }
 
-/// A tensor element as JSON. An element is written as a string if JSON has no number for it, or if
-/// JavaScript would round the number.
+/// A tensor element as JSON. It is a string if JSON has no such number, or if JavaScript would
+/// round it.
 #[derive(Serialize, PartialEq, Debug)]
 #[serde(untagged)]
 pub(crate) enum Element {
-    /// A boolean.
     Boolean(bool),
     /// An integer of magnitude at most 2^53. JavaScript represents such an integer exactly.
     Integer(i64),

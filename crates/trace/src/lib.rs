@@ -1,5 +1,6 @@
-//! Traces of launches. A trace is a compact binary record of the events of each program in a grid.
-//! This crate writes, reads and queries traces.
+//! Writes, reads and queries traces of launches.
+//!
+//! A trace is a compact binary record of the events of each program in a grid.
 //!
 //! An executor writes a trace with [`Recorder`], [`Recording`] and [`Batch`]. The visualizer
 //! queries the trace through [`Trace`] and the JSON of [`report`] and [`overlap`]. This crate does

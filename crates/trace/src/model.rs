@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::bytes::{Decoder, Encoder};
 use crate::read::is_pointer_or_mask;
 
-/// The kind of an op. It distinguishes only the ops that readers of a trace treat differently.
+/// The kind of an op. It distinguishes only what readers of a trace treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A computation.
@@ -235,11 +235,9 @@ impl ValueInfo {
     }
 }
 
-/// The maximum number of elements of a tile.
 const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// The maximum number of parameters. A kernel has at most 4 KiB of parameters, and each parameter
-/// has at least one byte.
+/// A kernel has at most 4 KiB of parameters.
 const MAX_PARAMETERS: usize = 4096;
 
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
@@ -249,8 +247,8 @@ fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
 /// Returns the product of the extents, with each extent of 0 counted as 1. Returns `None` on
 /// overflow.
 ///
-/// The result bounds the work of a reader of the trace. The reader loops over the outer axes and
-/// builds an entry for each of their indices, even if an inner extent is 0.
+/// The product bounds the work of readers, which loop over the outer axes even if an inner extent
+/// is 0.
 fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }

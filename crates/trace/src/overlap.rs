@@ -9,20 +9,18 @@ use crate::json::to_text;
 use crate::model::{Kind, Tensor};
 use crate::read::{Access, Trace};
 
-/// The programs that have accessed an element so far. Programs are added in ascending order.
+/// The programs that have accessed an element, added in ascending order.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// `reader` is the index plus one of the last program that reads the element (0 for none).
-    /// `readers` is the number of programs that read it. The next four fields are the same numbers
-    /// for writes and for atomic accesses.
+    /// `reader` is the last program that reads the element (its index plus one, or 0). `readers` is
+    /// the number of such programs. The next fields are the same for writes and atomic accesses.
     reader: u64,
     readers: u32,
     writer: u64,
     writers: u32,
     atomic: u64,
     atomics: u32,
-    /// The first program that reads the element, the first that writes it, and the first that
-    /// accesses it atomically. Each program is stored as its index plus one.
+    /// The first program with each kind of access: reads, writes, atomic accesses. 0 means none.
     first: [u64; 3],
 }
 
@@ -71,9 +69,8 @@ struct TooLarge {
     too_large: bool,
 }
 
-/// The result of [`Trace::overlaps`]. For each element, it has the number of programs that read it,
-/// that write it, and that access it atomically. `races` lists the indices of the elements with
-/// races.
+/// The result of [`Trace::overlaps`]. For each element: the numbers of programs that read, write
+/// and atomically access it. `races` has the indices of the elements with races.
 #[derive(Serialize)]
 struct OverlapPage {
     readers: Vec<u32>,
@@ -82,8 +79,7 @@ struct OverlapPage {
     races: Vec<usize>,
 }
 
-/// The result of [`Trace::element_accesses`]. `count` is the number of accesses to the element.
-/// `accesses` has the op, the program and the lane of each of the first [`MAX_LISTED`] accesses.
+/// The result of [`Trace::element_accesses`]: the number of accesses, and the first [`MAX_LISTED`].
 /// `partial` is true if the query skipped accesses.
 #[derive(Serialize)]
 struct ElementPage {
@@ -134,10 +130,10 @@ impl Trace {
         Some(to_text(&ElementPage { count, partial: !is_whole, accesses: found }))
     }
 
-    /// Calls a function with op, kind, program, lane and element index of each access to a tensor.
+    /// Calls a function with op, kind, program, lane and element of each access to a tensor.
     ///
-    /// Returns `Some(false)` if the query exhausted its budget and skipped accesses. Returns `None`
-    /// if there is no launch with this number.
+    /// Returns `Some(false)` if the budget of the query was too small, and `None` without the
+    /// launch.
     fn each_access(
         &self,
         launch: usize,

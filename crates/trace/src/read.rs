@@ -34,8 +34,8 @@ pub struct LaunchTrace {
     pub findings: Vec<Finding>,
     /// The recorded programs, sorted by number.
     pub programs: Vec<Program>,
-    /// The recorded elements of tensors: their start in the file and their length, in bytes. The
-    /// keys are the tensor and the phase (0 before, 1 after the launch).
+    /// The start and the length in bytes of recorded elements. The keys are the tensor and the
+    /// phase (0 before, 1 after the launch).
     snapshots: FxHashMap<(u32, u32), (usize, usize)>,
 }
 
@@ -134,17 +134,13 @@ pub enum Offsets<'a> {
     Narrow(&'a [u8]),
 }
 
-/// The maximum difference between the number of a launch and the number of chunks read so far. This
-/// limit bounds the list of launches. It is not 0, because other threads may have begun launches
-/// whose chunks are not written yet.
+/// Other threads may have begun this many launches whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
 /// The budget of a query is this number plus `LANES_PER_BYTE` for each byte of the file.
-/// [`Budget::charge`] subtracts the cost of each access. The cost grows with the lanes of the
-/// access and with the tensors to which the query compares it.
+/// [`Budget::charge`] subtracts the cost of an access, which grows with its lanes.
 ///
-/// A short event may describe a tile with millions of elements. Without a budget, a small file
-/// could make a query slow.
+/// A short event may describe a tile with millions of elements.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;
 
@@ -153,8 +149,8 @@ const LANES_PER_BYTE: u64 = 64;
 pub(crate) struct Budget(u64);
 
 impl Budget {
-    /// Subtracts the cost of comparing an access to tensors. If the cost exceeds the budget,
-    /// subtracts nothing and returns false.
+    /// Subtracts the cost of comparing an access to tensors. Returns false if the budget is too
+    /// small.
     pub fn charge(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
         let Some(op) = launch.ops.get(event.op as usize) else { return true };
         let lanes = op.values.first().map_or(0, ValueInfo::elements) as u64;
@@ -189,7 +185,7 @@ impl Trace {
         }
         let mut launches: Vec<LaunchTrace> = Vec::new();
         let (mut at, mut chunks) = (MAGIC.len(), 0);
-        // If the writer was interrupted, the last chunk is incomplete. It is ignored.
+        // The last chunk is incomplete if the writer was interrupted.
         while let Some(head) = bytes.get(at..at + 12) {
             let length = head[4..].iter().rev().fold(0_u64, |length, &byte| length << 8 | u64::from(byte));
             let start = at + 12;
@@ -282,8 +278,8 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     let number = from.small()?;
     let op = launch.ops.get(number as usize)?;
     let mut values = Vec::new();
-    // [`Launch::decode`] checks that an op lists pointers and masks before its other values. The
-    // loop therefore visits only values that the event encodes. Each of them has at least one byte.
+    // [`Launch::decode`] checks that an op lists pointers and masks first. So the loop visits only
+    // values of the event, each of at least one byte.
     for value in op.values.iter().take_while(|value| program.has_values() || is_pointer_or_mask(value)) {
         values.push(form(value, from)?);
     }
@@ -291,8 +287,7 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     Some(Event { op: number, values, nanoseconds })
 }
 
-/// Returns whether a value is the pointer or the mask of an access. These values are recorded in
-/// every program.
+/// Returns whether a value is the pointer or the mask of an access.
 pub(crate) fn is_pointer_or_mask(value: &ValueInfo) -> bool {
     matches!(value.role, Role::Pointer | Role::Mask)
 }
@@ -391,8 +386,7 @@ impl Access {
     /// - The pointers are offsets from a parameter that the launch does not have.
     pub fn new(launch: &Launch, event: &Event<'_>) -> Option<Self> {
         let op = launch.ops.get(event.op as usize)?;
-        // An op lists its pointers and masks first. `zip` therefore pairs them with their forms,
-        // even if the event has no other values.
+        // An op lists its pointers and masks first, so `zip` pairs them with their forms.
         let find = |role| op.values.iter().zip(&event.values).find(|(value, _)| value.role == role);
         let (value, pointer) = find(Role::Pointer)?;
         let Form::Pointers(parameter, _) = pointer else { return None };

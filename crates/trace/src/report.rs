@@ -1,5 +1,4 @@
-//! Generates the JSON of the visualizer's pages: launches, the events of a program, and the
-//! elements of values and tensors.
+//! Writes the JSON of the visualizer's pages: launches, events and elements.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -62,8 +61,8 @@ struct LaunchPage<'a> {
     constants: &'a [(String, String)],
     tensors: Vec<TensorPage<'a>>,
     ops: Vec<OpPage<'a>>,
-    /// For each program: its number, its flags, and its duration in nanoseconds. The flags are 1
-    /// (with values), 2 (truncated) and 4 (failed or interrupted at its last event).
+    /// For each program: its number, its flags (1 with values, 2 truncated, 4 failed or
+    /// interrupted), and its nanoseconds.
     programs: Vec<[u64; 3]>,
 }
 
@@ -119,7 +118,6 @@ impl<'a> OpPage<'a> {
     }
 }
 
-/// The events of a program.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProgramPage<'a> {
@@ -149,9 +147,8 @@ impl Serialize for EventPage<'_> {
     }
 }
 
-/// The summary of a form. It is serialized as one of these lists: `["uniform", 3]`,
-/// `["affine", base, strides…]`, `["box", [low, high]…]`, `["dense"]`, `["pointers"]`,
-/// `["absent"]`.
+/// The summary of a form, as one of these lists: `["uniform", 3]`, `["affine", base, strides…]`,
+/// `["box", [low, high]…]`, `["dense"]`, `["pointers"]`, `["absent"]`.
 struct Summary<'a>(&'a ValueInfo, &'a Form<'a>);
 
 impl Serialize for Summary<'_> {
@@ -168,7 +165,6 @@ impl Serialize for Summary<'_> {
     }
 }
 
-/// Serializes a list whose first item is a name.
 fn named<S: Serializer>(
     name: &str,
     items: impl IntoIterator<Item = impl Serialize>,
@@ -180,7 +176,6 @@ fn named<S: Serializer>(
     list.end()
 }
 
-/// The elements of a value.
 #[derive(Serialize)]
 struct ValuePage<'a> {
     dtype: &'a str,
@@ -249,8 +244,7 @@ impl Trace {
         }))
     }
 
-    /// Returns the statistics of a launch's ops. Also returns whether accesses were skipped because
-    /// the budget of the query was exhausted.
+    /// Returns the statistics of a launch's ops, and whether the budget of the query was too small.
     fn counts(&self, traced: &LaunchTrace) -> (Vec<Count>, bool) {
         let launch = &traced.launch;
         let mut counts = vec![Count::default(); launch.ops.len()];
@@ -346,9 +340,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the tensor of the parameter from which the pointers of an event derive. If the
-    /// pointers are recorded as addresses, returns the tensor that contains the address of the
-    /// first active lane.
+    /// Returns the tensor of the parameter from which the pointers of an event derive. For
+    /// addresses, returns the tensor that the first active lane touches.
     fn own_tensor(traced: &LaunchTrace, event: &Event<'_>) -> Option<usize> {
         let launch = &traced.launch;
         if let Some(Form::Pointers(Some(parameter), _)) = event.values.first() {
@@ -390,8 +383,8 @@ impl Tensor {
             }
             let last = i64::try_from(extent - 1).unwrap_or(i64::MAX);
             if stride < 0 {
-                // With a negative stride, the element with the last index is first in memory. Makes
-                // the offset relative to that element.
+                // With a negative stride, the last element is first in memory. The offset is then
+                // relative to it.
                 offset = offset.saturating_sub(stride.saturating_mul(last));
             }
             axes.push(StridedAxis { axis, is_descending: stride < 0, stride: stride.saturating_abs(), last });
@@ -408,18 +401,16 @@ impl Tensor {
     }
 }
 
-/// An axis of a tensor that has more than one element and a stride other than 0.
 struct StridedAxis {
     axis: usize,
     is_descending: bool,
-    /// The absolute value of the stride, in elements.
     stride: i64,
     /// The last index of the axis.
     last: i64,
 }
 
 /// Finds an element at an offset, in elements. `axes` are sorted by descending stride. Writes the
-/// indices of the element along these axes to `index`. Returns whether such an element exists.
+/// indices along these axes to `index`.
 fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
     let Some((outer, inner)) = axes.split_first() else { return offset == 0 };
     if offset < 0 {
@@ -430,9 +421,8 @@ fn find_index(axes: &[StridedAxis], offset: i64, index: &mut [u64]) -> bool {
     let most = (offset / outer.stride).min(outer.last);
     let rest = offset.saturating_sub(inner_span).max(0);
     let least = rest / outer.stride + i64::from(rest % outer.stride != 0);
-    // Usually at most one index along the outer axis is possible. Several are possible only if the
-    // axis overlaps the span of the inner axes. An offset that is not divisible by the divisor of
-    // all strides is then rejected without a search.
+    // Several indices along the outer axis are possible only if it overlaps the span of the inner
+    // axes. A divisor of all strides rejects most offsets without a search.
     let divisor = || axes.iter().fold(0, |divisor, axis| greatest_common_divisor(divisor, axis.stride));
     if least < most && offset % divisor() != 0 {
         return false;
@@ -447,8 +437,6 @@ fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Returns the first tensor that has an element at an address, and the row-major index of this
-/// element.
 pub(crate) fn tensor_containing(launch: &Launch, address: u64) -> Option<(usize, u64)> {
     let mut tensors = launch.tensors.iter().enumerate();
     tensors.find_map(|(index, tensor)| Some((index, tensor.element_index(address)?)))
@@ -493,8 +481,7 @@ mod tests {
 
     #[test]
     fn elements_may_share_addresses() {
-        // The first tensor has the windows of 3 elements of a vector of 10. The second one is a
-        // broadcast column.
+        // Windows of 3 elements of a vector of 10, and a broadcast column.
         for (shape, strides, elements) in [(vec![8, 3], vec![1, 1], 10), (vec![5, 4], vec![1, 0], 5)] {
             let tensor =
                 Tensor { name: "x".into(), dtype: "int8".into(), size: 1, address: 100, shape, strides };

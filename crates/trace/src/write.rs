@@ -162,18 +162,17 @@ impl<'a> Recording<'a> {
 pub struct Batch<'a> {
     recording: &'a Recording<'a>,
     programs: Vec<u8>,
-    /// The events of the current program.
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The number of bytes that the current program may still use for dense elements. `left` is the
-    /// maximum number of bytes of all events of this program.
+    /// The bytes that the current program may still use for dense elements. `left` is its limit for
+    /// all events.
     values_left: usize,
     left: usize,
 }
 
-/// The divisor that limits a program's space. A program begins no event after it has used 1 /
-/// `SHARE` of the bytes that remain for all programs.
+/// A program begins no event after it has used 1 / `SHARE` of the bytes that remain for all
+/// programs.
 const SHARE: i64 = 8;
 
 impl Batch<'_> {

@@ -1,6 +1,6 @@
-//! Tests that the reader of a trace returns the programs that several threads have recorded, with
-//! values in various forms. Also tests truncated and damaged files, the limits of sizes, and
-//! overlaps.
+//! Tests that the reader returns what several threads have recorded.
+//!
+//! Also tests truncated and damaged files, limits, and overlaps.
 
 use std::path::PathBuf;
 
@@ -61,9 +61,8 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Records program p, where p is `number`. The program loads a tile of four elements of `x` from
-/// index 2p on. It stores the tile to `y`, also from index 2p on. Its mask selects the first three
-/// elements, so neighboring programs overlap.
+/// Records program p, where p is `number`: four elements are loaded from `x` at 2p and stored to
+/// `y` at 2p. The mask selects the first three, so neighboring programs overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -94,7 +93,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
-/// Returns a finding: programs 0 and 1 race on an element of the tensor `y`.
+/// Programs 0 and 1 race on an element of the tensor `y`.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),
@@ -219,8 +218,7 @@ fn damaged_files_are_rejected_or_read() {
     }
 }
 
-/// Returns the bytes of the trace of a launch with one program. The program has values, and
-/// `events` records its events.
+/// Returns the trace of a launch with one program, whose events `events` records.
 fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     let path = path("malformed");
     let recorder = Recorder::create(&path).expect("the folder is there");
@@ -233,8 +231,7 @@ fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     std::fs::read(&path).expect("it was written")
 }
 
-/// Readers iterate over the outer axes. The product of the outer extents is therefore limited, even
-/// if an inner extent is 0.
+/// Readers iterate over the outer axes, even if an inner extent is 0. Expected: malformed.
 #[test]
 fn tiles_without_elements_are_bounded_by_their_other_extents() {
     let mut launch = launch(1, 1);
@@ -244,8 +241,7 @@ fn tiles_without_elements_are_bounded_by_their_other_extents() {
     assert!(Trace::new(traced(&launch, &|_| {})).is_ok());
 }
 
-/// A short event may describe a tile with millions of elements, so queries visit a limited number
-/// of lanes.
+/// A short event describes a tile with millions of elements. Expected: a partial result.
 #[test]
 fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     let mut launch = launch(1, 1);
@@ -267,7 +263,7 @@ fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     assert!(who.contains("\"partial\":true"), "{who}");
 }
 
-/// A chunk of a few bytes can extend the list of launches by a limited number only.
+/// Each chunk raises the launch number by 4096. Expected: malformed.
 #[test]
 fn launches_are_bounded_by_the_chunks_of_the_file() {
     let mut bytes = traced(&launch(1, 1), &|_| {})[..8].to_vec();
