@@ -1,4 +1,5 @@
-//! Assembles PTX to a cubin with the assembler (`ptxas`) that is part of the driver.
+//! Assembles PTX to a cubin with the driver's assembler (`ptxas`).
+//!
 //! [`crate::Cache`] stores cubins on disk.
 
 use std::fmt;
@@ -38,7 +39,7 @@ impl Default for AssembleOptions {
 impl AssembleOptions {
     /// Returns the options as pairs of a `CUjit_option` and its value.
     fn to_pairs(self) -> Vec<(i32, u32)> {
-        // A verbose log is not requested, because it would leave no room for warnings.
+        // A verbose log would leave no room for warnings.
         let mut pairs = vec![(jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level))];
         pairs.extend(self.max_registers.map(|count| (jit_option::MAX_REGISTERS, count)));
         pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));
@@ -107,8 +108,7 @@ pub fn assemble(
     }
 }
 
-/// The text that all warnings of the assembler about serialized wgmma instructions contain, such as
-/// C7511 and C7512.
+/// A text that every warning about serialized wgmma instructions contains, such as C7511.
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
 /// Returns the cached cubin of a PTX module. If the cubin is not cached, assembles the module as

@@ -1,24 +1,22 @@
-//! Caches cubins on disk, because assembling a cubin may take seconds. The key of a cubin is a hash
-//! of everything that the cubin depends on.
+//! Caches cubins on disk.
+//!
+//! Assembling a cubin may take seconds. The key of a cubin is a hash of everything that it depends
+//! on.
 //!
 //! ```text
 //! <directory>/tilewright-2/<first digit of the key>/<the key in hexadecimal>       an entry
 //!                                                  /<key>.<process>-<number>.new   an entry that is being written
 //!                                                  /lock-<second digit>            held while an entry is built
 //! ```
-//! - An entry is written under another name and renamed, so that a reader sees the whole entry or
-//!   no entry. An entry contains its key and a checksum, so that a reader detects a damaged entry
-//!   and builds it again.
-//! - To build an entry, a thread holds the lock that the first two digits of the key select. If
-//!   several processes or threads request the entry, one thread builds it. The others wait and then
-//!   read the entry. The system releases the lock of a process that dies. If a lock cannot be
-//!   acquired, two processes may build the same entry. The entry is still correct.
+//! - An entry is written under another name and renamed, so that a reader sees all of it or
+//!   nothing. It contains its key and a checksum, so that a reader detects damage.
+//! - To build an entry, a thread holds the lock that the first two digits of the key select. Other
+//!   threads and processes wait, and then read the entry. The system releases the lock of a dead
+//!   process. Without the lock, two processes may build the same entry.
 //! - Each of the 16 folders may take a 16th of the limit (`TILEWRIGHT_CACHE_LIMIT`). A writer
-//!   removes the least recently used entries of one folder. Its work therefore depends only on the
-//!   size of that folder.
-//! - Entries and folders of other users, except the superuser, are not used, unless the settings
-//!   trust all users (`TILEWRIGHT_CACHE_SHARED=1`). Entries that other users have permission to
-//!   write are not used either. The module `trust` has the exact rule.
+//!   removes the least recently used entries of its folder.
+//! - Entries and folders of other users are not used, except those of the superuser (see `trust`).
+//!   `TILEWRIGHT_CACHE_SHARED=1` trusts all users.
 //! - After an error of the disk, [`Cache::get_or_build`] still returns the entry, and
 //!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (see
 //!   `disk`) cause no warning.
@@ -54,12 +52,11 @@ use trust::Trust;
 /// The version of the format of entries.
 const FORMAT: u32 = 2;
 
-/// The number of values of a hexadecimal digit. The first digit of a key selects one of 16 folders.
-/// The second digit selects one of 16 locks in the folder.
+/// The number of values of a hexadecimal digit. The first digit of a key selects a folder, and the
+/// second digit selects a lock in it.
 const DIGITS: usize = 16;
 
-/// Returns the name of the folder for a version of the format. The folder is within the cache
-/// folder, which other programs may use too.
+/// Returns the name of the folder for a version of the format, within the cache folder.
 fn format_folder(format: u32) -> String {
     format!("tilewright-{format}")
 }
@@ -201,7 +198,7 @@ impl Cache {
     }
 
     /// Returns the first untrusted folder of an entry, with the reason. A missing folder is not
-    /// rejected, because this process will create it.
+    /// rejected.
     fn reject_folders<'a>(&'a self, paths: &'a EntryPaths) -> Option<(&'a Path, Distrust)> {
         let folders = [self.folder.as_deref()?, &paths.folder];
         folders.into_iter().find_map(|folder| {

@@ -1,11 +1,11 @@
-//! Manages contexts. The current context of a thread determines the device that the thread uses.
+//! Manages contexts. The current context of a thread determines its device.
+//!
 //! The rules are those of CUDA's runtime library, which torch uses:
 //!
 //! - All users in the process share a device's primary context.
 //! - If a thread without a current context uses a device, the device's primary context becomes
 //!   current.
-//! - Only [`Context::make_current`] replaces a current context, because the caller may have chosen
-//!   the current context.
+//! - Only [`Context::make_current`] replaces a current context.
 
 use std::marker::PhantomData;
 
@@ -31,8 +31,8 @@ impl Context {
         let handle = if let Some(handle) = slot.primary.get() {
             *handle
         } else {
-            // Two threads may both retain the context here. The second reference is harmless,
-            // because primary contexts are never released.
+            // Two threads may both retain the context. Primary contexts are never released, so this
+            // is harmless.
             let handle = device.driver().retain_primary_context(slot.handle)?;
             *slot.primary.get_or_init(|| handle)
         };
@@ -149,7 +149,7 @@ pub(crate) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if self.is_pushed {
-            // The error cannot be returned here. The next call on this thread reports the error.
+            // The next call on this thread reports the error.
             let _ = self.driver.pop_context();
         }
     }

@@ -1,12 +1,13 @@
-//! Opens CUPTI, NVIDIA's profiling library, at run time. CUPTI records the times at which each
-//! kernel begins and ends on the GPU.
+//! Opens CUPTI, NVIDIA's profiling library, and reads the times of kernels from it.
 //!
-//! CUPTI's activity interface requests buffers from this module, writes records into them and
-//! returns them. The caller makes each launch between [`Cupti::push`] and [`Cupti::pop`] of an
-//! external correlation id. One CUPTI record links this id to the id of the driver's call. Another
-//! record links the id of the call to the kernel. Kernels without an external correlation id are
-//! skipped: other libraries launch them. New versions of CUPTI append fields to records; the fields
-//! that this module reads have had the same offsets since CUDA 9.
+//! CUPTI requests buffers from this module, writes records into them and returns them. A launch
+//! between [`Cupti::push`] and [`Cupti::pop`] has an external correlation id:
+//!
+//! ```text
+//! external id ──record──> id of the driver's call ──record──> start and end of the kernel
+//! ```
+//! Kernels without an external id are skipped, because other libraries launch them. The fields that
+//! this module reads have had the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -28,8 +29,7 @@ mod kind {
     pub(super) const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// The kinds of records that CUPTI writes. External correlation ids belong to calls of the driver,
-/// so CUPTI must also record these calls.
+/// The kinds of records that CUPTI writes. External ids belong to calls of the driver.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
 /// The kind of the external correlation ids of this module:
@@ -38,11 +38,10 @@ const OWN: u32 = 5;
 
 const FLUSH_FORCED: u32 = 1;
 
-/// The size of a buffer in 8-byte words, because CUPTI requires an alignment of 8 bytes. The 512
-/// KiB hold the records of more than 1000 launches.
+/// The size of a buffer in 8-byte words. The 512 KiB hold the records of more than 1000 launches.
 const BUFFER_WORDS: usize = 64 << 10;
 
-// CUPTI declares the buffer as bytes. Here it is declared as `u64`, which ensures the alignment.
+// CUPTI declares the buffer as bytes, but requires an alignment of 8 bytes.
 type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
 type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
 
@@ -108,15 +107,12 @@ pub struct Cupti {
     library: String,
 }
 
-/// The contents of the records that CUPTI has returned. The records of one launch may be in
-/// different buffers.
+/// The contents of the returned records. The records of one launch may be in several buffers.
 #[derive(Default)]
 struct CollectedRecords {
-    /// Pairs of the correlation id of a call of the driver and the external correlation id that was
-    /// pushed for the call.
+    /// The correlation id of each call of the driver, and its external correlation id.
     numbers: Vec<(u32, u64)>,
-    /// For each kernel, the correlation id of the call that launched the kernel, its start and its
-    /// end.
+    /// For each kernel, the correlation id of the call that launched it, its start and its end.
     kernels: Vec<(u32, u64, u64)>,
 }
 
@@ -147,9 +143,8 @@ impl Cupti {
         cupti.as_ref().map_err(String::as_str)
     }
 
-    /// Opens the first usable candidate. If no candidate is usable, returns the error of the first
-    /// candidate that could be opened. If no candidate can be opened, returns the error of the
-    /// first candidate.
+    /// Opens the first usable candidate, or else returns the error of the first candidate that
+    /// could be opened, or else that of the first candidate.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
@@ -166,7 +161,7 @@ impl Cupti {
 
     fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
         let functions = Functions::load(&opened, &library)?;
-        // The library is never closed, because CUPTI has its own threads and handlers.
+        // CUPTI has its own threads and handlers, so the library is never closed.
         std::mem::forget(opened);
         let cupti = Self { functions, library };
         // SAFETY: both functions have the types of CUPTI's header, and live as long as the process.
@@ -224,8 +219,7 @@ impl Cupti {
     /// Returns the kernels with an external correlation id that have ended since the last call. The
     /// caller must first synchronize with the devices of these kernels.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // A plain flush skips buffers that have a record of a running kernel. A forced flush
-        // returns these buffers too.
+        // A plain flush skips buffers that have a record of a running kernel.
         for flag in [0, FLUSH_FORCED] {
             // SAFETY: the argument is an integer. During the call, CUPTI calls `completed` below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
@@ -263,7 +257,6 @@ impl std::fmt::Debug for Cupti {
     }
 }
 
-/// Allocates a buffer at the request of CUPTI.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
     // SAFETY: CUPTI passes valid pointers for the results, and passes the buffer to `completed`
@@ -318,8 +311,7 @@ unsafe fn read(record: *const u8) {
 /// Returns the files to try, the best file first.
 fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // Only the major version is compared: a toolkit may be newer than the driver by a minor
-    // version.
+    // A toolkit may be newer than the driver by a minor version.
     let names: Vec<String> = (11..=driver.major)
         .rev()
         .map(|major| format!("libcupti.so.{major}"))
@@ -334,8 +326,7 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // A name without a folder also finds a library that the process has already loaded. For
-    // example, torch loads CUPTI.
+    // A name without a folder also finds a library that the process has loaded, as torch does.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

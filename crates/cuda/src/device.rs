@@ -9,8 +9,7 @@ use crate::{Capability, Driver, Error};
 /// The minimum compute capability of a supported device.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// The data of a device. `new` reads the handle and the capability. The other data is determined at
-/// its first use.
+/// The data of a device. Except for the handle and the capability, it is read at its first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,
     pub(crate) capability: Capability,
@@ -80,7 +79,7 @@ pub struct Properties {
 impl Properties {
     fn read(driver: &Driver, handle: i32, capability: Capability) -> Result<Self, Error> {
         let get = |name: i32| driver.device_attribute(handle, name);
-        // A driver returns an error for an attribute that was added after the driver's release.
+        // The driver returns an error for an attribute that is newer than itself.
         let has = |name: i32| get(name).unwrap_or(0) != 0;
         Ok(Self {
             name: driver.device_name(handle)?,

@@ -1,5 +1,4 @@
-//! Opens the driver at its first use, once per process. The errors explain why a machine has no
-//! usable driver.
+//! Opens the driver at its first use, and explains why a machine has none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ impl Driver {
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
-        // The library is never closed, because its threads and exit handlers need its code.
+        // The threads and exit handlers of the library need its code, so it is never closed.
         std::mem::forget(opened);
         let identity = String::new();
         let mut driver = Self { functions, library, version: NEEDED, identity, slots: Box::default() };
@@ -61,9 +60,9 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// Returns the text for [`Self::identity`]. Two releases of the driver may have the same
-    /// version of CUDA but different assemblers. The text therefore also contains the name and the
-    /// size of the library's file. On Linux, the name contains the release.
+    /// Returns the text for [`Self::identity`]. Releases with the same version of CUDA may have
+    /// different assemblers. The text therefore contains the name and the size of the library's
+    /// file.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -138,15 +137,14 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The file names of the driver library. The Windows Subsystem for Linux keeps the library in a
-/// folder that the dynamic linker may not search.
+/// The file names of the driver library. The linker may not search the folder of the Windows
+/// Subsystem for Linux.
 #[cfg(not(windows))]
 const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 
-/// Opens the driver library. A `path` names the library or its folder. Without a `path`, opens the
-/// library of the system. Returns the library and its name.
+/// Opens the driver library: the library or the folder at `path`, else the library of the system.
 fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     let candidates: Vec<PathBuf> = match path {
         Some(path) if path.is_dir() => {
@@ -159,7 +157,7 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     for candidate in &candidates {
         match crate::calls::open_library(candidate) {
             Ok(library) => return Ok((library, candidate.display().to_string())),
-            // The first candidate has the usual name, so only its error is reported.
+            // The first candidate has the usual name, so its error is reported.
             Err(reason) if reasons.is_empty() => reasons.push(reason),
             Err(_) => {}
         }
@@ -167,9 +165,9 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     Err(Error::NoLibrary { reasons })
 }
 
-/// Detects that the process was forked after the driver was initialized. CUDA does not work in such
-/// a child, and fails with misleading errors. A handler of `pthread_atfork` sets a flag in the
-/// child. A launch therefore needs no system call to detect the fork.
+/// Detects that the process was forked after the driver was initialized. CUDA fails with misleading
+/// errors in the child. A handler of `pthread_atfork` sets a flag, so that a launch needs no system
+/// call.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,7 @@
 //! Defines the error type of this crate.
 //!
-//! If a machine is unusable (no driver, no GPU, a version that is too old), the message is one
-//! line. If a version is the cause, the message states the found and the required version. If a
-//! call fails, the message names the call, its subject and the driver's code.
+//! The message about an unusable machine is one line, with the found and the required version. The
+//! message about a failed call names the call, its subject and the driver's code.
 
 use std::fmt;
 
@@ -61,8 +60,7 @@ pub struct CallError {
     pub context: String,
 }
 
-/// The codes of failures on the device. Either the call that launched the work or a later call
-/// returns such a code. The context is then unusable.
+/// The codes of failures on the device. The context is then unusable.
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {

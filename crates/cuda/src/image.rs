@@ -1,6 +1,7 @@
-//! Checks that an image is at least as long as its header states. An image is a cubin (an ELF file)
-//! or a fat binary. The driver takes only a pointer, so it would read beyond the end of a truncated
-//! image.
+//! Checks that an image is as long as its header states.
+//!
+//! An image is a cubin (an ELF file) or a fat binary. The driver takes only a pointer, and would
+//! read beyond the end of a truncated image.
 
 /// Device code that is at least as long as its header states.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +38,8 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the minimum size in bytes of a 64-bit ELF file with this header. The size is the end of
-/// the last segment, section, or table. Returns `None` if the header or a table is truncated.
+/// Returns the minimum size in bytes of a 64-bit ELF file with this header: the end of the last
+/// segment, section or table.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
     // The first row describes the table of segments, the second row the table of sections. The
     // values of a row are:

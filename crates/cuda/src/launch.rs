@@ -1,5 +1,5 @@
-//! Launches kernels. A [`LaunchConfiguration`] contains everything that is common to several
-//! launches of a kernel, so that a launch allocates nothing.
+//! Launches kernels. A [`LaunchConfiguration`] has what several launches share, so that a launch
+//! allocates nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -102,8 +102,7 @@ impl Function {
         }
         let driver = self.context().driver();
         let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
-            // The attribute is set to the maximum, so that another configuration of the same kernel
-            // never lowers it.
+            // The maximum, so that another configuration of the same kernel never lowers it.
             let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
             driver.set_function_attribute(self.handle(), attribute, limit - fixed)
         });

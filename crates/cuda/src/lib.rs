@@ -1,5 +1,6 @@
-//! Opens the CUDA driver at run time, and wraps its contexts, memory, modules and launches. Also
-//! caches cubins on disk. Building this crate needs no part of CUDA. The first call of
+//! Opens the CUDA driver at run time, and wraps its functions.
+//!
+//! Also caches cubins on disk. Building this crate needs no part of CUDA. The first call of
 //! [`Driver::get`] opens the driver.
 //!
 //! ```text

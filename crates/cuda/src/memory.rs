@@ -1,5 +1,4 @@
-//! Allocates and copies device memory, for the Rust API and for tests. Torch allocates its tensors
-//! itself.
+//! Allocates and copies device memory, for the Rust API and for tests.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
@@ -139,8 +138,8 @@ impl DeviceBuffer {
         self.copy(self.bytes, fill)
     }
 
-    /// Makes a call of the driver that accesses only the first `bytes` bytes of the buffer. Fails
-    /// if the buffer has fewer bytes. Does nothing if `bytes` is 0.
+    /// Makes a call of the driver that accesses the first `bytes` bytes of the buffer. Fails if the
+    /// buffer is smaller. Does nothing if `bytes` is 0.
     fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if bytes > self.bytes {
             return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });
@@ -155,7 +154,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // An error cannot be returned here. The context may already be destroyed.
+        // The context may already be destroyed.
         if self.address != 0
             && let Ok(_entered) = self.context.enter()
         {

@@ -21,7 +21,7 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // An error cannot be returned here. The context may already be destroyed.
+        // The context may already be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().unload_module(self.handle);
         }

@@ -66,8 +66,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work on the stream continues. An error cannot be returned here. The context may already
-        // be destroyed.
+        // Work on the stream continues. The context may already be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_stream(self.handle);
         }
@@ -117,7 +116,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // An error cannot be returned here. The context may already be destroyed.
+        // The context may already be destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_event(self.handle);
         }

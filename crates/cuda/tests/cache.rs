@@ -1,5 +1,4 @@
-//! Tests the cache with concurrent processes and threads, killed processes, damaged entries, and
-//! full or missing disks.
+//! Tests the cache with concurrent and killed processes, damaged entries, and full disks.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 #[expect(dead_code, reason = "these tests need a part of it")]
@@ -79,7 +78,7 @@ fn a_damaged_entry_is_built_anew() {
         assert!(get(&cache(&folder.0), "add"));
         assert!(!get(&cache(&folder.0), "add"), "it is whole again");
     }
-    // The bytes of one entry, stored under the name of another entry, are a damaged entry.
+    // The bytes of one entry under the name of another. Expected: a damaged entry.
     fs::write(entry(&folder.0, "other"), &whole).unwrap();
     assert_eq!(cache(&folder.0).get(&key("other")), None);
 }
@@ -136,7 +135,7 @@ fn start(folder: &Path, work: &str) -> Process {
     Process(command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
-/// Runs the task of a child process: gets 20 entries, and adds a byte to the file `builds` for each
+/// The task of a child process: gets 20 entries, and adds a byte to the file `builds` for each
 /// entry that it builds.
 #[test]
 fn child() {
@@ -238,7 +237,7 @@ fn what_was_not_used_for_longest_is_removed() {
     assert_eq!(entries(&parent), 3);
     assert!(!get(&cache, &names[0]) && !get(&cache, &names[2]) && !get(&cache, &names[3]));
 
-    // An entry that exceeds the limit is not stored, and no other entry is removed.
+    // An entry exceeds the limit. Expected: it is not stored, and no other is removed.
     assert!(get(&cache_of(&folder.0, 16 * 5000), &names[4]));
     assert_eq!((entries(&parent), cache.take_warning()), (3, None));
 }
@@ -303,7 +302,7 @@ fn a_folder_that_may_not_be_written_is_read() {
         (0..999).map(|n| format!("{n}")).find(|n| entry(&folder.0, n).parent() == Some(&parent)).unwrap();
     let cache = cache(&folder.0);
     assert!(get(&cache, &name));
-    // Permissions do not restrict the superuser. Tests in containers often run as the superuser.
+    // Permissions do not restrict the superuser.
     assert_eq!(cache.take_warning().is_some(), !is_superuser);
     permit(0o755);
 }
@@ -322,7 +321,7 @@ fn again(test: &str, script: &str, folder: &Path) -> bool {
     output.status.success()
 }
 
-/// Limits the size of files instead of filling a disk. Writing an entry fails half-way.
+/// A limit of file sizes replaces a full disk. Expected: writing an entry fails half-way.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_survived() {
@@ -335,8 +334,7 @@ fn a_full_disk_is_survived() {
     assert!(again("a_full_disk_is_survived", "trap '' XFSZ; ulimit -f 2; ", &folder.0));
 }
 
-/// Mounts a file system that is full after a few entries. Does nothing if this process may not
-/// mount a file system.
+/// A mounted file system is full after a few entries. Does nothing if this process may not mount.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_becomes_full_keeps_what_it_has() {
@@ -362,8 +360,7 @@ fn a_disk_that_becomes_full_keeps_what_it_has() {
     }
 }
 
-/// The system kills the process with a signal while the process writes an entry, because the file
-/// exceeds the limit of the file size.
+/// The system kills the process with a signal while it writes an entry.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
@@ -389,7 +386,8 @@ fn cubins_are_kept() {
     let stub = Stub::new("");
     let options = AssembleOptions::default();
     let cubin = assemble_cached(&cache, stub.context(), "scale", PTX, options).unwrap();
-    // A cached cubin is not assembled again. Any difference in the key creates another entry.
+    // Expected: a cached cubin is not assembled again, and any difference in the key creates an
+    // entry.
     let again = |words: &str, ptx: &str, options: AssembleOptions| {
         let stub = Stub::new(words);
         let context = stub.context();

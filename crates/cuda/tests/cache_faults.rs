@@ -1,6 +1,7 @@
-//! Tests the rows of the fault table of `docs/cache.md` about users, clocks and special files. Also
-//! tests the maintenance of the cache. `cache.rs` tests the rows about processes and disks. The
-//! unit tests of the crate test the rows about network file systems.
+//! Tests the rows of `docs/cache.md` about users, clocks and special files.
+//!
+//! `cache.rs` tests the rows about processes and disks. The unit tests of the crate test the rows
+//! about network file systems.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -108,27 +109,25 @@ fn an_entry_that_other_users_may_write_is_built_anew() {
     permit(&path, 0o666);
     assert!(get(&cache(&folder.0), "add"));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o002, 0);
-    // The group may write the file, as with the umask 002 of many systems.
+    // The group may write the file, as with the umask 002.
     permit(&path, 0o664);
     assert!(!get(&cache(&folder.0), "add"));
-    // A folder of this user is trusted, because its files are checked.
+    // Expected: a folder of this user is trusted.
     permit(path.parent().unwrap(), 0o777);
     assert!(!get(&cache(&folder.0), "add"));
 }
 
 const WORK: &str = "TILEWRIGHT_CACHE_TEST_WORK";
 
-/// Runs a test of this file in a child process, after the shell commands `script`. If `user` is
-/// set, the child runs as this user. The variable `WORK` has the value `work`. Returns whether the
-/// test succeeds.
+/// Runs a test of this file in a child process, as `user`, after the shell commands `script`. The
+/// variable `WORK` has the value `work`. Returns whether the test succeeds.
 fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
-    // The child runs a copy of this executable, so that the other user may execute it.
+    // The other user may execute this copy.
     let folder = TemporaryFolder::new();
     permit(&folder.0, 0o755);
     let program = folder.0.join("test");
-    // The system does not execute a file that is open for writing. Another test may fork a child at
-    // any moment, and the child inherits the open files of this process. A separate process, `cp`,
-    // therefore writes the copy.
+    // The system does not execute a file that is open for writing. A child of another test inherits
+    // the open files of this process, so `cp` writes the copy.
     let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status().unwrap();
     assert!(copied.success());
     let mut command = Command::new("sh");
@@ -154,7 +153,8 @@ fn a_cache_of_the_superuser_is_read_by_others() {
         if work == "trusted" {
             assert!(!get(&cache, "add"));
             assert_eq!(cache.take_warning(), None);
-            // The folder is read-only, so other kernels are built each time, after one warning.
+            // The folder is read-only. Expected: one warning, and other kernels are built each
+            // time.
             let name = names_of_one_folder().next().unwrap();
             assert!(get(&cache, &name) && get(&cache, &name));
             assert!(cache.take_warning().unwrap().contains("Permission denied"));
@@ -189,7 +189,7 @@ fn a_cache_of_the_superuser_is_read_by_others() {
     run("trusted");
 }
 
-/// With the umask 0, all users may write new files by default.
+/// With the umask 0, all users may write new files.
 #[test]
 fn a_new_entry_may_not_be_written_by_other_users() {
     if let Ok(folder) = env::var(WORK) {
@@ -209,7 +209,7 @@ fn a_file_that_is_not_regular_is_no_entry() {
     let folder = TemporaryFolder::new();
     let path = entry(&folder.0, "add");
     assert!(get(&cache(&folder.0), "add"));
-    // No process writes to this pipe. Opening the pipe must not wait.
+    // No process writes to this pipe. Expected: opening it does not wait.
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     assert_eq!(cache(&folder.0).get(&key("add")), None);
@@ -234,7 +234,7 @@ fn a_file_that_is_not_regular_is_no_entry() {
 #[test]
 fn files_of_other_names_are_left_alone() {
     let folder = TemporaryFolder::new();
-    // A 16th of the limit is large enough for one entry of 5100 bytes.
+    // A 16th of the limit holds one entry of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 5100);
     let names: Vec<String> = names_of_one_folder().take(3).collect();
     assert!(get(&cache, &names[0]));
@@ -258,14 +258,14 @@ const DAY: Duration = Duration::from_hours(24);
 #[test]
 fn a_time_in_the_future_keeps_no_entry_for_ever() {
     let folder = TemporaryFolder::new();
-    // A 16th of the limit is large enough for two entries of 5100 bytes.
+    // A 16th of the limit holds two entries of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 2 * 5100);
     let names: Vec<String> = names_of_one_folder().take(6).collect();
     let path = |index: usize| entry(&folder.0, &names[index]);
     // The clock of the writer was a year ahead.
     assert!(get(&cache, &names[0]));
     set_time(&path(0), SystemTime::now() + 365 * DAY);
-    // The next writer corrects the time. From then on, the entry ages.
+    // Expected: the next writer corrects the time.
     assert!(get(&cache, &names[1]));
     assert!(used(&path(0)) <= SystemTime::now());
     for index in [2, 3] {
@@ -277,8 +277,8 @@ fn a_time_in_the_future_keeps_no_entry_for_ever() {
     set_time(&path(3), SystemTime::now() + 365 * DAY);
     assert!(!get(&cache, &names[3]));
     assert!(used(&path(3)) <= SystemTime::now() + Duration::from_secs(1));
-    // The clock has jumped back, so every entry is in the future. The order of the entries does not
-    // change, and the new entry stays.
+    // The clock has jumped back. Expected: the order of the entries does not change, and the new
+    // entry stays.
     set_time(&path(2), SystemTime::now() + 8 * DAY);
     set_time(&path(3), SystemTime::now() + 9 * DAY);
     assert!(get(&cache, &names[4]));
@@ -417,7 +417,7 @@ fn clearing_removes_all_formats() {
         fs::write(old.join("a".repeat(64)), "old").unwrap();
         fs::write(old.join("lock-b"), "").unwrap();
     };
-    // These folders belong to a newer version of the format and to other programs.
+    // Folders of a newer version of the format and of other programs.
     let others = [folder.0.join("tilewright-3").join("a"), folder.0.join("ABC")];
     for path in &others {
         fs::create_dir_all(path).unwrap();

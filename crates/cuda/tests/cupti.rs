@@ -1,6 +1,6 @@
-//! Tests CUPTI with the stub library of `crates/cuda/stub`, which replaces `libcuda` and
-//! `libcupti`. The tests check that each time belongs to the correct launch. They also check the
-//! error messages if CUPTI is unusable. A process opens CUPTI once, so tests that open another
+//! Tests CUPTI with the stub library of `crates/cuda/stub`.
+//!
+//! Each time must belong to its launch. A process opens CUPTI once, so tests that open another
 //! library run in their own processes.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
@@ -17,8 +17,8 @@ use tilewright_cuda::{Cupti, LaunchOptions, StreamRef, Version};
 const CHILD: &str = "TILEWRIGHT_CUPTI_TEST_CHILD";
 const VERSION: Version = Version { major: 12, minor: 8 };
 
-/// Returns true in the child process. Otherwise, runs a test of this file in a child process with
-/// these variables, and returns false.
+/// Returns true in the child process. Otherwise, runs a test in a child process with these
+/// variables.
 fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -32,7 +32,7 @@ fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
 
 #[test]
 fn launches_have_the_times_of_their_kernels() {
-    // With few records in a buffer, the records of one launch are in several buffers.
+    // With few records in a buffer, one launch has records in several buffers.
     for records in ["records=0", "records=1", "records=2", "records=3"] {
         if is_child("launches_have_the_times_of_their_kernels", &[("STUB_WORDS", records)]) {
             let stub = Stub::new(&env::var("STUB_WORDS").unwrap());

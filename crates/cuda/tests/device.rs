@@ -1,5 +1,4 @@
-//! Tests the crate with the driver and the GPU of this machine. Without a GPU, these tests print
-//! why they are skipped.
+//! Tests the crate with the driver and the GPU of this machine, if it has one.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::env;
@@ -34,8 +33,8 @@ fn function(context: Context, ptx: &str) -> Function {
     Module::load(context, "kernel", &cubin).unwrap().function("kernel").unwrap()
 }
 
-/// Returns a kernel with one pointer parameter, in the register `%out`. The register `%thread`
-/// contains the index of the thread in the grid.
+/// Returns a kernel with one pointer parameter, in `%out`. `%thread` has the index of the thread in
+/// the grid.
 fn kernel(target: &str, declarations: &str, body: &str) -> String {
     format!(
         ".version 8.0\n.target {target}\n.address_size 64\n{declarations}\n.visible .entry kernel(.param .u64 out)\n{{\n\
@@ -45,8 +44,7 @@ fn kernel(target: &str, declarations: &str, body: &str) -> String {
     )
 }
 
-/// Launches a kernel with a buffer of words, one word for each thread. Checks that the kernel sets
-/// word `i` to `expect(i)`.
+/// Launches a kernel with one word for each thread. Checks that word `i` becomes `expect(i)`.
 fn check(context: Context, ptx: &str, options: LaunchOptions, blocks: u32, expect: impl Fn(u32) -> u32) {
     let words = blocks * options.threads[0];
     let mut buffer = DeviceBuffer::new(context, 4 * words as usize).unwrap();
@@ -92,8 +90,7 @@ fn clusters_run() {
 fn all_shared_memory_of_a_block_can_be_had() {
     let Some(context) = context(0) else { return };
     let limit = context.device().properties().unwrap().shared_memory_per_block_optin;
-    // The threads write the last words of shared memory in reverse order, and read these words in
-    // order.
+    // The threads write the last words of shared memory in reverse order, and read them in order.
     let body = format!(
         "mov.u32 %r3, shared;\nshl.b32 %r4, %r2, 2;\nadd.u32 %r3, %r3, {};\nsub.u32 %r5, %r3, %r4;\nadd.u32 %r3, %r3, -124;\n\
          add.u32 %r3, %r3, %r4;\nst.shared.u32 [%r5], %r2;\nbar.sync 0;\nld.shared.u32 %r6, [%r3];\n\
@@ -133,8 +130,7 @@ fn parameters_are_where_ptx_looks_for_them() {
     buffer.read(bytemuck::cast_slice_mut(&mut found)).unwrap();
     assert_eq!(found, [200, 60_000, 0xdead_beef, u32::from_le_bytes([60, 61, 62, 63])]);
 
-    // If the block of parameters is too short, this crate returns an error. The driver therefore
-    // does not read beyond the block.
+    // The block of parameters is too short. Expected: an error of this crate.
     let error = launch.launch([1; 3], StreamRef::DEFAULT, &parameters.as_bytes()[..16]).unwrap_err();
     let expected = offset + 64;
     assert_eq!(error, Error::WrongParameters { kernel: "kernel".into(), found: 16, expected });
@@ -226,8 +222,8 @@ fn tensor_maps_are_encoded() {
     assert_ne!(map.as_bytes(), [0; 128]);
 }
 
-/// Checks CUPTI's time of a kernel. The time must be about the time that the kernel waits. The time
-/// must be at most the time between events around the launch.
+/// CUPTI's time of a kernel is about the time that the kernel waits, and at most that between
+/// events.
 #[test]
 fn cupti_times_a_kernel() {
     let Some(context) = context(7) else { return };
@@ -261,7 +257,7 @@ fn cupti_times_a_kernel() {
     assert!((290_000..400_000).contains(&time) && time as f32 <= around * 1e6, "{time} ns, {around} ms");
 }
 
-/// Runs in its own process, because a failure on the device makes CUDA unusable in the process.
+/// Runs in its own process, because a failure on the device makes CUDA unusable.
 #[test]
 fn an_illegal_access_is_reported_with_its_kernel() {
     const CHILD: &str = "TILEWRIGHT_CUDA_TEST_ILLEGAL";

@@ -1,5 +1,6 @@
-//! Tests that each call in a forked child returns [`Error::Forked`]. The file has only one test,
-//! because a fork copies only the calling thread.
+//! Tests that each call in a forked child returns [`Error::Forked`].
+//!
+//! A fork copies only the calling thread, so the file has only one test.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a fork")]
 

@@ -1,5 +1,4 @@
-//! Tests the crate with the stub of the driver (`crates/cuda/stub`). The tests check the calls of
-//! the driver, the messages for each kind of machine, and the arguments of launches.
+//! Tests the crate with the stub of the driver (`crates/cuda/stub`).
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -151,7 +150,7 @@ fn the_callers_context_stays_current() {
     let [first, second] = [0, 1].map(|ordinal| Context::primary(driver.device(ordinal).unwrap()).unwrap());
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0, None));
 
-    // If a thread has no context, the first context that it uses becomes current, as in torch.
+    // The first context that a thread without a context uses becomes current, as in torch.
     let buffer = DeviceBuffer::new(second, 16).unwrap();
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0x2000, Some(second)));
 
@@ -322,7 +321,7 @@ fn modules_and_their_kernels() {
     assert_eq!((attributes.registers, attributes.spills(), attributes.shared_bytes), (40, 6, 128));
     assert_eq!((attributes.max_threads_per_block, attributes.binary_version), (640, 90));
     assert_eq!(scale.max_active_blocks(256, 0).unwrap(), 8);
-    // A block cannot have 300 KiB of shared memory, so the query returns an error.
+    // A block cannot have 300 KiB of shared memory. Expected: an error.
     assert_eq!(scale.max_active_blocks(256, 100 << 10).unwrap(), 2);
     let error = scale.max_active_blocks(256, 300 << 10).unwrap_err();
     assert!(matches!(error, Error::OutOfSharedMemory { .. }), "{error}");
@@ -386,8 +385,7 @@ fn launches_arrive_as_they_were_asked_for() {
     }
 }
 
-/// A parameter with an alignment above 16 bytes is aligned in the constant bank. Its offset must
-/// therefore be queried from the driver.
+/// A parameter with an alignment above 16 bytes is aligned in the constant bank.
 #[test]
 fn parameters_with_a_large_alignment_lie_where_the_driver_says() {
     let context = Stub::new("").context();
@@ -429,7 +427,7 @@ fn blocks_and_shared_memory_have_limits() {
     }
     let with = |shared_bytes| LaunchOptions { shared_bytes, ..LaunchOptions::new(640) };
     let limit = 227 << 10;
-    // Like the driver, the stub rejects more than 48 KiB unless the kernel has opted in.
+    // Like the driver, the stub rejects more than 48 KiB without an opt-in.
     let large = scale.configure(with(limit - 1024)).unwrap();
     let small = scale.configure(with(49152)).unwrap();
     for launch in [&large, &small, &large] {
@@ -465,8 +463,7 @@ fn a_failed_launch_names_the_kernel_and_says_that_the_context_is_lost() {
 
 #[test]
 fn every_call_may_fail() {
-    // If a call of the driver fails, the error names the call, and nothing panics. This holds for
-    // every code.
+    // Each call of the driver fails with each code. Expected: the error names the call.
     let stub = Stub::new("");
     let driver = stub.open().unwrap();
     let path = || -> Result<(), Error> {
@@ -479,7 +476,7 @@ fn every_call_may_fail() {
         buffer.fill_async(1, stream.borrow())?;
         launch.launch([16, 1, 1], stream.borrow(), &[])?;
         context.set_printf_fifo_size(1 << 21)?;
-        // Restores the size, so that the call above also sets the size when `path` runs again.
+        // Restores the size for the next run of `path`.
         context.set_printf_fifo_size(1 << 20)?;
         buffer.read(&mut [0])?;
         stream.synchronize()?;
@@ -521,7 +518,7 @@ fn every_call_may_fail() {
 
 #[test]
 fn tensor_maps() {
-    // No context is current on this thread, so `encode` must make a context current.
+    // No context is current on this thread. Expected: `encode` makes one current.
     let context = Context::primary(Stub::new("").open().unwrap().device(0).unwrap()).unwrap();
     let mut source = TensorMapSource {
         element: TensorMapElement::BF16,

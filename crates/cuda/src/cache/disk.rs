@@ -1,11 +1,9 @@
-//! Performs the operations of the cache on files, and handles the errors and the clocks of network
-//! file systems.
+//! Performs the cache's operations on files, also on network file systems.
 //!
-//! - `ESTALE`: the server has replaced or removed the file of a handle. To read or rename,
-//!   the cache repeats the operation once, by name, so that the system looks the name up again. A
-//!   file to remove is then already removed.
-//! - `EBUSY`: the system uses the file, so the cache does not change the file.
-//! - On Unix, the times of files come from the clock of the file system, which all hosts share.
+//! - `ESTALE`: the server has replaced or removed the file of a handle. A read or rename is
+//!   repeated once, by name. A file to remove is already removed.
+//! - `EBUSY`: the system uses the file, so the cache does not change it.
+//! - On Unix, the times of files come from the clock of the file system.
 #![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -31,8 +29,8 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// Reads the first `limit` bytes of a regular file, if `accept` accepts its metadata. Returns the
-/// open file and the bytes.
+/// Reads the first `limit` bytes of a regular file that `accept` accepts. Returns the open file,
+/// too.
 pub(super) fn read<E>(
     path: &Path,
     limit: u64,
@@ -63,8 +61,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Opens the file of a lock, and creates the file if necessary. If another user owns the file, this
-/// process may have permission only to read it.
+/// Opens the file of a lock, or creates it. Only reading may be permitted, if another user owns it.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     retry_stale(|| {
         check("lock")?;
@@ -128,8 +125,7 @@ pub(super) fn touch_path(path: &Path) -> io::Result<()> {
     touch(&open(path)?)
 }
 
-/// Returns the error that a test injects into the operation. Outside of tests, there is no such
-/// error.
+/// Returns the error that a test injects; none outside of tests.
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
 fn check(_operation: &str) -> io::Result<()> {

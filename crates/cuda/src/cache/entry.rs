@@ -1,5 +1,4 @@
-//! Encodes and decodes the bytes of an entry. In this table, the first row names the fields, and
-//! the second row has their sizes in bytes:
+//! Encodes and decodes the bytes of an entry. The second row has the sizes in bytes:
 //!
 //! ```text
 //! magic  key  checksum of the rest  length of the provenance  provenance            content

@@ -9,22 +9,18 @@ use std::time::{Duration, Instant, SystemTime};
 use super::trust::{Distrust, Trust};
 use super::{Key, disk, entry};
 
-/// The maximum time to wait for another builder of an entry. An assembly takes less time. The wait
-/// is finite, because a process that is stopped in a debugger must not block all others.
+/// The maximum wait for another builder of an entry. A process in a debugger must not block others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The age at which an unfinished file of an entry is assumed to belong to a process that was
-/// killed.
+/// The age at which an unfinished file counts as left by a killed process.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The maximum difference between the clocks of two hosts. The time of a file may be at most this
-/// far in the future.
+/// The maximum difference between the clocks of two hosts.
 const SKEW: Duration = Duration::from_mins(1);
 
 const LOCK_PREFIX: &str = "lock-";
 const UNFINISHED: &str = "new";
 
-/// The paths of an entry.
 pub(super) struct EntryPaths {
     pub(super) key: Key,
     pub(super) folder: PathBuf,
@@ -46,8 +42,8 @@ pub(super) struct Lock(Option<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // If a child was forked meanwhile, the child also has the file open. Closing the file in
-        // this process then does not release the lock. The lock is therefore released explicitly.
+        // A child that was forked meanwhile also has the file open, so closing it does not release
+        // the lock.
         if let Some(file) = &self.0 {
             let _ = file.unlock();
         }
@@ -55,7 +51,6 @@ impl Drop for Lock {
 }
 
 impl EntryPaths {
-    /// Returns the paths of a key's entry below the folder of the cache.
     pub(super) fn new(root: &Path, key: &Key) -> Self {
         let hex = key.to_hex();
         let folder = root.join(&hex[..1]);
@@ -67,7 +62,6 @@ impl EntryPaths {
         }
     }
 
-    /// Returns the path of the entry.
     pub(super) fn entry(&self) -> &Path {
         &self.entry
     }
@@ -81,8 +75,7 @@ impl EntryPaths {
             Err(_) => return Found::Nothing,
         };
         let Some(content) = entry::into_content(&self.key, bytes) else { return Found::Nothing };
-        // The error is ignored. Entries are never removed from a read-only cache, so the time is
-        // not needed there.
+        // Entries are never removed from a read-only cache, so the time is not needed there.
         let _ = disk::touch(&file);
         Found::Content(content)
     }
@@ -93,7 +86,7 @@ impl EntryPaths {
             fs::create_dir_all(&self.folder)?;
             disk::open_lock(&self.lock)
         };
-        // Another process may clear the cache and remove the folder after the folder was created.
+        // Another process may clear the cache and remove the folder.
         let opened = open().or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => open(),
             _ => Err(error),
@@ -112,15 +105,14 @@ impl EntryPaths {
                     pause = (pause * 2).min(Duration::from_millis(20));
                     has_waited = true;
                 }
-                // The wait was too long, or the file system has no locks. Each process then builds
-                // the entry itself.
+                // The wait was too long, or the file system has no locks. Each process builds the
+                // entry itself.
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
             }
         }
         if has_waited {
             // A client of a network file system may have cached that the entry did not exist.
-            // Opening the folder makes the client query the server again. The result is ignored,
-            // because some systems refuse to open folders.
+            // Opening the folder makes it query the server. Some systems refuse to open folders.
             let _ = File::open(&self.folder);
         }
         Ok(Lock(Some(file)))

@@ -114,8 +114,8 @@ impl Cache {
         Ok(entries)
     }
 
-    /// Reads an entry whose folder may be untrusted. Returns `None` if another process has removed
-    /// the entry.
+    /// Reads an entry whose folder may be untrusted; `None` if another process has removed the
+    /// entry.
     fn inspect_file(
         &self,
         key: Key,
@@ -144,7 +144,6 @@ impl Cache {
         Some(CacheEntry { key, file, state, provenance })
     }
 
-    /// Removes the folders of older formats.
     fn remove_old_formats(&self) -> io::Result<Removed> {
         let mut removed = Removed::default();
         if let Some(parent) = self.folder.as_deref().and_then(Path::parent) {
@@ -156,7 +155,6 @@ impl Cache {
     }
 }
 
-/// Returns the folders below the folder of a format.
 fn folders(root: &Path) -> Vec<PathBuf> {
     (0..DIGITS).map(|digit| root.join(format!("{digit:x}"))).collect()
 }
@@ -170,10 +168,9 @@ fn clear(root: &Path) -> io::Result<Removed> {
         entries.chain(&files.unfinished).for_each(|file| removed.remove(file));
         let mut locks = Removed::default();
         files.locks.iter().for_each(|lock| folder::remove_lock(lock, &mut locks));
-        // Locks are empty and are not entries, so `removed` does not count them. `removed` contains
-        // only the locks that could not be removed.
+        // Locks are not entries, so `removed` only contains the locks that remain.
         removed.failures.extend(locks.failures);
-        // The call fails if another process uses the folder, because the folder is then not empty.
+        // The folder is not empty if another process uses it.
         let _ = fs::remove_dir(&folder);
     }
     let _ = fs::remove_dir(root);

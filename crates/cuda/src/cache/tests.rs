@@ -1,5 +1,4 @@
-//! Tests how the cache handles the errors of network file systems. [`disk::fail`] injects the
-//! errors.
+//! Tests how the cache handles errors of network file systems.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::cell::Cell;
@@ -87,11 +86,10 @@ fn a_handle_that_stays_stale_is_no_entry() {
     let folder = Folder::new("stale-for-ever");
     let cache = folder.cache();
     assert!(get(&cache, "add"));
-    // The entry is read before and after the lock is acquired. Each read is repeated once, so four
-    // reads fail.
+    // The entry is read before and after the lock is acquired, each time with one repetition.
     disk::fail("read", libc::ESTALE, 4);
     assert!(get(&cache, "add"));
-    // Opening the lock's file fails twice, so the entry is built without the lock.
+    // Opening the lock's file fails twice. Expected: the entry is built without the lock.
     disk::fail("lock", libc::ESTALE, 2);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));
@@ -124,7 +122,7 @@ fn an_entry_that_is_busy_keeps_its_content() {
 fn a_rename_whose_answer_is_lost_counts() {
     let folder = Folder::new("answer");
     let cache = folder.cache();
-    // The server executed the first rename, so the second rename does not find the file.
+    // The server executed the first rename, so the second one does not find the file.
     let paths = cache.paths(&key("add")).unwrap();
     let bytes = entry::encode(&key("add"), &Provenance::default(), b"add");
     drop(paths.lock().unwrap());
@@ -132,7 +130,7 @@ fn a_rename_whose_answer_is_lost_counts() {
     disk::fail("rename", libc::ENOENT, 2);
     paths.write(&bytes, 1 << 16, cache.trust).unwrap();
     assert!(!get(&cache, "add"));
-    // If the entry does not exist after the failed renames, the cache reports the error.
+    // The entry does not exist after the failed renames. Expected: an error.
     disk::fail("rename", libc::ENOENT, 2);
     assert!(get(&cache, "other"));
     assert!(cache.take_warning().unwrap().contains("os error 2"));
@@ -146,7 +144,7 @@ fn a_file_that_is_removed_meanwhile_is_written_again() {
     assert!(get(&cache, "add"));
     assert!(!get(&cache, "add"));
     assert_eq!((files(&cache, "add").len(), cache.take_warning()), (1, None));
-    // Opening the lock fails once, which simulates that another process removed the lock's folder.
+    // Another process removed the folder of the lock, so opening the lock fails once.
     disk::fail("lock", libc::ENOENT, 1);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));
@@ -182,7 +180,7 @@ fn a_file_that_is_busy_is_not_removed_and_counts() {
     assert_eq!((removed.files, removed.bytes, removed.failures.len()), (1, 10, 1));
     let exist: Vec<_> = files.iter().map(|file| file.path.exists()).collect();
     assert_eq!(exist, [true, false, true]);
-    // If another process has already removed a file, the file also counts as removed.
+    // Another process has already removed a file. Expected: the file counts as removed.
     disk::fail("remove", libc::ENOENT, 1);
     assert_eq!(remove_least_recent(files[..1].to_vec(), 0, now).failures.len(), 0);
 }

@@ -1,5 +1,6 @@
-//! Decides whether a file or a folder of the cache is trusted. Code for the GPU must not come from
-//! another user, unless that user is the superuser.
+//! Decides whether a file or a folder of the cache is trusted.
+//!
+//! Code for the GPU must not come from another user, unless that user is the superuser.
 //!
 //! | object | trusted if |
 //! |---|---|
@@ -84,12 +85,10 @@ impl Trust {
 
 #[cfg(not(unix))]
 impl Trust {
-    /// Trusts every file.
     pub(super) fn reject_file(self, _about: &Metadata) -> Option<Distrust> {
         None
     }
 
-    /// Trusts every folder.
     pub(super) fn reject_folder(self, _about: &Metadata) -> Option<Distrust> {
         None
     }

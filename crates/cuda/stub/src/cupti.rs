@@ -1,6 +1,7 @@
-//! Implements the activity interface of CUPTI. Writes records of each launch into buffers of the
-//! caller. Fields that callers read have the offsets of CUPTI's headers. All other bytes have a
-//! fixed pattern, so that tests detect a read at a wrong offset.
+//! Implements the activity interface of CUPTI, with records of each launch.
+//!
+//! Fields that callers read have the offsets of CUPTI's headers. All other bytes have a fixed
+//! pattern, so that tests detect a wrong offset.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -79,8 +80,8 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // Before the record of the call, CUPTI writes the last external correlation id of
-                // each id kind (1 to 5).
+                // CUPTI writes the last external correlation id of each kind (1 to 5) before the
+                // record of the call.
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));
@@ -96,8 +97,7 @@ pub fn launched() {
     });
 }
 
-/// Exports functions of CUPTI. If the configuration has a code for a function (`fail=`), the
-/// function only returns this code.
+/// Exports functions of CUPTI, which only return a code if the configuration has one (`fail=`).
 macro_rules! cupti {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -168,8 +168,7 @@ cupti! {
     }
 }
 
-/// Requests a buffer from the caller and fills the buffer with records. Then passes the buffer to
-/// the callback for completed buffers.
+/// Requests a buffer from the caller, fills it with records, and calls the callback for it.
 fn hand_over((requested, completed): (Requested, Completed), records: &[Vec<u8>]) {
     let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
     requested(&raw mut buffer, &raw mut size, &raw mut most);

@@ -1,6 +1,7 @@
-//! Implements `libcuda` without a GPU. Tests and measurements of the host time of a launch use this
-//! stub. Calls succeed and copies move bytes. Launches run nothing, but a caller can record and
-//! read them.
+//! Implements `libcuda` without a GPU, for tests and for measurements of the host.
+//!
+//! Calls succeed and copies move bytes. Launches run nothing, but a caller can record and read
+//! them.
 //!
 //! A list such as `devices=2,capability=8.0,fail=cuLaunchKernel:700` configures the stub. The list
 //! is the value of `TILEWRIGHT_STUB_CUDA` or the argument of [`tilewright_stub_configure`]. Its
@@ -47,8 +48,8 @@ const NOT_SUPPORTED: Code = 801;
 /// `CU_POINTER_ATTRIBUTE_MAPPED`.
 const POINTER_MAPPED: i32 = 13;
 
-/// The maximum number of bytes of shared memory of a block. `SHARED` is for kernels that have not
-/// opted in to more, `SHARED_OPTIN` for kernels that have opted in.
+/// The maximum bytes of shared memory of a block, without (`SHARED`) and with (`SHARED_OPTIN`) an
+/// opt-in.
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
 
@@ -101,8 +102,8 @@ fn locked<T>(work: impl FnOnce(&mut State) -> T) -> T {
     work(&mut STATE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Exports functions of the driver. If the configuration has a code for a function (`fail=`), the
-/// function only returns this code.
+/// Exports functions of the driver, which only return a code if the configuration has one
+/// (`fail=`).
 macro_rules! driver {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -306,9 +307,8 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // In a cubin of the stub's assembler, the header states the length of the options and the
-        // PTX, which follow the header. For other cubins, `cuModuleGetFunction` finds a kernel of
-        // any name.
+        // The stub's assembler states the length of the options and the PTX in the header. In other
+        // cubins, `cuModuleGetFunction` finds a kernel of any name.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))
@@ -388,8 +388,7 @@ driver! {
     }
 }
 
-/// Writes a tensor map in the stub's format. This format contains only some of the call's
-/// arguments.
+/// Writes a tensor map in the stub's format, which contains only some of the arguments.
 fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
     let mut words = [0_u64; 16];
     words[..head.len()].copy_from_slice(head);
@@ -457,8 +456,7 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
     0
 }
 
-/// Returns the parameters of a launch. Returns an empty list if the launch does not pass them as
-/// one block of bytes.
+/// Returns the parameters of a launch; empty unless they are one block of bytes.
 fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {

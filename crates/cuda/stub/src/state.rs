@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The state of the stub, except the counters and flags that every launch uses. The counters and
-/// flags are atomics. A lock would add to the time of launches, which benchmarks measure.
+/// The state of the stub. The counters and flags that every launch uses are atomics, because a lock
+/// would add to the measured times.
 pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let mut state = State::default();
     state.configure(&std::env::var("TILEWRIGHT_STUB_CUDA").unwrap_or_default());
@@ -28,8 +28,7 @@ pub struct State {
     pub capturing: bool,
     /// The maximum number of records in a buffer of CUPTI. 0 means no limit.
     pub records: usize,
-    /// The value of the last `cuCtxSetLimit`. The stub has one value for all contexts and all kinds
-    /// of limits.
+    /// The value of the last `cuCtxSetLimit`, for all contexts and all kinds of limits.
     pub limit: usize,
     pub memory: BTreeMap<u64, Vec<u8>>,
     pub events: HashMap<usize, Instant>,
@@ -73,8 +72,8 @@ impl Default for State {
 pub fn log_assembly(file: Option<&Path>, ptx: &str) {
     if let Some(path) = file {
         let file = std::fs::File::options().create(true).append(true).open(path);
-        // A single write prevents the lines of several processes from mixing. The error is ignored,
-        // because a test that reads the file detects a missing line.
+        // A single write keeps the lines of several processes apart. A test that reads the file
+        // detects a missing line.
         let _ = file.and_then(|mut file| file.write_all(format!("{} bytes\n", ptx.len()).as_bytes()));
     }
 }
@@ -90,7 +89,7 @@ pub struct Function {
 /// Returns the code that the configuration sets for a call (`fail=`). Returns `None` without such a
 /// code.
 pub fn failure(call: &str) -> Option<i32> {
-    // The first use of the state reads the configuration from the environment, and sets `FAILING`.
+    // The first use of the state reads the configuration and sets `FAILING`.
     static READY: LazyLock<()> = LazyLock::new(|| drop(STATE.lock()));
     LazyLock::force(&READY);
     if !FAILING.load(Ordering::Relaxed) {
@@ -190,9 +189,8 @@ impl State {
         number
     }
 
-    /// Returns a device attribute of an H100 with the configured capability. Returns 0 for an
-    /// attribute that the table lacks. Returns `None` for an attribute number above 140, because an
-    /// older driver does not have new attributes.
+    /// Returns a device attribute of an H100 with the configured capability; 0 for others. Returns
+    /// `None` for a number above 140, as an older driver does.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [
@@ -255,8 +253,8 @@ impl State {
         number
     }
 
-    /// Returns the kernel with this name. Returns `None` if the module has no such kernel. A module
-    /// with unknown PTX has a kernel of every name.
+    /// Returns the kernel with this name, if the module has it. A module with unknown PTX has every
+    /// kernel.
     pub fn function(&self, module: usize, name: &str) -> Option<Function> {
         let parameters = match self.modules.get(&module)? {
             None => None,
@@ -283,8 +281,8 @@ impl State {
     }
 }
 
-/// The offset in bytes of the parameters in the constant bank of `sm_90`. A parameter is aligned in
-/// this bank, not in the list of parameters.
+/// The offset in bytes of the parameters in the constant bank of `sm_90`. Parameters are aligned in
+/// it.
 const PARAMETER_BASE: usize = 0x210;
 
 /// Returns the offset and the size in bytes of each parameter of a kernel. Returns `None` if the
@@ -294,8 +292,8 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     let (list, _) = rest.split_once(')')?;
     let mut end = 0_usize;
     let place = |text: &str| {
-        // The digits of a scalar type are its number of bits, as in `.u64`. An array states its
-        // alignment and its number of bytes, as in `.align 64 .b8 map[128]`.
+        // A scalar type states its bits (`.u64`). An array states its alignment and its bytes
+        // (`.align 64 .b8 map[128]`).
         let digits =
             |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -336,8 +334,8 @@ pub fn destroy(link: *mut Link) {
     drop(unsafe { Box::from_raw(link) });
 }
 
-/// The offset of 8 padding bytes in an ELF header. The stub stores a magic number there, and the
-/// total length of the options and the PTX.
+/// The offset of 8 padding bytes in an ELF header: a magic number, and the length of the options
+/// and the PTX.
 const MARK: usize = 8;
 
 impl Link {
@@ -369,8 +367,8 @@ impl Link {
         self.cubin = file;
     }
 
-    /// Writes a message to a log, if the caller has passed this log. `log` is the option of the
-    /// log: 3 for messages, 5 for errors.
+    /// Writes a message to a log, if the caller has passed it. `log` is 3 for messages, and 5 for
+    /// errors.
     pub fn write(&self, log: i32, message: &str) {
         let option =
             |key: i32| self.options.iter().find(|(option, _)| *option == key).map(|(_, value)| *value);
@@ -380,8 +378,7 @@ impl Link {
     }
 }
 
-/// Returns the total length in bytes of the options and the PTX in a cubin of [`Link::assemble`].
-/// Returns `None` for another file.
+/// Returns the length of the options and the PTX in a cubin of [`Link::assemble`].
 pub fn embedded_length(header: &[u8]) -> Option<usize> {
     let length = header.get(MARK..)?.strip_prefix(b"STUB")?.first_chunk::<4>()?;
     Some(u32::from_le_bytes(*length) as usize)

@@ -21,7 +21,6 @@ pub fn key(name: &str) -> Key {
     Key::of(&[("name", name.as_bytes())])
 }
 
-/// Returns the content of the entry with this name.
 pub fn content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(5000).collect()
 }
@@ -30,7 +29,6 @@ pub fn provenance() -> Provenance {
     Provenance { kernel: "add".into(), target: "sm_90".into(), ..Provenance::default() }
 }
 
-/// Returns the path of the entry with this name.
 pub fn entry(directory: &Path, name: &str) -> PathBuf {
     let hex = key(name).to_hex();
     directory.join("tilewright-2").join(&hex[..1]).join(&hex)

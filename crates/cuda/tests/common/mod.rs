@@ -1,5 +1,6 @@
-//! Loads a stub of the driver for each test. Each test uses its own copy of the stub's file. The
-//! system therefore loads the copy as a separate library with its own state.
+//! Loads a stub of the driver for each test.
+//!
+//! Each test loads its own copy of the file, so that it has its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
 use std::ffi::{CString, c_char};
@@ -21,8 +22,8 @@ impl TemporaryFolder {
                 std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
             match std::fs::create_dir(&folder) {
                 Ok(()) => return Self(folder),
-                // Another process with the same id has left the folder: an earlier process, or a
-                // process in another container.
+                // An earlier process, or one in another container, with the same id has left the
+                // folder.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", folder.display()),
             }
@@ -36,8 +37,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Returns the path of the stub's library. Cargo places the library of a development dependency
-/// next to the tests.
+/// Returns the path of the stub's library, which Cargo places next to the tests.
 pub fn stub_file() -> PathBuf {
     let folder = std::env::current_exe().expect("a test knows its file");
     let name =
@@ -94,7 +94,6 @@ impl Stub {
         *unsafe { self.library.get::<T>(name) }.expect("the stub has it")
     }
 
-    /// Returns the context that is current on this thread.
     pub fn current_context(&self) -> usize {
         let mut context = 0;
         assert_eq!(self.call("cuCtxGetCurrent", &raw mut context), 0);
