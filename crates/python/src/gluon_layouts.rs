@@ -17,13 +17,13 @@ pub(crate) fn layout_text(number: ObjectRef) -> Option<String> {
 }
 
 /// Returns the linear layout of a tile or buffer of this shape. `text` is the Python expression
-/// that creates the layout object. `element_bits` only applies to an `NVMMASharedLayout`, which is
-/// an error if it is for another element width.
+/// that creates the layout. An `NVMMASharedLayout` for another width than `element_bits` is an
+/// error.
 fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     let found = match (text.parse::<StatedLayout>(), text.parse::<StatedBuffer>()) {
         (Ok(layout), _) => layout.linear(shape),
         (_, Ok(buffer)) => buffer.linear(shape, element_bits),
-        // Each class has an error about its own parts. The error of the other class would not help.
+        // Each class has an error about its own parts.
         (Err(of_tile), Err(of_buffer)) => Err(if is_buffer(text) { of_buffer } else { of_tile }),
     };
     found.map_err(PyValueError::new_err)
@@ -34,7 +34,7 @@ fn is_buffer(text: &str) -> bool {
     text.split_once('(').is_some_and(|(class, _)| class.contains("Shared"))
 }
 
-/// The name of each hardware index, and the coordinates that each of its bits contributes.
+/// The name of each hardware index, and the coordinates of each of its bits.
 type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
 
 /// Returns the bases of a layout. For each hardware index (`register`, `lane`, `warp`, `block` or

@@ -1,5 +1,4 @@
-//! Records traces of interpreted kernels. Python reports each op and each event, and `write` writes
-//! them at the end of the launch.
+//! Records traces of interpreted kernels. Python reports each op and each event.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,8 +12,8 @@ use tilewright_trace::{
 
 use crate::trace::{TensorParts, TraceRecorder, tensor};
 
-/// A value of an event: the index of the parameter to which pointers are relative, and the bytes of
-/// the elements. An unknown part is `None`.
+/// The index of the parameter to which pointers are relative, and the bytes of the elements. An
+/// unknown part is `None`.
 type Recorded = (Option<usize>, Option<Vec<u8>>);
 
 /// An execution of an op by a program.
@@ -154,8 +153,7 @@ impl InterpretedTrace {
 
 /// Appends an event to the batch of a program.
 ///
-/// If the batch records no values, appends only events of ops that access memory, with their
-/// pointers and masks.
+/// A batch without values gets only the pointers and masks of accesses.
 fn record(batch: &mut Batch<'_>, launch: &Launch, event: &Event) {
     let Some(op) = launch.ops.get(event.op as usize) else { return };
     let has_values = batch.has_values();

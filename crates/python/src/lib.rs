@@ -1,5 +1,6 @@
-//! The native module of the Python package, `tilewright._native`. Its layers use only the layers
-//! above them in this table:
+//! Defines the native module of the Python package, `tilewright._native`.
+//!
+//! A layer uses only the layers above it in this table:
 //!
 //! | layer | contents |
 //! |---|---|

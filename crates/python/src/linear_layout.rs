@@ -1,5 +1,6 @@
-//! Exports the algebra of `tilewright-layout` to Python as `LinearLayout`. The names are the names
-//! of the official package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
+//! Exports the algebra of `tilewright-layout` to Python as `LinearLayout`.
+//!
+//! The names are those of `triton._C.libtriton.linear_layout`. Dimensions may have any names.
 
 use std::fmt::Write;
 
@@ -69,8 +70,7 @@ impl Dimensions {
         shifted.sum::<u64>() as u32
     }
 
-    /// Returns the dimensions of both spaces. A dimension of both spaces gets the product of its
-    /// sizes.
+    /// Returns the dimensions of both spaces. A shared dimension gets the product of its sizes.
     fn product(&self, outer: &Self) -> PyResult<Self> {
         let mut all = self.0.clone();
         for dimension in &outer.0 {
@@ -82,8 +82,8 @@ impl Dimensions {
         Self::new(all)
     }
 
-    /// Maps a vector of this space to a vector of the space `product`. This space is a factor of
-    /// `product`. If it is the outer factor, `inner` is the inner factor.
+    /// Maps a vector of this space to the space `product`, of which this space is a factor. If it
+    /// is the outer one, `inner` is the inner one.
     fn embed(&self, vector: u32, product: &Self, inner: Option<&Self>) -> u32 {
         let mut embedded = 0_u64;
         for (dimension, coordinate) in self.0.iter().zip(self.parts(vector)) {
@@ -124,8 +124,7 @@ pub(crate) struct LinearLayout {
     map: Map<Dimensions, Dimensions>,
 }
 
-/// The bases of one input dimension: its name, and the coordinates of the image of each of its
-/// bits.
+/// For each input dimension, its name and the coordinates of the image of each of its bits.
 type Bases = Vec<(String, Vec<Vec<u64>>)>;
 
 impl LinearLayout {

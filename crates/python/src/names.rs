@@ -1,5 +1,4 @@
-//! Exports the names of the language for the Python namespace `tilewright.language`. Also exports
-//! the two op tables for their conformance tests.
+//! Exports the names of the language, and the op tables for their conformance tests.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{
@@ -31,11 +30,11 @@ pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
     combining_signatures()
 }
 
-/// The types of parameters: the name of the parameter, its type, and its meaning.
+/// The name of each parameter, its type, and its meaning.
 type ParameterTypes = Vec<(&'static str, &'static str, &'static str)>;
 
-/// The types of results that are not one tensor: the names of functions, and their overloads. An
-/// overload has the parameter on which the result depends, its type, and the type of the result.
+/// The names of functions, and their overloads: the parameter on which the result depends, its
+/// type, and the type of the result.
 type ResultTypes = Vec<(Vec<&'static str>, Vec<(Option<(&'static str, &'static str)>, &'static str)>)>;
 
 /// The names of modes (types with a few values), and their values.
@@ -52,9 +51,8 @@ pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
     (parameters, results.collect(), modes)
 }
 
-/// A row of the elementwise table: family, name, operands, element types, and two errors. The first
-/// error is in ulp (`None` if exact). The second is the additional error of fp32, in ulp, for each
-/// unit of |x|.
+/// Family, name, operands, element types, and two errors in ulp: the error (`None` if exact), and
+/// the additional error of fp32 for each unit of |x|.
 type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, &'static str, Option<f32>, f32);
 
 /// Returns the rows of the elementwise table.

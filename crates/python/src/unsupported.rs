@@ -1,5 +1,6 @@
-//! Defines `Missing`, a placeholder for a name of Triton that tilewright does not have. The class
-//! is in Rust, so that a traceback ends at the line of the program that uses the name.
+//! Defines `Missing`, a placeholder for a name of Triton that tilewright does not have.
+//!
+//! The class is in Rust, so that a traceback ends at the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -69,7 +70,7 @@ impl Missing {
     }
 
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        // Probes for protocols (copying, signatures, doctests) fail as for any other object.
+        // Probes for protocols fail as for any other object.
         if name.starts_with('_') {
             return Err(PyAttributeError::new_err(name.to_owned()));
         }

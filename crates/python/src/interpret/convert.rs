@@ -175,8 +175,7 @@ fn tuple_like<'py>(
     tuple.get_type().call1(items)
 }
 
-/// Returns a value after a transition. A transition is the effect of an assignment, of control flow
-/// or of a call.
+/// Returns a value after a transition: an assignment, control flow or a call.
 fn apply<'py>(value: &Bound<'py, PyAny>, transition: Transition) -> PyResult<Bound<'py, PyAny>> {
     Ok(changed(value, transition)?.unwrap_or_else(|| value.clone()))
 }
@@ -231,8 +230,8 @@ fn changed_items<'py>(
     Ok(is_changed.then_some(items))
 }
 
-/// Returns an aggregate after a transition, or `None` if no field changes. Compile-time numbers in
-/// fields stay compile-time numbers.
+/// Returns an aggregate after a transition, or `None` if no field changes. Compile-time numbers
+/// stay so.
 fn changed_instance<'py>(
     value: &Bound<'py, PyAny>,
     transition: Transition,

@@ -1,5 +1,4 @@
-//! Implements calls of the language's functions in an interpreted kernel: `tl.load(p)`,
-//! `x.to(tl.float32)`.
+//! Implements calls such as `tl.load(p)` and `x.to(tl.float32)` in an interpreted kernel.
 
 use std::sync::Arc;
 
@@ -75,8 +74,8 @@ impl Method {
     }
 }
 
-/// Adds the arguments of a call to its operands. Returns the number of positional arguments, and
-/// the names of the keyword arguments.
+/// Adds the arguments of a call to its operands. Returns the number of positional ones, and the
+/// keywords.
 fn pass(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,

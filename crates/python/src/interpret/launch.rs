@@ -1,4 +1,4 @@
-//! Launches kernels in interpret mode: Python runs the body for each program of the grid in turn.
+//! Launches kernels in interpret mode: Python runs the body for each program in turn.
 
 use std::rc::Rc;
 
@@ -158,8 +158,7 @@ fn programs(session: &Session, body: &Bound<'_, PyAny>, parameters: &Parameters<
     Ok(())
 }
 
-/// Adds the index of the program to an exception of the body. A diagnostic already names the
-/// program.
+/// Adds the index of the program to an exception. A diagnostic already names the program.
 fn note_program(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = body.py();
     let [x, y, z] = session.launch.id();

@@ -1,4 +1,4 @@
-//! Interprets kernels: Python runs the body and evaluates each operation of the language at once.
+//! Interprets kernels: Python runs the body and evaluates each operation at once.
 //!
 //! ```text
 //! launch ──> session: the launch of this thread ──> body of the kernel, in Python

@@ -30,17 +30,16 @@ pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;
 pub(crate) struct Session {
     pub(crate) launch: Launch,
     signal: SignalCheck,
-    /// Live tensors other than the arguments. Pointers may point into their memory. Empty until an
-    /// operation needs them.
+    /// Live tensors other than the arguments, whose memory pointers may reach. Empty until needed.
     live: RefCell<Vec<Live>>,
     /// The function to call after each operation.
     hook: Option<Py<PyAny>>,
-    /// The function to call in place of each operation. Its argument is an object whose call
-    /// evaluates the operation.
+    /// The function to call in place of each operation. It gets an object whose call evaluates the
+    /// operation.
     around: Option<Py<PyAny>>,
     /// True during a call of `around`.
     is_around: Cell<bool>,
-    /// The Python code of the body. The search for source locations on the stack ends at this code.
+    /// The Python code of the body, at which the search for source locations on the stack ends.
     code: Option<Py<PyAny>>,
 }
 

@@ -23,7 +23,7 @@ fn binary<'py>(
     is_reflected: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    // If the other operand is an aggregate, Python tries the reflected operator of its class.
+    // Python then tries the reflected operator of the other operand's class.
     if !other.is_instance_of::<Tensor>() && aggregate::is_instance(other)? {
         return Ok(py.NotImplemented().into_bound(py));
     }
@@ -382,7 +382,7 @@ fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResu
                 pieces.push(piece(&index, &mut operands)?);
             }
         }
-        // A scalar prints as an array of one number, so the index 0 returns this number.
+        // A scalar prints as an array of one number.
         None if slf.get().number()?.is_some() && index.extract::<i64>().is_ok_and(|index| index == 0) => {
             return slf.get().item(slf.py());
         }

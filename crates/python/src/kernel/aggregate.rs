@@ -1,5 +1,6 @@
-//! Describes the classes that `triton.aggregate` decorates for the compiler. The Python code is in
-//! `tilewright.language._aggregate`.
+//! Describes the classes that `triton.aggregate` decorates for the compiler.
+//!
+//! The Python code is in `tilewright.language._aggregate`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Keeps the bindings of calls: the arguments of a call, bound to the parameters of a kernel, and
-//! the options that the call sets.
+//! Keeps the bindings of calls: arguments bound to parameters, and options.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +24,7 @@ pub(crate) struct KnownBinding {
 struct KnownOptions {
     /// The immutable objects that the call passed as options.
     values: SmallVec<[Py<PyAny>; 4]>,
-    /// The options before the call added the values. `options` has the result.
+    /// The options without the values of the call. `options` has the result.
     before: Options,
     options: Options,
 }
@@ -50,7 +49,7 @@ impl KnownBinding {
     }
 
     /// Returns `before` with the options that these objects set. Returns `None` unless the latest
-    /// call passed the same objects and began with the same options.
+    /// call passed the same objects and options.
     #[inline]
     pub(crate) fn known_options(
         &self,
@@ -63,7 +62,7 @@ impl KnownBinding {
         (are_same && known.before == *before).then(|| known.options.clone())
     }
 
-    /// Keeps the options of a call, unless an object that it passes as an option may be mutable.
+    /// Keeps the options of a call, unless one of their objects may be mutable.
     pub(crate) fn keep_options(
         &self,
         before: Options,

@@ -1,5 +1,4 @@
-//! `triton.compile`: compiles a kernel for stated types of arguments. It needs neither the
-//! arguments nor the device that will run the code.
+//! Implements `triton.compile`: compiles a kernel for stated types of arguments.
 
 use std::sync::Arc;
 
@@ -90,8 +89,7 @@ pub(crate) fn compile_ir(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// Returns the simulator of a GPU of this compute capability. Every machine has the simulator, and
-/// its code also runs on such a GPU.
+/// Returns the simulator of a GPU of this compute capability, which every machine has.
 fn device_of(capability: u32) -> Result<Device, Error> {
     Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {
         let message = format!("no code can be made for a GPU of compute capability {capability}");
@@ -110,7 +108,7 @@ fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
     let parts = described.cast::<PyTuple>()?;
     if parts.len() == 1 {
         let value = parts.get_item(0)?;
-        // The key of a variant contains the compile-time values, so they need a hash.
+        // The key of a variant contains the compile-time values.
         value.hash().map_err(|_| PyTypeError::new_err(format!("{value} is no compile-time value")))?;
         return constant(&value).map(Argument::Constexpr);
     }

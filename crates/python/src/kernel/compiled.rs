@@ -16,15 +16,15 @@ pub(crate) struct CompiledKernel {
     pub(crate) handle: Arc<Handle>,
     /// The kernel.
     pub(crate) function: Py<Function>,
-    /// The same variant as an object of the class that `triton.compile` returns. The first access
-    /// to an attribute of only this class creates the object.
+    /// The same variant as an object of the class that `triton.compile` returns, created at its
+    /// first use.
     pub(crate) twin: OnceLock<Py<PyAny>>,
     /// Attributes that programs read at each launch. Each is computed at its first access.
     pub(crate) attributes: Attributes,
     /// True if the variant was launched, or if a launcher has loaded its code.
     is_launched: AtomicBool,
-    /// False while the object is zeroed memory. Python creates the `__dict__` before the object is
-    /// initialized, and may collect garbage meanwhile.
+    /// False while the object is zeroed memory. Python may collect garbage before it is
+    /// initialized.
     pub(crate) is_made: bool,
 }
 

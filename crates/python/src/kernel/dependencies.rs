@@ -1,5 +1,4 @@
-//! Tracks the dependencies of a compiled variant: the variables and attributes of the program that
-//! its kernel reads.
+//! Tracks the variables and attributes of the program that a compiled kernel has read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +16,7 @@ pub(crate) struct Variable {
     source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the object is or contains a list. Such an object may have another meaning later.
+    /// True if the object is or contains a list, which the program may change.
     is_mutable: bool,
 }
 
@@ -139,8 +138,8 @@ pub(crate) struct Dependencies {
 pub(crate) enum Freshness {
     /// All variables have the same values.
     Same,
-    /// All variables have the same values. But the comparison may have run code of the program, so
-    /// arguments may be at other addresses now.
+    /// All variables have the same values. But the comparison may have run code of the program and
+    /// moved arguments.
     SameByCode,
     /// A variable has changed. The handle must not be used any more.
     Changed,
@@ -173,9 +172,8 @@ impl Dependencies {
         if others.is_empty() { freshness } else { self.compare(py, &variables, &others) }
     }
 
-    /// Compares the meanings of the variables in `others`. Each has a new object or a mutable
-    /// object, because notebooks and factories repeatedly create equal objects. If all meanings are
-    /// the same, the dependencies then refer to the new objects.
+    /// Compares the meanings of the variables in `others`, which have a new or a mutable object. If
+    /// all are the same, the dependencies refer to the new objects from now on.
     #[cold]
     fn compare(
         &self,

@@ -1,5 +1,4 @@
-//! Implements the trait [`Host`] with live Python objects. The compiler resolves the free names of
-//! a kernel with this host.
+//! Implements the trait [`Host`] with live Python objects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,8 +23,7 @@ use crate::values::function::{Function, function};
 use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// The host of a compilation in Python. The compiler runs without the GIL; each method of the host
-/// acquires it.
+/// The host of a compilation in Python. The compiler runs without the GIL; each method acquires it.
 #[derive(Default)]
 pub(crate) struct PyHost {
     findings: Arc<Mutex<Findings>>,
@@ -37,7 +35,7 @@ pub(crate) struct PyHost {
 pub(crate) struct Findings {
     /// The variables on which the code depends.
     pub(crate) read: Vec<Variable>,
-    /// The exception that ended the compilation without an error of the kernel, such as Ctrl-C.
+    /// The exception that ended the compilation, such as Ctrl-C.
     pub(crate) raised: Option<PyErr>,
     /// Exceptions of the program's own code, which explain a failed compilation.
     pub(crate) caught: Vec<Caught>,
@@ -47,8 +45,8 @@ pub(crate) struct Findings {
 pub(crate) struct Caught {
     /// The name that was looked up; `None` if a function was called.
     pub(crate) name: Option<String>,
-    /// A note for the diagnostic, such as `reading 'x' raised …`. If a function was called, only
-    /// the text of the exception.
+    /// A note for the diagnostic, such as `reading 'x' raised …`; for a called function, the text
+    /// of the exception.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
@@ -67,8 +65,7 @@ pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec
     Ok(caught)
 }
 
-/// Returns the exception for a failed compilation. Includes the exceptions that the program's own
-/// code raised meanwhile.
+/// Returns the exception for a failed compilation, with the exceptions of the program's own code.
 #[cold]
 pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
     let mut cause = None;
@@ -102,10 +99,10 @@ impl PyHost {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the compilation stop at a signal, or at an exception that is not an instance of
-    /// Python's `Exception`, such as `KeyboardInterrupt`. Returns any other exception.
+    /// Makes the compilation stop at a signal, or at an exception such as `KeyboardInterrupt`.
+    /// Returns any other exception.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
-        // Check signals before the error is formatted, because formatting would swallow a Ctrl-C.
+        // Formatting the error would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
             self.lock().raised.get_or_insert(signal);
         }
@@ -128,8 +125,8 @@ impl PyHost {
     /// Returns the result of a lookup in Python, or `None` if it found nothing or raised an
     /// exception.
     ///
-    /// An attribute whose lookup raises an exception, such as a property of a user's class, counts
-    /// as absent. The exception is recorded for the diagnostic about the name.
+    /// Such an attribute counts as absent. The exception is recorded for the diagnostic about the
+    /// name.
     fn found<T>(
         &self,
         py: Python<'_>,
@@ -147,8 +144,7 @@ impl PyHost {
         })
     }
 
-    /// Looks up a name in the closure, then in the globals. The compiler itself resolves Python's
-    /// builtins.
+    /// Looks up a name in the closure, then in the globals.
     fn find_name(&self, python: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<HostValue>> {
         let py = python.py();
         let free: Vec<String> =
@@ -184,7 +180,7 @@ impl PyHost {
             None => VariableSource::Attribute(object.clone().unbind(), name.unbind()),
         };
         self.note(source, &value, &classified);
-        // A method of an object other than a module or class, such as a dict, runs at compile time.
+        // A method of another object, such as a dict, runs at compile time.
         let is_namespace = object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>();
         Ok(Some(match classified {
             HostValue::Callable(number) if !is_namespace => HostValue::ConstexprFunction(number),
@@ -192,8 +188,8 @@ impl PyHost {
         }))
     }
 
-    /// Records a variable, unless its value is an object of the language or a module. Programs do
-    /// not assign to such a variable again.
+    /// Records a variable, unless its value is an object of the language or a module, to which
+    /// programs do not assign again.
     fn note(&self, source: VariableSource, value: &Bound<'_, PyAny>, classified: &HostValue) {
         if matches!(classified, HostValue::Language(_)) || value.is_instance_of::<PyModule>() {
             return;
@@ -206,8 +202,7 @@ impl PyHost {
     }
 }
 
-/// Returns the dict of an object if the object is a module whose dict contains the name. Reading
-/// this dict does not run code of the program.
+/// Returns the dict of a module, if it contains the name. Reading it runs no code of the program.
 fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
     let dict = object.cast::<PyModule>().ok()?.dict();
     dict.contains(name).is_ok_and(|is_there| is_there).then_some(dict)
@@ -453,8 +448,7 @@ fn call(
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
 }
 
-/// Returns whether an exception reports that a compile-time function needs a value that is known
-/// only at run time.
+/// Returns whether an exception is about a value that is known only at run time.
 fn is_about_value(py: Python<'_>, error: &PyErr) -> bool {
     let class = py.import(intern!(py, "tilewright.language._run_time"));
     let class = class.and_then(|module| module.getattr(intern!(py, "RunTimeValueError")));

@@ -30,12 +30,11 @@ use crate::values::objects::object_ref;
 #[derive(Default)]
 pub(crate) struct JitKernel {
     pub(crate) state: OnceLock<State>,
-    /// The state of traced launches. Their variants are for the CPU, even if another device is
-    /// selected.
+    /// The state of traced launches, whose variants are for the CPU.
     pub(crate) traced: OnceLock<State>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
-    /// False while the object is zeroed memory. Python creates the `__dict__` before the object is
-    /// initialized, and may collect garbage meanwhile.
+    /// False while the object is zeroed memory. Python may collect garbage before it is
+    /// initialized.
     pub(crate) is_made: bool,
 }
 
@@ -135,8 +134,7 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
             continue;
         }
         if is_there {
-            // The default is converted at each launch, because the memory to which it refers may
-            // have moved.
+            // The memory of the default may have moved, so it is converted at each launch.
             signature.parameters[index].default = Some(Value::None);
         }
         defaults.push(is_there.then(|| default.unbind()));
@@ -163,8 +161,7 @@ impl State {
     #[cold]
     pub(crate) fn forget_all(&self) {
         self.kernel.clear();
-        // The objects are dropped after the lock is released, because dropping may run the
-        // program's code.
+        // Dropping the objects may run the program's code, so the lock is released first.
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
         drop(handles);
     }
@@ -176,14 +173,13 @@ impl State {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let objects: Vec<_> =
             forgotten.iter().filter_map(|handle| handles.remove(&Arc::as_ptr(handle).addr())).collect();
-        // The objects are dropped after the lock is released, because dropping may run the
-        // program's code.
+        // Dropping the objects may run the program's code, so the lock is released first.
         drop(handles);
         drop(objects);
     }
 
-    /// Issues a warning once for a kernel. If a filter of the program turns the warning into an
-    /// exception, the next call issues the warning again.
+    /// Issues a warning once for a kernel. If a filter turns it into an exception, the next call
+    /// issues it again.
     pub(crate) fn warn_once(
         &self,
         py: Python<'_>,
@@ -200,8 +196,8 @@ impl State {
     }
 
     /// Warns of the options that have no effect on a compiled variant, once for each option. If a
-    /// filter of the program turns a warning into an exception, drops the variant. The next launch
-    /// then compiles the variant and warns again.
+    /// filter turns a warning into an exception, drops the variant, so that the next launch warns
+    /// again.
     pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
         let warned_options = || self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
         for option in handle.options().without_effect(handle.compiled.metadata.target) {
@@ -224,7 +220,7 @@ impl State {
         if let Ok(handles) = self.handles.try_lock() {
             handles.values().try_for_each(|handle| visit.call(handle))?;
         }
-        // Handles that share their code share its dependencies, which must be visited only once.
+        // Handles that share their code share its dependencies.
         let mut visited = FxHashSet::default();
         for handle in self.kernel.try_handles().unwrap_or_default() {
             if let Some(reads) = handle.attachment::<Dependencies>()
@@ -264,7 +260,7 @@ impl State {
             is_new = true;
             let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
             let reads = std::mem::take(&mut findings.read);
-            // The variant is not kept if an exception such as Ctrl-C interrupted the compilation.
+            // A compilation that Ctrl-C interrupted is not kept.
             findings.raised.is_none().then(|| Arc::new(Dependencies::new(reads)) as Attachment)
         };
         let kernel = &self.kernel;
@@ -289,8 +285,7 @@ impl State {
         self.names[index].bind(py)
     }
 
-    /// Returns the Python object for a handle. This is the same object each time, unless two
-    /// threads create it at the same time.
+    /// Returns the Python object for a handle, usually the same each time.
     #[inline]
     pub(crate) fn python_handle(
         &self,

@@ -1,4 +1,4 @@
-//! Kernels: `@jit` functions, and their compiled variants. The module `launch` launches them.
+//! Represents kernels, which are `@jit` functions, and their compiled variants.
 //!
 //! ```text
 //! jit: a kernel ── binding: binds the arguments of a call to parameters

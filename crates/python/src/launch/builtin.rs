@@ -12,7 +12,7 @@ use pyo3::{Borrowed, ffi};
 
 use crate::values::call::Call;
 
-/// A built-in function that is created for one object, its *target*. Each call gets the target.
+/// A built-in function of one object, its *target*. Each call gets the target.
 pub(crate) trait Builtin {
     const NAME: &'static CStr;
     const DOC: &'static CStr;
@@ -65,7 +65,7 @@ unsafe extern "C" fn call<B: Builtin>(
             };
             (target, Call::new(values, positional, keywords, None))
         };
-        // A panic is a bug of tilewright. It must not unwind into Python, and becomes an exception.
+        // A panic must not unwind into Python.
         let result = catch_unwind(AssertUnwindSafe(|| B::answer(target, &call)))
             .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
         match result {

@@ -1,5 +1,4 @@
-//! Implements `handle[grid](...)`: binds the arguments of a compiled variant, computes the grid,
-//! and launches.
+//! Implements `handle[grid](...)`, which launches a compiled variant.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -28,8 +27,8 @@ pub(crate) fn launch(
     let CompiledKernel { handle, function, .. } = compiled.get();
     let state = state(function.bind(py).cast()?)?;
     let call = BoundCall::new(py, handle, state, call)?;
-    // A grid function is code of the program. Such code may move the memory of tensors, so the grid
-    // function runs before the arguments are converted.
+    // A grid function is code of the program, which may move the memory of tensors. So it runs
+    // first.
     let grid = match extents(grid)? {
         Some(grid) => grid,
         None => ask(grid, call.meta()?)?,
@@ -95,8 +94,7 @@ impl<'a, 'py> BoundCall<'a, 'py> {
         number.map_or(Ok(None), |number| stream_number(&self.call.named(number)))
     }
 
-    /// Returns the values of the arguments after checking that the code was compiled for such
-    /// values.
+    /// Returns the values of the arguments, for which the code is correct.
     fn values(&self) -> PyResult<(Vec<Value<'static>>, Kept)> {
         let converter = Converter::new(self.py, self.handle.signature(), false);
         let mut values = Values::new();

@@ -168,8 +168,7 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     if object.is_none() {
         return Ok(None);
     }
-    // The lookup of an attribute of an int takes as long as all other work on a launch's arguments,
-    // so this case avoids it.
+    // For an int, an attribute lookup takes as long as all other work on a launch's arguments.
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract().map(Some);
     }

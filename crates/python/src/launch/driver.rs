@@ -1,6 +1,7 @@
-//! Implements Triton's driver module. It loads device code, and launches it with Python objects as
-//! arguments (`tilewright_runtime::binary` does both). torch Inductor uses this module to launch
-//! the kernels of `triton.compile`. `compiled.run(...)` also uses it.
+//! Implements Triton's driver module, which loads and launches device code.
+//!
+//! torch Inductor and `compiled.run(...)` use this module. `tilewright_runtime::binary` does the
+//! work.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -93,8 +94,8 @@ pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResu
     Ok(PyBytes::new(py, &types.try_iter()?.map(byte).collect::<PyResult<Vec<u8>>>()?))
 }
 
-/// Returns the slot for a type of a signature: a string, such as `constexpr`, or a tuple of types.
-/// A slot describes how launches pass an argument.
+/// Returns the slot for a type of a signature: a string or a tuple of types. A slot describes how
+/// launches pass an argument.
 fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     if let Ok(items) = described.cast::<PyTuple>() {
         return items.iter().map(|item| slot_of_type(&item)).collect::<PyResult<_>>().map(Slot::Tuple);
@@ -103,7 +104,7 @@ fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
 }
 
 /// Returns the slot for a `PyKernelArg` object of Triton. `types` yields the encoded types of the
-/// arguments that launches pass, in order.
+/// passed arguments.
 fn slot_of_annotation(annotation: &Bound<'_, PyAny>, types: &mut impl Iterator<Item = u8>) -> PyResult<Slot> {
     let py = annotation.py();
     match annotation.getattr(intern!(py, "type"))?.extract::<u32>()? {
@@ -244,8 +245,7 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
-    /// The addresses of scratch memory. Some kernels have parameters for these after their
-    /// arguments.
+    /// The addresses of scratch memory, for kernels with parameters for them.
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
@@ -290,8 +290,7 @@ pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    /// The kernel, if each launch creates its tensor maps. Otherwise launches pass the driver
-    /// handle of the kernel.
+    /// The kernel, if each launch creates its tensor maps. Other launches pass a driver handle.
     handle: Option<Arc<Handle>>,
     /// The function that describes a launch for hooks if the caller passes no launch metadata.
     describe: OnceLock<Py<PyAny>>,
@@ -300,8 +299,8 @@ pub(crate) struct CudaLauncher {
 
 /// The kernel of the previous launch. The next launch usually runs the same kernel.
 struct Last {
-    /// The Python objects of the kernel's driver handle and of its packed metadata. A launch that
-    /// passes the same objects does not read them again.
+    /// The Python objects of the driver handle and of the packed metadata, for a comparison by
+    /// identity.
     function: Py<PyAny>,
     packed: Py<PyAny>,
     launch: Arc<LaunchConfiguration>,
@@ -329,19 +328,16 @@ impl CudaLauncher {
             is_programmatic: self.is_programmatic,
         };
         let launch = Arc::new(raised(function.py(), manner.configure())?);
-        // The driver may reuse the handle of an unloaded kernel for another kernel, but `launch`
-        // keeps this kernel loaded.
+        // `launch` keeps this kernel loaded, so the driver cannot reuse its handle.
         let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
         let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
-        // Drop the previous kernel without the lock. The drop may unload the kernel's code, and
-        // dropping Python objects may run code of the program.
+        // Dropping the kernel may run code of the program, so the lock is released first.
         drop(before);
         Ok(launch)
     }
 
-    /// Launches the kernel. `head` has the arguments before the kernel's arguments: the three
-    /// extents of the grid, the stream, the driver handle of the kernel, its packed metadata, the
-    /// launch metadata for hooks, and the two hooks.
+    /// Launches the kernel. `head` has the grid, the stream, the driver handle, the packed
+    /// metadata, the launch metadata for hooks, and the two hooks.
     fn launch<'py>(
         &self,
         py: Python<'py>,

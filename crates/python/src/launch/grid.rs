@@ -1,4 +1,4 @@
-//! Computes the grid of a launch from an object, or from the result of a function.
+//! Computes the grid of a launch from an object or a function.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,8 +17,8 @@ pub(crate) struct CheckedGrid {
 }
 
 impl CheckedGrid {
-    /// Returns the grid. Warns once for a kernel of an empty grid, and of a grid that is a number.
-    /// Both are legal, but seldom intended.
+    /// Returns the grid. Warns once for a kernel of an empty grid, and of a grid that is a number:
+    /// both are seldom intended.
     #[inline]
     pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
         if self.is_number || self.grid.is_empty() {

@@ -1,6 +1,7 @@
-//! Calls the functions of `triton.knobs.runtime` around launches and compilations. The Python code
-//! (`tilewright.runtime._hooks`) keeps the functions. This module only records whether there are
-//! hooks, so that a launch without hooks costs nothing.
+//! Calls the functions of `triton.knobs.runtime` around launches and compilations.
+//!
+//! `tilewright.runtime._hooks` keeps the functions. This module only records whether there are any,
+//! so that a launch without hooks costs nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,8 +76,8 @@ pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }
 
-/// Loads a kernel between its two hooks, unless the kernel is already loaded. Returns whether this
-/// call loaded the kernel. In this case, code of the program has run.
+/// Loads a kernel between its two hooks, unless it is loaded. Returns whether code of the program
+/// has run.
 #[cold]
 pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     let twin = CompiledKernel::twin(handle)?;

@@ -1,5 +1,4 @@
-//! Implements `kernel[grid](...)`: binds the arguments, computes the grid, finds or compiles the
-//! variant, and launches it.
+//! Implements `kernel[grid](...)`, which finds or compiles a variant and launches it.
 
 use std::sync::Arc;
 
@@ -42,9 +41,8 @@ pub(crate) fn launch<'py>(
     let pre_run_hooks = kernel.get().pre_run_hooks(py);
     let rest = state.variadic.filter(|first| *first < call.positional());
     if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted || rest.is_some()) {
-        // An autotuner guessed the dtypes of the arguments. If the guess is wrong, the launch must
-        // not take place. So the launch must not run hooks or the interpreter before it compares
-        // the dtypes.
+        // An autotuner guessed the dtypes of the arguments. Hooks and the interpreter must not run
+        // before the dtypes are compared.
         return Ok(None);
     }
     call_all(py, pre_run_hooks, call)?;
@@ -140,9 +138,8 @@ struct Prepared<'a, 'py> {
     is_warmup: bool,
 }
 
-/// The maximum number of attempts of a launch to find a variant. A launch tries again if an attempt
-/// compiled a variant, found changed dependencies, or ran code of the program to compare
-/// dependencies.
+/// The maximum number of attempts of a launch. An attempt fails if it compiled a variant, found
+/// changed dependencies, or ran code of the program.
 const MAX_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
@@ -151,8 +148,8 @@ impl<'py> Prepared<'_, 'py> {
     fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
         let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
         let options = self.options()?;
-        // A grid function is code of the program, and may move the memory of tensors. So the grid
-        // function runs before the arguments are converted.
+        // A grid function is code of the program, which may move the memory of tensors. So it runs
+        // first.
         let grid = match grid {
             _ if self.is_warmup => None,
             Some(grid) => Some(self.grid(grid)?),
@@ -278,8 +275,7 @@ impl<'py> Prepared<'_, 'py> {
             let Some(handle) = found else {
                 match self.compile(values, options)? {
                     Some((handle, true)) => checked = Some(handle),
-                    // Another launch compiled the variant. The next attempt checks its
-                    // dependencies.
+                    // The next attempt checks the dependencies of the other launch's variant.
                     Some((_, false)) => {}
                     None => return Ok(None),
                 }
@@ -327,8 +323,8 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some(compiled))
     }
 
-    /// Adds an explanation to errors about accesses out of the bounds of a tensor whose elements
-    /// share memory. Such a tensor has fewer elements in memory than its shape suggests.
+    /// Adds an explanation to errors about accesses out of bounds: the elements of a tensor share
+    /// memory, so it has fewer than its shape suggests.
     #[cold]
     fn blame_strides(&self, mut error: Error) -> Error {
         let Error::Diagnostics(failure) = &mut error else { return error };
@@ -352,9 +348,8 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// Replaces an error about a tuple by an error about an argument that is a list of numbers, if
-    /// there is one. A list is a tuple to a kernel, but the program probably meant a tensor or a
-    /// number.
+    /// Replaces an error about a tuple by an error about an argument that is a list of numbers. The
+    /// program probably meant a tensor.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };
@@ -461,9 +456,8 @@ impl<'py> Prepared<'_, 'py> {
     }
 }
 
-/// Describes a tensor whose elements share memory, such as a gradient of `sum()`, for an error
-/// about an access out of bounds. The description has its shape and strides. Returns `None` for any
-/// other object.
+/// Describes a tensor whose elements share memory, such as a gradient of `sum()`, by its shape and
+/// strides.
 #[cold]
 fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
     let strides: Vec<i64> = tensor.call_method0("stride").ok()?.extract().ok()?;

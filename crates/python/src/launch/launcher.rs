@@ -1,12 +1,11 @@
-//! Implements `object[grid]`: launches a kernel, a compiled variant, or a wrapper. A wrapper adds
-//! arguments and launches the kernel that it wraps.
+//! Implements `object[grid]` for a kernel, a compiled variant or a wrapper.
 //!
-//! This module launches two kinds of wrapper without a Python frame:
+//! A wrapper adds arguments and launches the kernel that it wraps. Two kinds of wrapper launch
+//! without a Python frame:
 //!
 //! - a `Heuristics`, if the program does not pass its arguments;
-//! - an `Autotuner` with only one configuration, or with a chosen configuration for the key of the
-//!   arguments. This configuration must not have a hook that runs before the launch, and must not
-//!   set an argument of the call.
+//! - an `Autotuner` with one configuration, or with a chosen one for the key. The configuration has
+//!   no hook before the launch, and sets no argument of the call.
 //!
 //! In all other cases, the wrapper's `run` in Python launches.
 
@@ -63,10 +62,9 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // `call.expected()` is set if an autotuner launches the configuration of a likely key. This
-        // is right only if the arguments have the expected dtypes and device. Only the launch of a
-        // `JitKernel` compares these. So do not launch here: `launch_autotuner` then looks up the
-        // configuration.
+        // An autotuner launches the configuration of a likely key, which is right only for the
+        // expected dtypes and device. Only a `JitKernel` compares these, so `launch_autotuner` must
+        // look up the configuration.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
@@ -86,8 +84,7 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // Do not launch if an autotuner expects certain dtypes and a certain device of the
-        // arguments, because `run` does not compare them.
+        // `run` does not compare the dtypes and the device that an autotuner expects.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
@@ -132,8 +129,8 @@ fn hide_own_frames(py: Python<'_>, error: &PyErr) -> PyErr {
     }
 }
 
-/// Launches with the only configuration of the autotuner, or with the chosen configuration for the
-/// key of the arguments. Returns `None` if only the autotuner's `run` in Python can launch.
+/// Launches with the only or the chosen configuration of the autotuner. Returns `None` if only
+/// `run` in Python can launch.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -154,9 +151,8 @@ fn launch_autotuner<'py>(
     }
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
-    // The key contains the dtypes of all tensors, which the launch reads anyway. The launch
-    // therefore uses the configuration of the likely key. It stops if the dtypes differ from the
-    // dtypes of the key.
+    // The key contains the dtypes of all tensors, which the launch reads anyway. The launch uses
+    // the likely key, and stops if the dtypes differ.
     if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()
@@ -174,8 +170,7 @@ fn launch_autotuner<'py>(
     }
 }
 
-/// Launches with a configuration. Returns `None` if only the autotuner's `run` in Python can
-/// launch.
+/// Launches with a configuration. Returns `None` if only `run` in Python can launch.
 #[inline]
 fn launch_config<'py>(
     wrapper: &Bound<'py, Wrapper>,
@@ -196,8 +191,8 @@ fn launch_config<'py>(
     start(kernel, grid, &call).map(Some)
 }
 
-/// Returns the configuration that was chosen for the values of the key's arguments and the dtypes
-/// of all arguments, if it is known.
+/// Returns the configuration that was chosen for the key's arguments and the dtypes, if it is
+/// known.
 #[cold]
 fn choice<'py>(
     shape: &CallShape,
@@ -219,7 +214,7 @@ fn choice<'py>(
     }
     let key = PyTuple::new(py, key)?;
     match cache.get_item(&key) {
-        // The key has no hash, for example because it contains a list.
+        // The key has no hash, for example because of a list.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Ok(Some(config)) => {
             if let Some(read) = read {
@@ -234,8 +229,8 @@ fn choice<'py>(
 /// The device of the first tensor, and the items of the key.
 type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
 
-/// Returns the device of the first tensor, and the items of the autotuner's key for a call. The
-/// Python code computes the same key.
+/// Returns the device of the first tensor, and the items of the key, as the Python code computes
+/// them.
 #[cold]
 fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
     let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
@@ -259,8 +254,8 @@ fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>
     Ok(Some((place, key)))
 }
 
-/// Launches with the arguments that heuristics compute. Returns `None` if only their `run` in
-/// Python can launch.
+/// Launches with the arguments that heuristics compute. Returns `None` if only `run` in Python can
+/// launch.
 fn launch_heuristics<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -276,8 +271,7 @@ fn launch_heuristics<'py>(
         calls.push(function);
     }
     let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
-    // If the program passes an argument with the name of a heuristic, the heuristic replaces it.
-    // The wrapper's `run` handles this case.
+    // The program passes an argument with the name of a heuristic, which the heuristic replaces.
     let Some(keywords) = shape.keywords(py, call, &borrowed)? else { return Ok(None) };
     let arguments = shape.arguments(call, grid)?;
     let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();

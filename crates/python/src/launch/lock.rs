@@ -1,5 +1,4 @@
-//! Exports locks to Python. Tuners record and look up their choices, and `tilewright lock` records
-//! kernels and writes locks.
+//! Exports locks to Python: recording kernels and choices, and writing locks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

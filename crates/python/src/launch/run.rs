@@ -29,7 +29,7 @@ pub(crate) fn run(
 }
 
 /// Runs a compiled kernel by calling `start` without the GIL. `start` gets the handle, the memory
-/// that the kernel may access through pointers that it computes, and the interrupt.
+/// that computed pointers may reach, and the interrupt.
 #[inline]
 pub(crate) fn run_with(
     py: Python<'_>,

@@ -1,5 +1,4 @@
-//! Creates tensor maps for kernels with descriptors as parameters. The interface is the same as in
-//! Triton's driver module.
+//! Creates tensor maps, with the interface of Triton's driver module.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -33,8 +32,7 @@ struct Tensor {
 }
 
 impl Tensor {
-    /// Creates a tensor from its description in Triton: extents and strides in elements, the
-    /// contiguous axis last.
+    /// Creates a tensor from its description in Triton: in elements, with the contiguous axis last.
     fn new(
         address: u64,
         (swizzle, element_bytes, element, padding): (u32, u64, u32, u32),

@@ -1,5 +1,6 @@
-//! Defines `Wrapper`, the base of Python's `Autotuner` and `Heuristics`. A wrapper adds
-//! compile-time arguments to the launches of a kernel.
+//! Defines `Wrapper`, the base of Python's `Autotuner` and `Heuristics`.
+//!
+//! A wrapper adds compile-time arguments to the launches of a kernel.
 
 pub(crate) mod call_shape;
 
@@ -74,8 +75,8 @@ impl Wrapper {
     }
 }
 
-/// Returns the shape of a call. Returns `None` if the wrapper can keep no more shapes. Also returns
-/// `None` if the call has more positional arguments than the kernel has parameters.
+/// Returns the shape of a call. Returns `None` if no more shapes can be kept, or if there are too
+/// many positional arguments.
 pub(crate) fn shape<'a>(
     wrapper: &'a Bound<'_, Wrapper>,
     call: &Call<'_, '_>,
@@ -109,7 +110,7 @@ fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) ->
 pub(crate) fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
     let known =
         wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
-    // Programs also replace the kernel in the `__dict__`. This does not drop the settings.
+    // Replacing the kernel in the `__dict__` does not drop the settings.
     if let Some(known) = known
         && attribute(wrapper, intern!(wrapper.py(), "fn"))?.is(&known.kernel)
     {

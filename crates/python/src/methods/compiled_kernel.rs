@@ -20,8 +20,8 @@ use crate::launch::launcher::launcher;
 use crate::values::function::Function;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// A finding about an access. It has the source position (file, line, column), a description of the
-/// access, the verdict, and the text of a counterexample or of a reason.
+/// A finding about an access: the position (file, line, column), the access, the verdict, and a
+/// counterexample or reason.
 type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
 #[pymethods]
@@ -180,7 +180,7 @@ impl CompiledKernel {
     /// Returns another attribute of the object that `triton.compile` would return: `run`,
     /// `packed_metadata`, `src`, `function`, …
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-        // `copy`, `pickle`, notebooks and other tools probe for names with an underscore.
+        // `copy`, `pickle` and other tools probe for names with an underscore.
         if name.to_cow()?.starts_with('_') {
             let message = format!("'CompiledKernel' object has no attribute '{name}'");
             return Err(PyAttributeError::new_err(message));
@@ -232,8 +232,7 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
         entries.set_item(info.name, to_python(py, &handle.options().get(info.id))?)?;
     }
-    // These numbers may differ from the options. The compiler may have added warps. It uses one
-    // block if it could not divide a program between the blocks of a cluster.
+    // The compiler may have added warps, or may use one block in place of a cluster.
     let cluster = compiled.cluster();
     entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
     entries.set_item("num_ctas", cluster)?;
@@ -250,8 +249,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     class.call((), Some(&entries))
 }
 
-/// Describes a parameter in the form of `compile`: a type with its divisibility, `(value,)`, or a
-/// list of descriptions and the field names.
+/// Describes a parameter in the form of `compile`: a type, `(value,)`, or a list of descriptions
+/// and the field names.
 fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> PyResult<Bound<'py, PyAny>> {
     let text = |divisibility: u32| match divisibility {
         1 => ty.name(),

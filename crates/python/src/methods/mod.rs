@@ -1,5 +1,4 @@
-//! Implements the Python methods of the classes of `kernel` and `launch`. The methods may use every
-//! layer.
+//! Implements the Python methods of the classes of `kernel` and `launch`.
 
 mod compiled_kernel;
 mod jit_kernel;

@@ -1,5 +1,6 @@
-//! Reads instances of classes that `triton.aggregate` decorates. The Python code is in
-//! `tilewright.language._aggregate`.
+//! Reads instances of classes that `triton.aggregate` decorates.
+//!
+//! The Python code is in `tilewright.language._aggregate`.
 
 use std::sync::Arc;
 

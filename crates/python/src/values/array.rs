@@ -1,5 +1,4 @@
-//! Reads arrays of libraries other than torch: numpy, `__array_interface__`,
-//! `__cuda_array_interface__`.
+//! Reads arrays of libraries other than torch, such as numpy.
 #![expect(unsafe_code, reason = "numpy describes its arrays in a C structure")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -121,8 +120,8 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         (b'b', 1) => Some(Dtype::I1),
         _ => None,
     };
-    // For other types, `read` uses the name of the dtype. Some types have no letter in numpy, such
-    // as bfloat16 of ml_dtypes. Kernels do not support others, and the error contains their name.
+    // `read` uses the name of the dtype. Some types have no letter in numpy, such as bfloat16 of
+    // ml_dtypes.
     let Some(dtype) = dtype else { return read(array) };
     let is_read_only = description.flags & WRITEABLE == 0;
     Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
@@ -204,9 +203,8 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-/// Returns the address range that a kernel may access. `own` is the range of the elements of
-/// `object`. If `object` is a view of an array whose range contains `own`, returns the range of the
-/// array. Otherwise returns `own`.
+/// Returns the address range that a kernel may access: the range of the array whose view `object`
+/// is, if it contains `own`, else `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
@@ -227,15 +225,15 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
 }
 
 /// Keeps the memory of a numpy array at its address until the result is dropped. The result is a
-/// weak reference, because `resize` refuses an array with a weak reference. Buffer exports and
-/// views would not suffice: with `refcheck=False`, `resize` does not check for them.
+/// weak reference, because `resize` refuses an array with one. With `refcheck=False`, `resize`
+/// accepts an array with a view.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())
 }
 
-/// Reads an array by its `__cuda_array_interface__`. The interface does not name the GPU, so this
-/// function assumes the current GPU.
+/// Reads an array by its `__cuda_array_interface__`, which does not name the GPU. Assumes the
+/// current one.
 pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = object.py();
     let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;

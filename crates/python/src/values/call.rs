@@ -75,8 +75,8 @@ impl<'a, 'py> Call<'a, 'py> {
         self.positional
     }
 
-    /// Returns the names of the keyword arguments, in order. A call expression with keywords passes
-    /// the same tuple at each execution.
+    /// Returns the names of the keyword arguments. A call expression passes the same tuple each
+    /// time.
     pub(crate) fn keywords(&self) -> Option<Borrowed<'a, 'py, PyTuple>> {
         self.keywords
     }
@@ -135,8 +135,7 @@ impl<'a, 'py> Call<'a, 'py> {
 /// The dtypes and the device that an autotuner expects of the arguments of a call. The launch,
 /// which reads the arguments, compares them.
 pub(crate) struct Expected<'a> {
-    /// The index in `dtypes` of each argument's dtype; `None` for an argument that is not a
-    /// parameter of the kernel.
+    /// The index in `dtypes` of each argument's dtype; `None` if the argument is no parameter.
     places: &'a [Option<usize>],
     /// The dtypes of the parameters that are tensors; `None` for other parameters.
     dtypes: &'a [Option<Dtype>],
@@ -153,8 +152,8 @@ impl<'a> Expected<'a> {
         Self { places, dtypes, device, is_met: Cell::new(false) }
     }
 
-    /// Returns whether values that a launch has read have the expected dtypes and device. Each
-    /// value has the index of its argument in the call.
+    /// Returns whether values have the expected dtypes and device. Each value has the index of its
+    /// argument.
     #[inline]
     pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
         let is_met = values.all(|(number, value)| {
@@ -179,8 +178,7 @@ impl<'a> Expected<'a> {
 /// A value for each of the first `MAX` call shapes that occurred.
 pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<CachedShape<T>>; MAX]);
 
-/// The value for a call shape. A call shape is the number of positional arguments and the keywords
-/// of a call.
+/// The value for a number of positional arguments and the keywords of a call.
 struct CachedShape<T> {
     positional: usize,
     keywords: Option<Py<PyTuple>>,
@@ -227,8 +225,7 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
     }
 }
 
-/// Returns whether two tuples contain the same objects. Usually both are the same tuple, because a
-/// call expression passes the same tuple at each execution.
+/// Returns whether two tuples contain the same objects. Usually both are the same tuple.
 #[inline]
 fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
     let has_same_items =

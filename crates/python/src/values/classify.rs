@@ -1,5 +1,4 @@
-//! Classifies Python objects for the compiler: constants, types, functions, tuples, and objects
-//! that only Python understands.
+//! Classifies Python objects for the compiler, such as constants, types and functions.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub(crate) struct Classes {
     pub(super) block_type: Py<PyAny>,
 }
 
-/// A class of a module that few programs use. So the first launch does not import this module.
+/// A class of a module that few programs import.
 pub(crate) struct RareClass {
     module: &'static str,
     name: &'static str,
@@ -161,7 +160,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         return Ok(HostValue::Tuple(Tuple::instance(values.collect::<PyResult<_>>()?, fields, class)));
     }
     let number = object_ref(object)?;
-    // Classes are objects, because a kernel may read the members of an `Enum`.
+    // A kernel may read the members of an `Enum`, so classes are objects.
     let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
     Ok(if object.is_instance_of::<PyFunction>() {
         HostValue::Callable(number)
@@ -207,9 +206,8 @@ pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTup
     Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// Classifies a tuple or list. If all items are constants, the result is a constant. If all items
-/// are constants or plain globals, the result is a plain global. Otherwise it is a tuple of the
-/// classified items.
+/// Classifies a tuple or list as a constant if all items are constants, as a plain global if the
+/// others are plain globals, and else as a tuple.
 fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));
     let items = items.collect::<PyResult<Vec<_>>>()?;
@@ -237,8 +235,7 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
 
-/// Converts a value to a compile-time value. Also converts a plain global, which a kernel must not
-/// read because it is not declared as `tl.constexpr`.
+/// Converts a value to a compile-time value, also a plain global, which a kernel must not read.
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),
@@ -252,16 +249,16 @@ fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_instance(classes.constexpr.bind(py)).unwrap_or(false) || is_official(object, "constexpr")
 }
 
-/// Returns whether an object is an instance of this class of the official triton's language. A
-/// program may have created such an object before tilewright replaced the module `triton`.
+/// Returns whether an object is an instance of a class of the official triton's language, created
+/// before tilewright replaced the module `triton`.
 fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
     found.name().is_ok_and(|name| name == class)
         && found.module().is_ok_and(|module| module == "triton.language.core")
 }
 
-/// Returns the language's value of a member of `PropagateNan`. Otherwise, a kernel would see a
-/// Python object, which is truthy even for `PropagateNan.NONE`.
+/// Returns the language's value of a member of `PropagateNan`. As a Python object, even
+/// `PropagateNan.NONE` is truthy.
 fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     let class = object.get_type();
     let is_ours = class.name().is_ok_and(|name| name == "PropagateNan")
@@ -329,7 +326,7 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
     if let Ok(module) = object.cast::<PyModule>() {
-        // `Display` would swallow a Ctrl-C that Python notices while it creates the text.
+        // `Display` would swallow a Ctrl-C.
         let name: String = module.name()?.extract()?;
         let below = name.strip_prefix("tilewright.language").or_else(|| name.strip_prefix("triton.language"));
         return Ok(match below {
@@ -346,8 +343,7 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     if let Ok(missing) = object.cast::<Missing>() {
         return Ok(path(missing.get().path().to_owned()));
     }
-    // The path is in the `__dict__` of the class or function itself. Instances and derived classes
-    // of users are not part of the language.
+    // The path is in the `__dict__` itself, so that instances and derived classes do not have it.
     let own = match object.cast::<PyType>() {
         Ok(class) => class.getattr(intern!(py, "__dict__"))?,
         Err(_) => match object.getattr_opt(intern!(py, "__dict__"))? {
@@ -368,8 +364,7 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     builtin_path(object)
 }
 
-/// Returns `builtins.name` for a builtin of Python that is a global, for example after
-/// `from builtins import max`.
+/// Returns `builtins.name` for a builtin of Python that is a global.
 fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let module = object.getattr_opt(intern!(py, "__module__"))?;

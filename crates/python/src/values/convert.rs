@@ -22,8 +22,8 @@ use super::torch::{self, Torch, Unwatched};
 use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
 
-/// The arguments of a launch, one for each parameter. The region of an argument is valid while the
-/// converted Python object lives. The caller of the launch keeps these objects alive.
+/// The arguments of a launch, one for each parameter. Their regions are valid while the caller
+/// keeps the Python objects alive.
 pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.
@@ -33,8 +33,7 @@ pub(crate) struct Converter<'a, 'py> {
     torch: Option<&'static Torch>,
     /// True if the kernel is only compiled: a dtype may then replace a tensor.
     is_warmup: bool,
-    /// The guard that disables our `TorchFunctionMode`, which emulates `cuda` on the CPU, while
-    /// tensors are read.
+    /// The guard that disables our `TorchFunctionMode` while tensors are read.
     unwatched: Option<Unwatched<'py>>,
     /// The parameters with tensors on `cuda`, while `cuda` is emulated on the CPU.
     on_cuda: SmallVec<[usize; 8]>,
@@ -42,14 +41,12 @@ pub(crate) struct Converter<'a, 'py> {
     elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
     /// Objects that must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
-    /// True if the conversion of an argument may have run code of the program. The memory of
-    /// earlier arguments may then have moved.
+    /// True if the conversion of an argument may have moved the memory of earlier ones.
     has_run_code: bool,
-    /// The tuples around the object that is being converted, outermost first: the fields of each
-    /// tuple, and the index of the item.
+    /// The tuples around the object, outermost first: the fields of each tuple, and the index of
+    /// the item.
     path: SmallVec<[(Option<Fields>, usize); 0]>,
-    /// Copies of the items of all lists and aggregates, in the order of conversion. Another thread
-    /// may change these objects while a kernel runs.
+    /// Copies of the items of all lists and aggregates, which another thread may change.
     lists: SmallVec<[Py<PyTuple>; 0]>,
 }
 
@@ -77,8 +74,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts every argument. Writes the values to `values`, because they are too large to
-    /// return. A parameter without an object gets `None`.
+    /// Converts every argument to `values`, which are too large to return. A parameter without an
+    /// object gets `None`.
     #[inline]
     pub(crate) fn all<'b>(
         mut self,
@@ -102,8 +99,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(self.finish())
     }
 
-    /// Reads the addresses of tensors and arrays once more, because code of the program may have
-    /// moved their memory. This function does not run code of the program.
+    /// Reads the addresses of tensors and arrays again, without running code of the program.
     #[cold]
     fn look_again<'b>(
         &mut self,
@@ -262,8 +258,7 @@ impl<'a, 'py> Converter<'a, 'py> {
                 Err(unfit) => Err(self.unfit(index, unfit, "array")),
             };
         }
-        // The object is an instance of a class derived from `float`, such as `np.float64(0.5)`.
-        // Triton passes all floats as fp32.
+        // Triton passes all floats as fp32, such as `np.float64(0.5)`.
         if object.is_instance_of::<PyFloat>() {
             return Ok(Value::Float(object.extract()?));
         }
@@ -279,7 +274,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             return self.items(index, &items, None);
         }
         let classes = Classes::get(py)?;
-        // Many kernels get a dtype at each launch. Its conversion does not run code of the program.
+        // The conversion of a dtype does not run code of the program.
         if classify::is_scalar_dtype(classes, object)
             && let Some(value) = self.language_type(index, classes, object)?
         {
@@ -370,10 +365,9 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::new(values, fields)))
     }
 
-    /// Converts a tensor descriptor that the host program has created: its base, shape and strides.
+    /// Converts a tensor descriptor of the host program: its base, shape and strides.
     ///
-    /// The parts are checked again, because the program may have changed them since the descriptor
-    /// was created.
+    /// The program may have changed the parts, so they are checked again.
     fn descriptor(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
         let numbers = |name: &Bound<'py, PyString>| object.getattr(name)?.extract::<Vec<i64>>();
@@ -628,8 +622,8 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 }
 
-/// The classes of earlier arguments that behaved like tensors, so that later arguments of these
-/// classes skip the checks for other kinds of arguments. A program has one or two such classes.
+/// The classes of earlier arguments that behaved like tensors. Arguments of these classes skip
+/// other checks.
 static SIMILAR: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
 
 fn is_known_similar(object: &Bound<'_, PyAny>) -> bool {

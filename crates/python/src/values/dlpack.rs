@@ -1,5 +1,4 @@
-//! Reads DLPack, the C structures by which other libraries describe tensors. They come from a
-//! capsule or from a table of functions.
+//! Reads DLPack, the C structures by which other libraries describe tensors.
 #![expect(unsafe_code, reason = "the structures and functions are reached by pointers")]
 
 use std::ffi::{c_int, c_void};
@@ -14,7 +13,7 @@ use tilewright_runtime::Device;
 
 use super::memory::{Tensor, Unfit, axes, contiguous, range};
 
-/// DLPack's description of a tensor (version 0 of the structure). Later versions add a header.
+/// DLPack's description of a tensor, version 0. Later versions add a header.
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -30,8 +29,8 @@ struct DlTensor {
 }
 
 impl DlTensor {
-    /// Returns whether no axis has stride 1. Returns true for a scalar. Returns false for a tensor
-    /// without strides, because it is contiguous.
+    /// Returns whether no axis has stride 1, also for a scalar. A tensor without strides is
+    /// contiguous.
     fn has_no_unit_stride(&self) -> bool {
         let rank = usize::try_from(self.ndim).unwrap_or(0);
         if self.strides.is_null() || rank == 0 {
@@ -175,8 +174,7 @@ fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
     }))
 }
 
-/// The first fields of `DLPackExchangeAPI`, the C functions of the tensor class of a library. This
-/// crate does not use the other fields.
+/// The first fields of `DLPackExchangeAPI`, the C functions of the tensor class of a library.
 #[repr(C)]
 struct ExchangeTable {
     major: u32,
@@ -192,13 +190,12 @@ pub(crate) struct Described {
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// True if torch may negate the elements when it reads them. DLPack does not state this. Torch
-    /// negates the imaginary parts of conjugated numbers, which are not contiguous.
+    /// True if torch may negate the elements when it reads them, which DLPack does not state. Torch
+    /// negates the imaginary parts of conjugated numbers.
     pub(crate) may_be_negated: bool,
 }
 
-/// A function that describes a tensor. The description is valid until the tensor changes. A result
-/// other than 0 means that the function raised an exception.
+/// Describes a tensor until it changes. A result other than 0 means an exception.
 type Describe = unsafe extern "C" fn(tensor: *mut ffi::PyObject, description: *mut DlTensor) -> c_int;
 
 /// The C function of a tensor class that describes its tensors without a call of Python code.

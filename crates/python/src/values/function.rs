@@ -1,5 +1,4 @@
-//! Represents `@jit` functions as values. The compiler refers to them by numbers, and reads their
-//! sources.
+//! Represents `@jit` functions as values. The compiler refers to them by numbers.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -120,8 +119,7 @@ impl Function {
     }
 }
 
-/// The functions, by number. The references are weak, so that a function lives only as long as the
-/// program refers to it.
+/// The functions, by number. A function lives only as long as the program refers to it.
 static FUNCTIONS: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 
 /// Registers a function, and returns its number.

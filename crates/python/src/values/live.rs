@@ -1,10 +1,8 @@
-//! Finds the memory that a kernel may access through addresses that it loads, as a grouped matmul
-//! does. This is the memory of torch's tensors on the CPU, and the memory for the records of scopes
-//! in kernels.
+//! Finds the memory that a kernel may access through addresses that it loads.
 //!
-//! Only tensors whose class is exactly `Tensor` or `Parameter`, and that Python's garbage collector
-//! lists, are included. The CPU executor and the simulator check each access, so they need this
-//! list of memory. A kernel on a GPU needs no list, because it may access all memory of the GPU.
+//! This is the memory of torch's tensors on the CPU, and of the records of scopes. Only tensors of
+//! the classes `Tensor` and `Parameter` that Python's garbage collector lists are included. The CPU
+//! executor and the simulator check each access against this list.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -25,9 +23,8 @@ pub(crate) struct Live {
     _tensors: Vec<Py<PyAny>>,
 }
 
-/// The address and the bytes of the memory for the records of scopes in kernels
-/// (`triton.profiler.language`). The first call of `record_memory` allocates this memory. The first
-/// word counts the records. Kernels get the address as a number.
+/// The address and the bytes of the memory for the records of scopes (`triton.profiler.language`).
+/// The first word counts the records. Kernels get the address as a number.
 static RECORDS: OnceLock<(usize, usize)> = OnceLock::new();
 
 /// Returns the address of the memory for records of scopes. The first call allocates `words` words
@@ -89,10 +86,8 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     Ok(found)
 }
 
-/// Returns a tensor at an address whose allocation is unknown. If the address is in the memory of a
-/// tensor of torch on the CPU, the result is in this memory. The returned object then keeps the
-/// memory in place. Otherwise the tensor is on the GPU that torch uses. Returns `None` if torch
-/// uses no GPU.
+/// Returns a tensor at an address whose allocation is unknown: in a tensor of torch on the CPU,
+/// which the returned object keeps in place, else on the GPU that torch uses.
 pub(crate) fn read_address(
     py: Python<'_>,
     torch: &Torch,
@@ -110,8 +105,8 @@ pub(crate) fn read_address(
     Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
-/// Visits the tensors on the CPU that Python's garbage collector lists, and whose class is exactly
-/// `Tensor` or `Parameter`. The collector does not list numpy's arrays.
+/// Visits the tensors on the CPU that Python's garbage collector lists. It does not list numpy's
+/// arrays.
 fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
     let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;
@@ -122,8 +117,7 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
         }
         let tensor = match read(torch, &object) {
             Ok(tensor) => tensor,
-            // Kernels read elements of types that they do not have, such as complex numbers, in
-            // parts.
+            // Kernels read elements of other types, such as complex numbers, in parts.
             Err(Unfit::Dtype(_) | Unfit::Negated) => match bytes(&object) {
                 Ok(Some(tensor)) => tensor,
                 Ok(None) | Err(_) => continue,
@@ -138,8 +132,7 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
     Ok(())
 }
 
-/// Returns the memory of a tensor with any elements as bytes. Returns `None` if the tensor is not
-/// in main memory.
+/// Returns the memory of a tensor as bytes; `None` if it is not in main memory.
 fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if !object.getattr(intern!(object.py(), "is_cpu"))?.is_truthy()? {
         return Ok(None);

@@ -49,8 +49,8 @@ pub(crate) enum Unfit {
     Malformed(String),
     /// The tensor has no memory of its own.
     NoMemory,
-    /// The elements in memory differ from the values of the tensor: torch negates the elements when
-    /// it reads them.
+    /// The elements in memory differ from the values, because torch negates them when it reads
+    /// them.
     Negated,
     /// Python raised this exception.
     Raised(PyErr),
@@ -84,8 +84,8 @@ pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     }
 }
 
-/// Returns the address range of the elements of an array, with an exclusive end. `size` is the
-/// bytes of an element. An axis has its extent, and the bytes from one element to the next.
+/// Returns the address range of an array, with an exclusive end. `size` is the bytes of an element.
+/// An axis has its extent, and the bytes between elements.
 pub(crate) fn range(
     address: usize,
     size: usize,

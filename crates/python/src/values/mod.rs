@@ -1,5 +1,6 @@
-//! Converts Python values to arguments and compile-time values, and back. This layer does not
-//! depend on kernels.
+//! Converts Python values to arguments and compile-time values, and back.
+//!
+//! This layer does not depend on kernels.
 //!
 //! ```text
 //! call: the arguments of a call ──> convert: to values of a launch ──> runtime

@@ -1,5 +1,4 @@
-//! Assigns a number to each Python object that only Python understands. The compiler refers to the
-//! object by this number.
+//! Assigns a number to each Python object that only Python understands.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,12 +9,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tilewright_frontend::ObjectRef;
 
-/// The numbers of objects.
+/// The numbers of objects, by which the compiler refers to them.
 ///
-/// Hashable objects that are equal in every part have one number. So equal values of a user's class
-/// are the same compile-time value. Each object without a hash has its own number. An object is
-/// kept until the program ends, because code may have been compiled for it. The compiled variants
-/// and the names that they read limit the number of kept objects.
+/// Hashable objects that are equal in every part have one number, and each object without a hash
+/// has its own. An object is kept until the program ends, because code may depend on it.
 struct Registry {
     /// Maps `(type, object)`, or the address of an object without a hash, to the first number for
     /// that key.
@@ -25,8 +22,8 @@ struct Registry {
 
 struct Numbered {
     object: Py<PyAny>,
-    /// The number of another object with the same key. Python considers the objects equal, but they
-    /// differ in a part, such as `(2,)` and `(2.0,)`.
+    /// The next number with the same key. Python considers the objects equal, but a part differs:
+    /// `(2,)` and `(2.0,)`.
     next: Option<u32>,
 }
 
@@ -78,8 +75,7 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
         }
     }
     let added = registry.add(object);
-    // If another thread has added an object meanwhile, equal objects may get different numbers.
-    // That costs only another compilation.
+    // Another thread may have added an equal object. Two numbers cost only another compilation.
     if let Some(last) = registry.objects().get_mut(number as usize) {
         last.next.get_or_insert(added);
     }
@@ -88,11 +84,11 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 
 const MAX_NESTED: u32 = 8;
 
-/// Returns whether two objects are the same in every part. Also returns false for two distinct
-/// objects that cannot be compared, or whose parts are nested more than `depth` deep.
+/// Returns whether two objects are the same in every part. Returns false for distinct objects that
+/// cannot be compared, or that are nested more than `depth` deep.
 ///
-/// Python's `==` is not enough: `2 == 2.0`, but kernels compute with them in different types. The
-/// parts of an object are those that Python uses for a copy (`__reduce_ex__`).
+/// Python's `==` is not enough: `2 == 2.0`, but kernels compute in different types. The parts are
+/// those of a copy (`__reduce_ex__`).
 fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
     if one.is(other) {
         return Ok(true);
@@ -117,9 +113,8 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // If `__reduce_ex__` returns a string, the object is the only value of the global variable with
-    // this name. The two objects are not identical, so they differ. The items of an object derived
-    // from a list or dict are iterators, which cannot be compared.
+    // A string names a global variable whose only value is the object. The items of an object
+    // derived from a list or dict are iterators, which cannot be compared.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {

@@ -29,8 +29,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
     })
 }
 
-/// Returns a tuple of the same kind as `items` with other values. The kinds are a plain tuple, a
-/// named tuple, and an instance of a class that `triton.aggregate` decorates.
+/// Returns a tuple of the same kind as `items` with other values: plain, named, or an aggregate.
 pub(crate) fn tuple_to_python<'py, T>(
     py: Python<'py>,
     items: &Tuple<T>,

@@ -1,5 +1,4 @@
-//! Reads tensors of torch. This crate never imports torch, because a program that passes a tensor
-//! has imported it.
+//! Reads tensors of torch. This crate never imports torch.
 #![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which only takes tensors")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +14,8 @@ use tilewright_runtime::Device;
 use super::dlpack::{Described, Exchange};
 use super::memory::{Tensor, Unfit};
 
-/// Returns a module, or `None` if the program has not imported it. This function does not raise an
-/// exception, because every launch calls it and exceptions take time.
+/// Returns a module, or `None` if the program has not imported it. An exception would cost time at
+/// every launch.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let modules = MODULES.get_or_try_init(py, || -> PyResult<_> {
@@ -32,23 +31,20 @@ pub(crate) struct Torch {
     parameter: Py<PyType>,
     dtype: Py<PyType>,
     dtypes: Vec<(Py<PyAny>, Dtype)>,
-    /// The function that describes tensors. It takes a quarter of the time that reading their
-    /// attributes takes. Torch before 2.10 does not have the function.
+    /// The function that describes tensors, in a quarter of the time of their attributes. Torch has
+    /// it since 2.10.
     exchange: Option<Exchange>,
     disable_torch_function: Py<PyAny>,
-    /// The function that returns the handle of the current stream of a GPU. Builds of torch without
-    /// CUDA do not have the function.
+    /// The function that returns the current stream of a GPU, in builds of torch with CUDA.
     current_stream: Option<Py<PyAny>>,
 }
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// True if our `TorchFunctionMode`, which emulates `cuda` on the CPU, watches every access to a
-/// tensor.
+/// True if our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// The function that returns whether a tensor without a mark is on the CPU. A GPU could not read
-/// such a tensor.
+/// The function that returns whether a tensor without a mark is on the CPU.
 static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Records that our `TorchFunctionMode` is on. The mode marks the tensors that the program puts on
@@ -76,7 +72,7 @@ pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     mark.map(|mark| mark.is_truthy()).transpose()
 }
 
-/// Returns whether an unmarked tensor is in memory of the CPU. A GPU cannot read this memory.
+/// Returns whether an unmarked tensor is in memory of the CPU.
 pub(crate) fn is_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     match IS_ON_CPU.get(tensor.py()) {
         Some(function) => function.bind(tensor.py()).call1((tensor,))?.is_truthy(),
@@ -152,8 +148,7 @@ impl Torch {
         class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
     }
 
-    /// Returns torch's description of a plain tensor from its C function. Returns `None` if torch
-    /// does not have the function, or if the function cannot describe the tensor.
+    /// Returns torch's description of a plain tensor from its C function, if there is one for it.
     #[inline]
     pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
@@ -283,8 +278,8 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(object.str()?.to_cow()?.into_owned())
 }
 
-/// Describes the memory of an object that behaves like a tensor. It has `data_ptr()`, and a dtype
-/// of torch or of the language. Wrappers that reinterpret memory as another dtype are such objects.
+/// Describes the memory of an object that behaves like a tensor, such as a wrapper with another
+/// dtype. It has `data_ptr()`, and a dtype of torch or of the language.
 pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
@@ -314,8 +309,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     Ok(Tensor::of_torch(Device::Cpu, dtype, address, allocation))
 }
 
-/// Returns whether a device is `cuda` while `cuda` is emulated on the CPU. An object that wraps
-/// a tensor on the emulated `cuda` reports this device, although the memory is on the CPU.
+/// Returns whether a device is the emulated `cuda`, whose memory is on the CPU.
 fn is_claimed(device: &str) -> bool {
     IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
 }

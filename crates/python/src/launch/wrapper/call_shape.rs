@@ -1,5 +1,4 @@
-//! Caches data of a wrapper (an autotuner or heuristics) for calls of its kernel. The caches have
-//! the shapes of the calls, the keys of the autotuner, and the arguments that the wrapper adds.
+//! Caches data of a wrapper for calls of its kernel: shapes, keys, and added arguments.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,8 +35,8 @@ struct Memo {
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
     /// The added names, and the keywords of the call followed by these names.
     keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
-    /// The known keys of an autotuner, the latest key last. Each has the values from which a launch
-    /// derived it.
+    /// The known keys of an autotuner, the latest last, with the values from which they were
+    /// derived.
     keys: Vec<Arc<KnownKey>>,
     /// The template for the dicts of arguments that the functions of heuristics get.
     arguments: Option<Arc<Template>>,
@@ -45,12 +44,11 @@ struct Memo {
     added: Vec<Arc<Added>>,
 }
 
-/// A dict with all names, as a template for the dicts of arguments that the functions of heuristics
-/// get.
+/// A dict with all names: the template for the dicts that the functions of heuristics get.
 struct Template {
     dict: Py<PyDict>,
-    /// The values of the plain arguments, which the dict contains. Other arguments are `None` in
-    /// the dict, so that it keeps no tensor alive.
+    /// The values of the plain arguments. The dict has `None` for others, so that it keeps no
+    /// tensor alive.
     plain: Vec<Option<Py<PyAny>>>,
 }
 
@@ -68,8 +66,7 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Returns whether the configuration still has these values. A program may change the dict
-    /// itself.
+    /// Returns whether the configuration still has these values, which a program may change.
     #[inline]
     fn is_of(&self, py: Python<'_>, merged: &Bound<'_, PyAny>) -> bool {
         let kwargs = self.kwargs.bind(py);
@@ -130,7 +127,7 @@ impl CallShape {
 
     /// Visits the kept objects for the garbage collector.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // If another thread holds the lock, the objects are in use and need no visit.
+        // A thread that holds the lock keeps the objects alive.
         let Ok(memo) = self.memo.try_lock() else { return Ok(()) };
         for known in &memo.keys {
             visit.call(&known.place)?;
@@ -147,8 +144,7 @@ impl CallShape {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keywords of the call, followed by added names. Returns `None` if the call
-    /// already has one of these names.
+    /// Returns the keywords of the call, followed by added names; `None` if a name occurs twice.
     pub(crate) fn keywords<'py>(
         &self,
         py: Python<'py>,
@@ -181,9 +177,8 @@ impl CallShape {
         self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
     }
 
-    /// Returns the known key of the same values as in this call, with any dtypes. Returns `None`
-    /// unless there is exactly one such key. Also returns `None` if an argument in the key is
-    /// neither a number nor `None`.
+    /// Returns the known key of the same values as in this call, with any dtypes. Returns `None` if
+    /// it is not unique, or if an argument in the key is neither a number nor `None`.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -196,8 +191,8 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Keeps a key. If `cache` has an equal key, keeps the object in `cache` instead, because a
-    /// lookup of the identical object compares no items.
+    /// Keeps a key. If `cache` has an equal key, keeps that object, because a lookup by identity
+    /// compares no items.
     pub(crate) fn remember(
         &self,
         read: Read,
@@ -231,8 +226,7 @@ impl CallShape {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = grid.py();
         let template = self.memo().arguments.clone();
-        // A copy of a dict with all names need not grow. Most numbers are the same as at the first
-        // launch.
+        // A copy of a dict with all names need not grow, and most numbers are unchanged.
         let (arguments, plain) = match &template {
             Some(template) => (template.dict.bind(py).copy()?, &*template.plain),
             None => (PyDict::new(py), &[][..]),
@@ -269,8 +263,8 @@ impl CallShape {
         Ok(())
     }
 
-    /// Returns the arguments that a configuration adds. Returns `None` if the configuration has a
-    /// hook that runs before the launch, or if it sets an argument of the call.
+    /// Returns the arguments that a configuration adds. Returns `None` if it has a hook before the
+    /// launch, or sets an argument of the call.
     #[inline]
     pub(crate) fn added<'py>(
         &self,
@@ -317,7 +311,7 @@ impl CallShape {
     }
 }
 
-/// Returns `str(dtype)` from the cache, because torch would create the string anew at each call.
+/// Returns `str(dtype)` from the cache, because torch creates the string anew.
 pub(crate) fn name_of<'py>(
     shape: &CallShape,
     at: usize,
@@ -343,8 +337,8 @@ pub(crate) fn name_of<'py>(
     Ok(name)
 }
 
-/// Returns the result of `Config._merge`, which the configuration keeps until it changes. Returns
-/// `None` if the configuration has a hook that runs before the launch.
+/// Returns the result of `Config._merge`, which the configuration keeps. Returns `None` if it has a
+/// hook before the launch.
 #[cold]
 fn merged_parts<'py>(
     config: &Bound<'py, PyAny>,
