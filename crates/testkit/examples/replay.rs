@@ -1,4 +1,5 @@
 //! Compiles a corpus of kernels, or compares the outputs of two such compilations.
+//!
 //! `cargo xtask replay` runs this program on two commits.
 //!
 //! ```text
@@ -27,8 +28,7 @@ use tilewright_testkit::Ptxas;
 /// The target GPUs. The bool is true if launches provide tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
-/// The maximum number of differing PTX files that a comparison lists. The totals and means include
-/// all differing files.
+/// The maximum number of differing PTX files that a comparison lists. The totals include all.
 const MAX_ROWS: u32 = 60;
 
 type Failure = Box<dyn std::error::Error>;
@@ -50,7 +50,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// The launch options in the first line of a file.
 #[derive(Clone, Copy)]
 struct LaunchOptions {
     num_warps: u32,
@@ -83,8 +82,7 @@ fn compile_corpus(corpus: &Path, out: &Path) -> Result<(), Failure> {
     kernels.retain(|path| path.extension().is_some_and(|extension| extension == "ir"));
     kernels.sort();
     std::fs::create_dir_all(out)?;
-    // [`guarded`] converts a panic of the compiler to a text, so the panic itself prints no
-    // message.
+    // [`guarded`] converts a panic of the compiler to a text.
     std::panic::set_hook(Box::new(|_| {}));
     let next = AtomicUsize::new(0);
     let work = || {
@@ -181,8 +179,8 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The number of instructions of a PTX file, its registers, and the bytes of its spills. The file
-/// is assembled as for a launch. Without `ptxas`, registers and spills are 0.
+/// The number of instructions of a PTX file, its registers, and the bytes of its spills (0 without
+/// `ptxas`).
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -254,9 +252,8 @@ fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     Ok(differing.is_empty())
 }
 
-/// Prints registers, instructions and spills of the PTX files that differ. Then prints two
-/// geometric means, of the ratios of registers and of instructions. Also prints the number of files
-/// with more spills than before.
+/// Prints registers, instructions and spills of the PTX files that differ, the geometric means of
+/// the ratios, and the number of files with more spills.
 fn compare_figures(
     before: &Path,
     after: &Path,

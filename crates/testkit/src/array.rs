@@ -1,4 +1,4 @@
-//! Tensors for tests. They have any dtype, are dense and row-major, and are aligned to 16 bytes.
+//! Defines tensors for tests: any dtype, dense, row-major, aligned to 16 bytes.
 
 use half::{bf16, f16};
 use tilewright::Dtype;

@@ -1,4 +1,4 @@
-//! A test case: a kernel, its inputs and its expected results.
+//! Defines a test case: a kernel, its inputs and its expected results.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Parses and evaluates the expressions of test cases. An expression has Python's syntax and is
-//! evaluated in binary64.
+//! Parses and evaluates the expressions of test cases, in binary64.
+//!
+//! An expression has Python's syntax:
 //!
 //! - `i`, `j`, `k` and `l` are the indices of the element.
 //! - `x[i, j]` is an element of an input.
@@ -220,8 +221,7 @@ fn compare(op: CmpOp, left: f64, right: f64) -> Number64 {
     Ok(f64::from(u8::from(holds)))
 }
 
-/// Returns the error function of `x`. The Taylor series converges fast enough for the small
-/// arguments of tests.
+/// Returns the error function of `x` by the Taylor series, for small arguments.
 fn erf(x: f64) -> f64 {
     if x.abs() > 5.0 {
         return x.signum();

@@ -39,8 +39,7 @@
 //! expressions of `expect` have their values from before the launch.
 //!
 //! Each case runs on the CPU in three modes: with optimized IR, with the IR before optimization,
-//! and without symbolic tiles. A symbolic tile is a tile that the CPU executor stores as a formula.
-//! Without symbolic tiles, the executor stores each tile element by element. The cases of
+//! and with every tile stored element by element instead of as a formula. The cases of
 //! `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the

@@ -17,8 +17,7 @@ pub struct Fence {
     pub body: Range<usize>,
 }
 
-/// Returns the root of the project. Cargo sets `CARGO_MANIFEST_DIR` to the directory of the
-/// package. Without cargo, tests run in the root.
+/// Returns the root of the project. Without Cargo, tests run in the root.
 pub fn project_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let root = package.map_or_else(|| ".".into(), |package| PathBuf::from(package).join("../.."));

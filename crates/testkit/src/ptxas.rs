@@ -1,8 +1,7 @@
-//! Runs NVIDIA's assembler, `ptxas`. It validates a PTX module. Its output contains the machine
-//! code of the kernels and the resources that they need.
+//! Runs NVIDIA's assembler, `ptxas`, to validate PTX.
 //!
-//! The assembler is a test dependency, which `make test` installs into `.venv` from NVIDIA's
-//! package. If it is missing, the tests that need it are reported as skipped.
+//! Its output contains the machine code of the kernels and the resources that they need. `make
+//! test` installs it into `.venv`. Without it, the tests that need it are skipped.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,12 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{project_root, say_skipped};
 
-/// The start of the line that reports a crash of the assembler. A crash does not show whether the
-/// PTX is valid.
+/// The start of the line that reports a crash of the assembler. The PTX may be valid.
 pub const DIED: &str = "the assembler died";
 
-/// The assembler's memory limit. For some invalid inputs, the assembler allocates memory until it
-/// crashes (20 GB in a minute).
+/// The assembler's memory limit. Some invalid inputs make it allocate 20 GB in a minute.
 const MAX_MEMORY_KIB: u32 = 2 << 20;
 
 /// The assembler.
@@ -120,8 +117,7 @@ impl Ptxas {
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            // An assembler that rejects its input exits with a code, and its messages are about the
-            // input. Anything else is a crash.
+            // An assembler that rejects its input exits with a code and messages about the input.
             let faults = ["Memory allocation failure", "Internal compiler error"];
             if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
                 writeln!(messages, "{DIED}: {}", output.status).expect("writing to a string cannot fail");

@@ -1,5 +1,5 @@
-//! Runs the cases in files that contain input and expected output as text: `tests/ir/*.ir`,
-//! `tests/gpu/*.gpu`, `tests/ptx/*.ptx`.
+//! Runs the cases in files with input and expected output: `tests/ir/*.ir`, `tests/gpu/*.gpu`,
+//! `tests/ptx/*.ptx`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

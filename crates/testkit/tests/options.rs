@@ -1,5 +1,6 @@
-//! Tests that `docs/options.md` contains the table of launch options. Also tests that the page of
-//! TW0115 lists the options that cause a warning. `TILEWRIGHT_BLESS=1` updates `docs/options.md`.
+//! Tests that `docs/options.md` and the page of TW0115 list the launch options.
+//!
+//! `TILEWRIGHT_BLESS=1` updates `docs/options.md`.
 
 use tilewright::Code;
 use tilewright::frontend::Constant;

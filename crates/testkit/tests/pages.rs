@@ -1,5 +1,4 @@
-//! Tests that every page in `docs/diagnostics` shows actual output of tilewright. Also tests that
-//! every kernel in `tests/kernels` has its documented results.
+//! Tests the pages in `docs/diagnostics` and the kernels in `tests/kernels`.
 
 use tilewright::ir::OPS;
 use tilewright::{Code, Color, Device};
@@ -28,8 +27,8 @@ fn kernels() {
     run_directory(&project_root().join("tests/kernels"));
 }
 
-/// The kernels that do not compile for GPUs yet. The second text names the unavailable feature, as
-/// the diagnostic does. The list may only become shorter.
+/// The kernels that do not compile for GPUs yet, each with the unavailable feature. The list may
+/// only become shorter.
 const NOT_ON_A_GPU: &[(&str, &str)] = &[];
 
 /// Returns the diagnostic code in a rendered diagnostic.
@@ -37,8 +36,8 @@ fn code(text: &str) -> &str {
     text.split(['[', ']']).nth(1).unwrap_or_default()
 }
 
-/// Checks that every kernel has the same outcome on simulated GPUs as on the CPU. The outcome is
-/// the expected results, or a diagnostic with the same code.
+/// Expected: every kernel has the same results, or the same diagnostic code, on simulated GPUs as
+/// on the CPU.
 #[test]
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {
@@ -54,7 +53,7 @@ fn kernels_on_simulated_gpus() {
                 (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
                     assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
                 }
-                // A division by zero is a diagnostic on the CPU. GPUs do not detect it.
+                // GPUs do not detect a division by zero.
                 (Outcome::Right, Outcome::Diagnostics(text))
                     if code(&text) == Code::DivisionByZero.name() => {}
                 (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
@@ -65,11 +64,10 @@ fn kernels_on_simulated_gpus() {
     }
 }
 
-/// Checks that every kernel that has correct results on the CPU also has them on the machine's GPU.
-/// Does nothing if the machine has no GPU.
+/// Expected: every kernel with correct results on the CPU also has them on the machine's GPU.
 ///
-/// Kernels that end in a diagnostic are skipped, because a fault on a GPU would make CUDA unusable
-/// in the process.
+/// A fault would make CUDA unusable in the process, so kernels that end in a diagnostic are
+/// skipped.
 #[test]
 fn kernels_on_the_gpu() {
     let device = Device::Cuda(0);
@@ -136,10 +134,10 @@ fn kernel_pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Checks that each op occurs in a kernel of `tests/kernels`, so that every op runs in every mode.
+/// Expected: each op occurs in a kernel of `tests/kernels`.
 #[test]
 fn every_op_is_in_a_kernel() {
-    // These ops occur only in programs that state layouts, which `tests/python/gluon` tests.
+    // Only programs that state layouts have these ops. `tests/python/gluon` tests them.
     let of_gluon = ["set_layout", "device", "start_workers", "join_workers"];
     let mut missing: Vec<&str> =
         OPS.iter().map(|op| op.name).filter(|name| !of_gluon.contains(name)).collect();

@@ -1,5 +1,4 @@
-//! Tests that the README shows actual output of tilewright. `TILEWRIGHT_BLESS=1` updates the
-//! README.
+//! Tests that the README shows actual output of tilewright. `TILEWRIGHT_BLESS=1` updates it.
 
 use tilewright::{Color, Kernel, Module, Options, Stage, args};
 use tilewright_testkit::{check_snapshot, fences, project_root};
@@ -14,7 +13,7 @@ fn kernel(code: &str, name: &str) -> Kernel {
     module.kernel(name).expect("the README has the kernel")
 }
 
-/// Returns the diagnostic of a launch of the kernel whose masks are removed.
+/// Returns the diagnostic of a launch of the kernel without its masks.
 fn without_mask(code: &str, name: &str) -> String {
     let kernel = kernel(&code.replace(", mask=mask)", ")"), name);
     let (x, y, mut output) = (vec![0.0_f32; 98_432], vec![0.0_f32; 98_432], vec![0.0_f32; 98_432]);
@@ -22,8 +21,8 @@ fn without_mask(code: &str, name: &str) -> String {
     result.expect_err("it leaves its memory").render(Color::Never)
 }
 
-/// Returns `lines` lines of a text, beginning with the first line that contains `from`. An ellipsis
-/// before and after the excerpt marks omitted lines.
+/// Returns `lines` lines of a text from the first line that contains `from`, with ellipses for
+/// omitted lines.
 fn excerpt(text: &str, from: &str, lines: &str) -> String {
     let count = lines.parse().expect("lines is a number");
     let excerpt: Vec<&str> = text.lines().skip_while(|line| !line.contains(from)).take(count).collect();
