@@ -1,4 +1,4 @@
-//! `tilewright cache`: lists, verifies, prunes and clears the cached cubins and timings.
+//! Implements `tilewright cache`, which lists, verifies, prunes and clears cached files.
 
 mod timings;
 
@@ -77,7 +77,7 @@ impl Store {
     }
 
     /// Returns the cached files, the most recently used first. Always checks the checksums of
-    /// timings. Checks the checksums of cubins only if `is_whole` is true.
+    /// timings. Checks those of cubins only if `is_whole` is true.
     fn items(&self, is_whole: bool) -> Result<Vec<Item>, Failure> {
         let cubins = if is_whole { self.cubins.verify() } else { self.cubins.entries() };
         let cubins = cubins.map_err(|error| self.cannot_read(&error))?;

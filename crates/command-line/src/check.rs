@@ -1,5 +1,4 @@
-//! Implements `tilewright check k.py::kernel --signature … --extent x_ptr=n`. Decides whether each
-//! access is in bounds for every grid and every size.
+//! Implements `tilewright check k.py::kernel --signature … --extent x_ptr=n`.
 
 use std::ffi::OsString;
 use std::fmt::Write;

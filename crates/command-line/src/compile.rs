@@ -139,8 +139,8 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     Ok(module.kernel(name)?)
 }
 
-/// Compiles a file that contains the text of the stage `gpu`, as `--emit gpu` prints it. Returns
-/// the text of `stage`, which is `gpu` or `ptx`. The text in the file states its target.
+/// Compiles a file with the text of the stage `gpu`. Returns the text of `stage`, which is `gpu` or
+/// `ptx`.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
@@ -225,15 +225,14 @@ fn option_value(text: &str) -> Constant {
     }
 }
 
-/// Returns the stages that `--emit` accepts. `cubin` is hidden but accepted, because its error
-/// explains how to get a cubin.
+/// Returns the stages that `--emit` accepts. `cubin` is hidden, but its error explains how to get
+/// one.
 fn stages() -> Vec<PossibleValue> {
     let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
     Stage::ALL.iter().map(value).chain([PossibleValue::new(DESCRIPTION)]).collect()
 }
 
-/// Adds the names of the options of a compilation to an error about an unknown option. Does not
-/// change other errors.
+/// Adds the names of the options of a compilation to an error about an unknown option.
 fn with_options(error: Error) -> Error {
     let [diagnostic] = error.diagnostics() else { return error };
     if diagnostic.code != Code::UnknownOption {
@@ -245,9 +244,7 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// Rewords an error about a missing argument. The original message is about a launch, the new
-/// message is about a compilation. Adds a hint that shows how to write `--signature`. Does not
-/// change other errors.
+/// Rewords an error about a missing argument for a compilation, with a hint about `--signature`.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {

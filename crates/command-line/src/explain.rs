@@ -1,5 +1,7 @@
-//! Implements `tilewright explain`. `tilewright explain TW0004` prints the page of a diagnostic's
-//! code. `tilewright explain k.py::kernel` writes the page of a kernel.
+//! Implements `tilewright explain`.
+//!
+//! `tilewright explain TW0004` prints the page of a code. `tilewright explain k.py::kernel` writes
+//! the page of a kernel.
 
 use std::ffi::OsString;
 
@@ -38,12 +40,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
 }
 
-/// Returns a page without markup that only the page's test reads: the blocks `inputs` and `expect`,
-/// and the attributes of the other blocks.
+/// Returns a page without the blocks `inputs` and `expect` and the attributes of blocks, which only
+/// tests read.
 fn without_test_markup(page: &str) -> String {
     let mut text = String::new();
-    // True in a code block that is dropped, false in another code block. `None` outside of a code
-    // block.
+    // True in a code block that is dropped, false in another one, `None` outside.
     let mut block = None;
     let mut is_after_dropped = false;
     for line in page.lines() {
@@ -77,9 +78,8 @@ fn list(codes: &[Code]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the codes that are similar to `name`: the code whose number is the digits of `name`
-/// (`4`, `W0004`), and the codes whose title contains `name`. Titles are compared only if `name`
-/// has at least three bytes.
+/// Returns the codes that are similar to `name`: the code with its digits (`4`, `W0004`), and the
+/// codes whose title contains a `name` of at least three bytes.
 fn similar(name: &str) -> Vec<Code> {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));

@@ -1,6 +1,7 @@
-//! Implements `tilewright explain k.py::kernel`, which writes one page. The page shows all stages
-//! of a kernel side by side, its layouts, and the decisions of the passes. With `--why`, the
-//! command prints the decisions as text instead.
+//! Implements `tilewright explain k.py::kernel`, which writes a page about a kernel.
+//!
+//! The page shows all stages side by side, the layouts, and the decisions of the passes. With
+//! `--why`, the command prints the decisions as text.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -33,11 +34,10 @@ pub struct Page {
 const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
-/// The script that draws layouts. The page of the visualizer uses the same script.
+/// The script that draws layouts, also for the visualizer.
 const LAYOUTS: &str = include_str!("explain/layouts.js");
 
-/// Returns whether an argument of `explain` names a kernel or a file. Any other argument is the
-/// code of a diagnostic.
+/// Returns whether an argument of `explain` names a kernel or a file, not a code.
 pub fn is_kernel(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     text.contains("::") || text.contains('/') || text.ends_with(".py") || Path::new(argument).is_file()
@@ -60,8 +60,8 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// Returns the SASS as a stage, and the names and values of the resources that the kernel uses on a
-/// GPU. There is no SASS without NVIDIA's tools. Both lists are empty for a kernel for the CPU.
+/// Returns the SASS as a stage, and the resources of the kernel on a GPU. Both are empty on the
+/// CPU, and the SASS is empty without NVIDIA's tools.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![
@@ -108,7 +108,7 @@ fn why(compiled: &CompiledKernel, remarks: &[Remark], facts: &[(String, String)]
 
 /// Returns the text of the page. The page does not refer to other files.
 fn html(name: &str, data: &str) -> String {
-    // A `<` in a script could begin a tag, so the text contains its JSON escape.
+    // A `<` in a script could begin a tag.
     let data = data.replace('<', "\\u003c");
     let parts =
         [("@title@", escaped(name)), ("@style@", STYLE.into()), ("@script@", format!("{LAYOUTS}\n{SCRIPT}"))];

@@ -1,8 +1,7 @@
-//! Implements the `tilewright` command. Its subcommands are `compile`, `check`, `explain`,
-//! `devices`, `run`, `sim report`, `profile`, `lock`, `tuning`, `bench`, `cache`, `activate`,
-//! `deactivate` and `status`. The binary of `cli` and the Python package (`python -m tilewright`)
-//! call [`main`]. The command prints results to stdout and diagnostics to stderr. The exit codes
-//! are:
+//! Implements the `tilewright` command.
+//!
+//! The binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. The command
+//! prints results to stdout and diagnostics to stderr. The exit codes are:
 //!
 //! - 0: success
 //! - 1: an error in the user's program, an error of a file, or a finding of `check`, `lock` or
@@ -64,8 +63,7 @@ Environment:
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
 Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
-/// The version, and the commit if the build has set `TILEWRIGHT_COMMIT`, as `make wheel` does. A
-/// build from a source distribution has no commit.
+/// The version, and the commit if the build has set `TILEWRIGHT_COMMIT`.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
     match option_env!("TILEWRIGHT_COMMIT") {
@@ -123,8 +121,8 @@ where
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // clap also returns the help and the version as errors, and prints them to stdout. A
-            // closed stdout is not an error.
+            // clap also returns the help and the version as errors. A closed stdout is not an
+            // error.
             let _ = error.print();
             let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if is_answer { 0 } else { output::USAGE };

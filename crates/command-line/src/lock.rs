@@ -59,8 +59,7 @@ enum Command {
     },
 }
 
-/// The words after `tilewright lock` that select a command of this module. Any other word is an
-/// option, or the program whose lock the command writes.
+/// The words after `tilewright lock` that select a command of this module.
 const COMMANDS: [&str; 6] = ["list", "verify", "diff", "digest", "merge", "pack"];
 
 pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
@@ -82,7 +81,6 @@ pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
 }
 
 /// Returns the message about an invalid command line, without the prefix `error: `.
-/// [`Failure::report`] adds this prefix.
 fn usage(error: &clap::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()

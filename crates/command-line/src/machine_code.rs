@@ -1,5 +1,4 @@
-//! Determines the SASS and the occupancy of a kernel. Runs `ptxas` to assemble the PTX, and
-//! `nvdisasm` or `cuobjdump` to print the instructions.
+//! Determines the SASS and the occupancy of a kernel, with NVIDIA's tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +16,7 @@ pub struct MachineCode {
     pub sass: Option<StageText>,
 }
 
-/// Assembles PTX. `source` is the name of the kernel's file in the line information of the PTX. The
-/// error is a message for the user.
+/// Assembles PTX. `source` is the kernel's file in the line information. The error is for the user.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     let variables = ["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"];
     let ptxas = find("ptxas", &variables, None).ok_or_else(|| {
@@ -45,8 +43,7 @@ pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
 }
 
-/// Disassembles a cubin. Returns `None` if there is no disassembler, or if the disassembler fails.
-/// The result of `cuobjdump` has no source lines.
+/// Disassembles a cubin, if there is a disassembler. The result of `cuobjdump` has no source lines.
 fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     let beside = ptxas.parent();
     let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
@@ -61,9 +58,7 @@ fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     Some(listing(&text, source))
 }
 
-/// Returns the instructions and labels of a disassembler's listing. Each instruction has its line
-/// in the file `source`, which the comments of the listing state. The line is 0 for a label, and
-/// for an instruction without a line or from another file.
+/// Returns the instructions and labels of a listing, each with its line in the file `source`, or 0.
 fn listing(text: &str, source: &str) -> StageText {
     let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
     for line in text.lines() {
@@ -74,8 +69,7 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // Drops the text after the instruction. `cuobjdump` prints the encoding of the
-            // instruction there.
+            // `cuobjdump` prints the encoding after the instruction.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -87,8 +81,8 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// Finds a tool. Tries these paths in order: the files or folders in the environment variables
-/// `variables`, the folder `beside`, `PATH`, and the CUDA toolkit.
+/// Finds a tool in the files or folders of the environment variables `variables`, in `beside`, in
+/// `PATH`, or in the CUDA toolkit.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
@@ -136,12 +130,11 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the maximum number of resident blocks of a kernel on a multiprocessor, and the resource
-/// that limits this number. A block has `threads` threads and `shared` bytes of shared memory. A
-/// thread has `registers` registers.
+/// Returns the maximum number of resident blocks on a multiprocessor, and the resource that limits
+/// it. A block has `threads` threads, `registers` registers for each, and `shared` bytes of shared
+/// memory.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
-    // The maximum number of threads and blocks of a multiprocessor, and its shared memory in KiB.
-    // The values are from the CUDA programming guide.
+    // Threads, blocks, and KiB of shared memory, from the CUDA programming guide.
     let (most_threads, most_blocks, most_shared) = match capability {
         75 => (1024, 16, 64),
         80 => (2048, 32, 164),
@@ -153,7 +146,7 @@ pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> 
     let warps = threads.div_ceil(32).max(1);
     // The hardware allocates registers to a warp in units of 256.
     let of_warp = (registers.max(1) * 32).next_multiple_of(256);
-    // From compute capability 8.0 on, the system reserves 1 KiB of shared memory for each block.
+    // From compute capability 8.0 on, the system reserves 1 KiB for each block.
     let reserved = if capability >= 80 { 1024 } else { 0 };
     let limits = [
         (most_threads / (32 * warps), "threads"),

@@ -1,5 +1,4 @@
-//! Writes the output of commands. Results go to stdout. Diagnostics go to stderr, in color if
-//! stderr is a terminal.
+//! Writes results to stdout, and diagnostics to stderr.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -8,8 +7,7 @@ use tilewright::{Color, Diagnostic, Error, SourceMap};
 /// The exit code for an error in the command line.
 pub const USAGE: u8 = 2;
 
-/// The exit code for all other failures: an error in the user's program, an error of a file, or a
-/// finding of the command.
+/// The exit code for an error in the user's program, an error of a file, or a finding.
 const FAULT: u8 = 1;
 
 /// The reason why a command ends without a result.

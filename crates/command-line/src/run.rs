@@ -1,6 +1,4 @@
-//! Implements `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `tuning`, `activate`,
-//! `deactivate` and `status`. For each of them, starts Python. The command of the same name in the
-//! Python package then does the work.
+//! Starts Python for the subcommands that the Python package implements.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -45,8 +43,8 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
     python(&["sim", "report"], arguments)
 }
 
-/// Runs a Python program. Returns a compilation request for `target` for each distinct
-/// specialization that the program launches. The output of the program goes to stderr.
+/// Runs a Python program. Returns a compilation request for `target` for each specialization that
+/// it launches. Its output goes to stderr.
 pub fn launches_of(program: &Path, target: Target) -> Result<Vec<Request>, Failure> {
     let folder = std::env::temp_dir().join(format!("tilewright-launches-{}", std::process::id()));
     let result = record(program, target, &folder);
@@ -83,8 +81,7 @@ pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failu
     replace_process(command).map_err(|error| cannot_start(&python, &error))
 }
 
-/// Replaces this process by the command. The command inherits this process's terminal and signals,
-/// and determines its exit code. Returns only if the command cannot be started.
+/// Replaces this process by the command. Returns only if the command cannot be started.
 #[cfg(unix)]
 fn replace_process(mut command: Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;

@@ -1,22 +1,12 @@
-//! Handles the timings of tuners in the cache folder. `python/tilewright/runtime/_tuning_cache.py`
-//! writes these files. Their names are `<digest in base 32>/<kernel>.autotune.json`. The official
-//! Triton uses the same pattern of names.
+//! Handles the timings of tuners in the cache folder.
 //!
-//! The rules of the cubin cache decide which files are trusted ([`Cache::reject_file`]). If
-//! `TILEWRIGHT_CACHE_SHARED=1`, every file is trusted. Otherwise, a file is untrusted in these
-//! cases:
+//! `python/tilewright/runtime/_tuning_cache.py` writes these files, as `<digest in base
+//! 32>/<kernel>.autotune.json`. The rules of the cubin cache decide which files are trusted
+//! ([`Cache::reject_file`]). An untrusted file is listed, but not parsed. A trusted file is damaged
+//! if it is not JSON, if its checksum is wrong, or if a row is not a list of times.
 //!
-//! - It belongs to another user, except the superuser.
-//! - Other users may write it.
-//!
-//! An untrusted file is listed, but not parsed. A trusted file is damaged in these cases:
-//!
-//! - It is not JSON.
-//! - Its checksum is wrong.
-//! - One of its rows is not a list of times.
-//!
-//! A file of JSON without an object `configs_timings` belongs to another program, such as the
-//! official Triton. Such a file is ignored.
+//! The official Triton writes files with the same names. JSON without an object `configs_timings`
+//! is ignored.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -110,7 +100,7 @@ pub fn clear(directory: &Path, cache: &Cache) -> io::Result<Removed> {
 
 fn remove_empty_folders(directory: &Path) -> io::Result<()> {
     for folder in folders(directory)? {
-        // The call fails if the folder still contains timings or files of other programs.
+        // The folder may contain other files.
         let _ = fs::remove_dir(folder);
     }
     Ok(())
@@ -128,11 +118,10 @@ fn folders(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders.map(|folder| folder.path()).collect())
 }
 
-/// Returns the files of timings in a folder. Also returns the unfinished files if the folder
-/// contains only unfinished files and files of timings.
+/// Returns the files of timings in a folder, and its unfinished files if it contains nothing else.
 fn files(folder: &Path) -> io::Result<Vec<StoredFile>> {
     let listed = match fs::read_dir(folder) {
-        // Another process has removed the folder, or the path is the path of a file.
+        // Another process has removed the folder, or the path is that of a file.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -166,8 +155,7 @@ fn unfinished(files: &[StoredFile]) -> impl Iterator<Item = &StoredFile> {
     files.iter().filter(|file| is_unfinished(file))
 }
 
-/// Reads a file of timings. Returns `None` if the file no longer exists. Also returns `None` for
-/// trusted JSON without an object `configs_timings`, because another program wrote this file.
+/// Reads a file of timings. Returns `None` if it no longer exists, or if another program wrote it.
 fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     let kernel = name_of(&file).strip_suffix(SUFFIX)?.to_owned();
     let distrust = fs::metadata(&file.path).ok().and_then(|about| cache.reject_file(&about));
@@ -181,8 +169,7 @@ fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     Some(Timings { digest, kernel, file, content })
 }
 
-/// Parses the bytes of a file of timings. Returns `None` for JSON without an object
-/// `configs_timings`, because another program wrote this file.
+/// Parses a file of timings. Returns `None` for JSON of another program, without `configs_timings`.
 fn parse(bytes: &[u8]) -> Option<Content> {
     let checksum = bytes.windows(CHECKSUM.len()).rposition(|window| window == CHECKSUM).map(|at| {
         let digits = bytes[at + CHECKSUM.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
