@@ -1,4 +1,4 @@
-//! Reads and writes artifacts. An artifact is a file that is named by the hash of its content.
+//! Reads and writes artifacts, files with the hash of their content as name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,7 +60,6 @@ impl Artifacts {
         Self { folder: PathBuf::new(), packed: Some(Arc::new(contents)) }
     }
 
-    /// Returns the file name of an artifact.
     pub(crate) fn name(hash: &str, kind: &str) -> String {
         format!("{hash}.{kind}")
     }

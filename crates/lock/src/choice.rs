@@ -1,4 +1,4 @@
-//! The choice of a tuner.
+//! Defines the choice of a tuner.
 
 use std::collections::BTreeMap;
 
@@ -53,12 +53,11 @@ impl Choice {
     }
 }
 
-/// Returns whether two texts may denote the same value. A text that is not a literal denotes a type
-/// or an object. This function cannot compare such values, so it returns true for them.
+/// Returns whether two texts may denote the same value. A text that is not a literal may denote any
+/// value.
 fn may_be_equal(one: &str, other: &str) -> bool {
     match (Literal::parse(one), Literal::parse(other)) {
-        // Both texts may denote NaN, which is not equal to itself. The texts themselves are then
-        // equal.
+        // Both texts may denote NaN.
         (Some(first), Some(second)) => one == other || first == second,
         _ => true,
     }

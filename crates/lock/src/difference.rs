@@ -76,8 +76,7 @@ impl Request {
     /// one difference to the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
         if self.target != locked.target {
-            // The options of different targets are different, so a list of their differences would
-            // not help the user.
+            // The options of different targets are different.
             return vec![format!("target: {} here, {} in the lock", self.target, locked.target)];
         }
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The entry of a compiled kernel in a lock, and the request with which a launch finds its entry.
+//! Defines the entry of a kernel in a lock, and the request of a launch.
 
 use std::collections::BTreeMap;
 

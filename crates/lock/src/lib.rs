@@ -1,4 +1,4 @@
-//! The format of locks.
+//! Defines the format of locks.
 //!
 //! A lock lists the compiled kernels of a program and the configurations that its tuners chose. Its
 //! artifacts are the texts and binaries of the kernels. A process with a lock launches these

@@ -1,5 +1,6 @@
-//! Packed locks. A packed lock is one tar archive that contains a lock and its artifacts. A program
-//! can ship it as one file, or embed it in its binary.
+//! Packs a lock and its artifacts into one tar archive, and unpacks it.
+//!
+//! A program can ship the archive as one file, or embed it in its binary.
 //!
 //! ```text
 //! tilewright.lock        the lock, always the first member
@@ -80,8 +81,7 @@ pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockEr
 /// lock.
 pub fn open(path: &Path) -> Result<(LockFile, Artifacts), LockError> {
     let bytes = fs::read(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
-    // An archive begins with the name of its first member. A lock that is not packed is JSON, and
-    // begins with a brace.
+    // An archive begins with the name of its first member, and JSON with a brace.
     if bytes.starts_with(LOCK.as_bytes()) {
         return unpack(path, &bytes);
     }
