@@ -1,5 +1,6 @@
-//! The table of diagnostic codes. A code is never reused for another diagnostic.
-//! `docs/diagnostics/<code>.md` explains the code.
+//! Defines the table of diagnostic codes.
+//!
+//! A code is never reused for another diagnostic. `docs/diagnostics/<code>.md` explains it.
 
 /// The class of a diagnostic's Python exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Diagnostics: an error or warning, with its position, the found and expected values, and advice.
+//! Defines diagnostics: errors and warnings with positions, values and advice.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
@@ -151,8 +151,7 @@ impl Diagnostic {
     }
 }
 
-/// Merges equal labels, and returns each with its count. For example, all calls of a recursion have
-/// the same label.
+/// Returns each distinct label with its count. All calls of a recursion have the same label.
 fn count_equal<'a>(
     labels: impl Iterator<Item = (AnnotationKind, &'a Label)>,
 ) -> Vec<(AnnotationKind, &'a Label, usize)> {
@@ -166,7 +165,7 @@ fn count_equal<'a>(
     counted
 }
 
-/// Returns the byte range of a span, limited to the text and moved to character boundaries.
+/// Returns the byte range of a span, within the text and at character boundaries.
 fn clamp(span: Span, text: &str) -> std::ops::Range<usize> {
     let boundary = |mut byte: usize| {
         byte = byte.min(text.len());

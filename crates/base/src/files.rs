@@ -24,7 +24,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         return fs::write(path, content);
     }
     let target = if before.is_ok() { fs::canonicalize(path).ok() } else { missing_target(path) };
-    // A file that was removed while it is open, such as the target of `/dev/stdout`, has no path.
+    // A removed file that is open, such as the target of `/dev/stdout`, has no path.
     let Some(path) = target else { return fs::write(path, content) };
     let Some(name) = path.file_name() else { return fs::write(path, content) };
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -45,13 +45,13 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         fs::rename(&temporary, &path)
     };
     write().inspect_err(|_| {
-        // If the removal fails as well, the caller gets the first error.
+        // The caller gets the first error.
         let _ = fs::remove_file(&temporary);
     })
 }
 
-/// Returns the path that a write creates if `path` does not exist. It is `path`, or the target of
-/// the chain of symbolic links that begins at `path`. Returns `None` if there are too many links.
+/// Returns the path that a write creates if `path` does not exist: `path`, or the end of its chain
+/// of symbolic links. Returns `None` if there are too many links.
 fn missing_target(path: &Path) -> Option<PathBuf> {
     /// The number of links that Linux follows.
     const MAX_LINKS: usize = 40;

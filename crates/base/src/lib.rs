@@ -1,14 +1,4 @@
-//! The foundation of all other crates:
-//!
-//! - source files and spans;
-//! - diagnostics with their codes, and remarks of passes;
-//! - typed indices;
-//! - atomic file writes;
-//! - the output of running kernels;
-//! - regions of memory that a launch may access.
-//!
-//! Nothing here depends on the language or the IR. A [`Diagnostic`] is data;
-//! [`Diagnostic::render`] formats it for a terminal.
+//! Provides what all other crates use:
 
 mod codes;
 mod diagnostic;

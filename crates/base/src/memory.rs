@@ -1,5 +1,4 @@
-//! CPU memory that a caller lends to a launch of a kernel. The CPU's executor and the GPU simulator
-//! access this memory through [`Region`]s.
+//! Defines the CPU memory that a caller lends to a launch of a kernel.
 #![expect(
     unsafe_code,
     reason = "user memory is known by its address only; the caller of `Region::new` promises that \
@@ -14,8 +13,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Both are in one word. A `bool` of its own would be stored as one byte. A copy of the region
-    /// would then load the whole word, which a CPU cannot forward from the smaller store.
+    /// They share a word: a CPU could not forward a store of one byte to the load of a word that
+    /// copies the region.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }

@@ -1,5 +1,6 @@
-//! Prints the text of running kernels. The destination is a capture, a function that the host of
-//! the process (such as the Python interpreter) has set, or standard output.
+//! Prints the text of running kernels.
+//!
+//! The destination is a capture, a function of the host process, or standard output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,12 +18,11 @@ pub fn print_through(take: fn(&str) -> bool) {
     let _ = THROUGH.set(take);
 }
 
-/// The output that the running call of [`take_printed`] has captured so far; `None` if no call
-/// runs.
+/// The output that the running call of [`take_printed`] has captured so far.
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
-    // A thread that panics while it holds the lock leaves the text valid.
+    // A thread that panics leaves the text valid.
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -50,7 +50,7 @@ pub fn print(text: &str) {
         return;
     }
     let mut out = std::io::stdout().lock();
-    // Errors are ignored, so that a closed standard output does not stop a kernel.
+    // A closed standard output does not stop a kernel.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -1,8 +1,7 @@
 //! Collects remarks: the decisions of passes, with their reasons, for `tilewright explain`.
 //!
-//! A pass reports a decision by a call of [`remark`], with a closure that makes the remark.
-//! `remark` calls the closure only while the thread collects remarks. Otherwise, a remark only
-//! costs a read of a thread-local. So no pass returns remarks, and the IR contains no remarks.
+//! A pass calls [`remark`] with a closure that makes the remark. Unless the thread collects
+//! remarks, this only costs a read of a thread-local. So neither passes nor the IR contain remarks.
 
 use std::cell::RefCell;
 
@@ -67,7 +66,7 @@ pub fn is_collecting() -> bool {
 /// Calls a function, and returns the remarks that this thread made during the call. If the function
 /// calls `collect_remarks` itself, only that inner call returns the remarks made during it.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Dropping this value restores the remarks that the caller has collected, even after a panic.
+    // Dropping this value restores the remarks of the caller, even after a panic.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Source files, and spans of bytes in them.
+//! Defines source files, and spans of bytes in them.
 
 use std::sync::Arc;
 
