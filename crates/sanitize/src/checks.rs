@@ -1,4 +1,4 @@
-//! The checks of a sanitized launch, and their names.
+//! Defines the checks of a sanitized launch, and their names.
 
 use std::fmt;
 

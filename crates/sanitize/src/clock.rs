@@ -1,9 +1,13 @@
-//! Vector clocks over the agents of a launch, which are its programs or its warps.
+//! Defines vector clocks over the agents of a launch: programs or warps.
 //!
 //! A *step* is the part of an agent's execution between two synchronizations that publish its
-//! clock, such as releases and barriers. An agent numbers its steps in order. A launch may have a
-//! very large number of agents. A clock is therefore divided into chunks, and several clocks can
-//! share a chunk.
+//! clock, such as releases and barriers. An agent numbers its steps in order:
+//!
+//! ```text
+//! agent 0   step 1 | release | step 2        clock of agent 1 after its acquire: {0: 1}
+//! agent 1   step 1 ........ acquire .....    so step 1 of agent 0 happens before its next access
+//! ```
+//! A launch may have very many agents, so a clock consists of chunks that several clocks share.
 
 use std::sync::Arc;
 
@@ -11,10 +15,8 @@ use rustc_hash::FxHashMap;
 
 const CHUNK: usize = 64;
 
-/// A vector clock of an agent, the owner of the clock. For each agent, it stores the last step that
-/// happens before the owner's next access.
-///
-/// Lamport defined the happened-before relation; Mattern represented it by vector clocks.
+/// A vector clock of an agent, its owner. For each agent, it stores the last step that happens
+/// before the owner's next access.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,

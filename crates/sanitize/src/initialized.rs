@@ -1,5 +1,4 @@
-//! Tracks uninitialized memory: allocations without initial content, such as those of
-//! `torch.empty`.
+//! Tracks uninitialized memory, such as that of `torch.empty`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

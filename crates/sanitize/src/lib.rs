@@ -1,6 +1,7 @@
-//! Analyzes the accesses to global memory in a sanitized launch. The CPU executor or the simulator
-//! reports these accesses and the synchronization between them. This crate depends on neither IR
-//! nor PTX.
+//! Analyzes the accesses to global memory in a sanitized launch.
+//!
+//! The CPU executor or the simulator reports the accesses and the synchronization. This crate
+//! depends on neither IR nor PTX.
 //!
 //! - [`Checks`] is the set of enabled checks.
 //! - [`Shadow`] stores the last accesses to each element, and detects races between them.

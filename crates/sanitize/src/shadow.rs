@@ -1,8 +1,7 @@
-//! Shadow memory. It stores the last accesses to each element of global memory, and detects races.
+//! Stores the last accesses to each element of global memory, and detects races.
 //!
 //! An agent is a program or a warp. The shadow of an element stores its last write and up to two
-//! later reads. If several agents or lanes have read the element, the two reads differ in agent or
-//! lane.
+//! later reads, which differ in agent or lane.
 //!
 //! Two accesses race if all of these are true:
 //!
@@ -74,8 +73,7 @@ pub struct Conflict {
     pub address: u64,
 }
 
-/// The access of one lane: the index of the access in [`Shadow::records`] (0 for no access), and
-/// the lane.
+/// The access of one lane: its index in [`Shadow::records`] (0 for none), and the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Touch {
     record: u32,
@@ -92,15 +90,13 @@ const PAGE: usize = 1024;
 
 /// The shadow memory of a launch.
 pub struct Shadow {
-    /// The granularity of the shadow is 2 to the power of `unit` bytes. Each unit of memory has a
-    /// cell.
+    /// A cell describes 2 to the power of `unit` bytes.
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
     /// The most recently used page. The first item is its number, the second its index in `cells`.
     last: (u64, u32),
-    /// The recorded accesses. A [`Touch`] refers to an access by its index. The first access is a
-    /// placeholder.
+    /// The recorded accesses, by the index in a [`Touch`]. The first one is a placeholder.
     records: Vec<Access>,
     /// The index in `records` of the last write (true) and of the last read (false) of each
     /// instruction.
@@ -199,9 +195,8 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // If both earlier reads are by other agents or lanes, the cell has room for only one of
-            // them. Keeps the second read if the first one is by the current agent; otherwise keeps
-            // the first read.
+            // Of two reads by others and the current one, the cell keeps two: the second replaces
+            // the first if that is by the current agent.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);
