@@ -1,4 +1,4 @@
-//! The C interface. `include/tilewright.h` documents it.
+//! Defines the C interface. `include/tilewright.h` documents it.
 #![expect(unsafe_code, reason = "C passes pointers; the header says what they point to")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

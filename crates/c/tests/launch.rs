@@ -1,5 +1,4 @@
-//! Tests that a C program and a Rust program launch the kernels of a lock on the CPU and in the
-//! simulator, without Python.
+//! Tests launches of a lock's kernels from C and from Rust, without Python.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,12 +22,12 @@ def scale(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, twice(tl.load(x_ptr + offsets, mask=mask), factor), mask=mask)
 ";
 
-/// Memory that is aligned to 16 bytes. The kernel is then specialized for aligned addresses.
+/// The kernel is specialized for addresses that are multiples of 16.
 #[repr(align(16))]
 struct Aligned([f32; 1000]);
 
-/// Records the launches of the kernel `scale` that `launch` makes. Writes them to the lock
-/// `NAME.lock`, for the CPU and a GPU. Returns the path of the lock.
+/// Records the launches of the kernel `scale` that `launch` makes, as the lock `NAME.lock` for the
+/// CPU and a GPU. Returns its path.
 fn lock(
     folder: &Path,
     name: &str,
@@ -42,7 +41,6 @@ fn lock(
     Ok(path)
 }
 
-/// Compiles a C program, and returns the path of its executable.
 fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
     // Cargo builds the C library into the folder of the test's executable.
     let exe = std::env::current_exe().expect("the test has a path");
@@ -58,8 +56,7 @@ fn compile(name: &str, source: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Returns the examples in the comments of the header. The lines of an example are indented by 7
-/// columns.
+/// Returns the examples in the comments of the header, which are indented by 7 columns.
 fn examples() -> Vec<String> {
     let header = include_str!("../include/tilewright.h");
     let (mut examples, mut example, mut is_comment) = (Vec::new(), String::new(), false);
@@ -135,7 +132,7 @@ fn kernels_are_launched_from_c_and_rust() {
         let arguments = args![x_ptr = &x.0, out_ptr = &mut out.0, factor = 2.0, n = 1000];
         bundle.launch("scale", 4, arguments).unwrap();
         assert!(out.0.iter().all(|value| *value == 6.0));
-        // The lock contains the source, so a fault names the source line.
+        // The lock contains the source. Expected: a fault names the source line.
         let short = &mut out.0[..16];
         let arguments = args![x_ptr = &x.0, out_ptr = short, factor = 2.0, n = 1000];
         let fault = bundle.launch("scale", 4, arguments).unwrap_err().to_string();
