@@ -10,15 +10,12 @@ use tilewright_runtime::{Device, Error, Options, SourceModule, Target};
 
 use crate::declaration::{Declaration, Included};
 
-/// The compiled kernels.
 pub(crate) struct Compiled {
     /// The packed lock.
     pub(crate) bundle: Vec<u8>,
-    /// For each declaration, in order, the kernel's parameters. Each parameter has its name and its
-    /// argument from the declared signature.
+    /// For each declaration, the names of the kernel's parameters and their declared arguments.
     pub(crate) kernels: Vec<Vec<(Arc<str>, Argument)>>,
-    /// The Python files from which the kernels were read. They include the files that these files
-    /// import.
+    /// The Python files of the kernels, and the files that they import.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -45,9 +42,8 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
 /// A recording of a lock. Its folder is deleted when the recording is dropped.
 struct Recording {
     folder: PathBuf,
-    /// The device for which each kernel is compiled first. If the first target is a GPU, this is
-    /// its simulator; otherwise it is the CPU. The recorder then compiles the kernel for each
-    /// target. Neither compilation needs a GPU.
+    /// The device for which each kernel is compiled first: the CPU, or the simulator of the first
+    /// target. The recorder then compiles for each target.
     device: Device,
 }
 
@@ -109,14 +105,13 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // If the removal fails, the folder remains among the temporary files, which is harmless.
+        // The folder may remain among the temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns the value of an option: `true`, `false`, `None` or an integer. Any other token,
-/// including a floating-point number, becomes a string. An option that does not accept strings then
-/// causes an error.
+/// Returns the value of an option: `true`, `false`, `None` or an integer. Any other token becomes a
+/// string, which most options refuse.
 fn constant(value: &TokenTree) -> Constant {
     let text = value.to_string();
     match text.as_str() {

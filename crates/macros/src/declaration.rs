@@ -30,7 +30,6 @@ pub(crate) struct Declaration {
     /// The name of the generated Rust function.
     pub(crate) function: Ident,
     pub(crate) signature: LitStr,
-    /// The options of the launch: their names, and the tokens of their values.
     pub(crate) options: Vec<(Ident, TokenTree)>,
 }
 

@@ -23,9 +23,8 @@ pub(crate) fn module(included: &Included, compiled: &Compiled) -> syn::Result<To
     Ok(quote! {
         #attributes
         #visibility mod #name {
-            /// The compiled kernels.
             static BUNDLE: ::tilewright::EmbeddedBundle = ::tilewright::EmbeddedBundle::new(#text, #bundle);
-            // Cargo builds the crate of the module again when one of the files changes.
+            // Cargo builds the crate of the module again when a file changes.
             const _: &[&[u8]] = &[#(include_bytes!(#files)),*];
 
             /// Returns the bundle of all kernels of this module.
@@ -142,9 +141,8 @@ fn value(constant: &Constant) -> Option<TokenStream> {
     })
 }
 
-/// Returns the Rust identifier of a parameter. If the name is a Rust keyword, the identifier is
-/// raw. A few keywords, such as `self`, cannot be raw identifiers. Underscores are appended to such
-/// a keyword until no other parameter has the same name.
+/// Returns the Rust identifier of a parameter. A keyword becomes a raw identifier. Keywords such as
+/// `self` get underscores until the name is unique.
 fn identifier(name: &str, arguments: &[(Arc<str>, Argument)]) -> Ident {
     if let Ok(identifier) = syn::parse_str(name) {
         return identifier;

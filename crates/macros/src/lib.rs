@@ -1,6 +1,6 @@
-//! The macro `include_kernels!`. It compiles the kernels of Python files when a Rust program is
-//! built, and embeds their code in the program's binary. The crate `tilewright` exports the macro
-//! and documents it.
+//! Defines the macro `include_kernels!`, which compiles kernels into a Rust program.
+//!
+//! The crate `tilewright` exports and documents it.
 
 mod compile;
 mod declaration;
