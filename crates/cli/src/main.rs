@@ -1,5 +1,6 @@
-//! The binary of the command `tilewright`. It starts Python only for the option `--run` and for
-//! subcommands that the Python package implements.
+//! Runs the command `tilewright`.
+//!
+//! It starts Python only for the option `--run` and for subcommands of the Python package.
 
 use std::process::ExitCode;
 

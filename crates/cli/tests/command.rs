@@ -1,4 +1,4 @@
-//! Tests the command as users start it: its output on stdout and stderr, and its exit code.
+//! Tests the output and the exit code of the command.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -39,8 +39,8 @@ fn run_with(arguments: &[&OsStr]) -> Output {
     command.env("NO_COLOR", "1").args(arguments).output().expect("the command starts")
 }
 
-/// Runs the command. Returns the exit code and a text. The text is stdout if the code is 0,
-/// otherwise stderr. A command that fails must write nothing to stdout.
+/// Runs the command. Returns the exit code, and stdout if it is 0, otherwise stderr. A command that
+/// fails must write nothing to stdout.
 fn outcome(arguments: &[&str]) -> (i32, String) {
     let output = run(arguments);
     let code = output.status.code().expect("it exits");
@@ -74,8 +74,7 @@ fn every_stage_is_printed() {
     }
 }
 
-/// Uses a kernel whose reduction crosses warps, so that the text of its GPU stage has shared memory
-/// and barriers.
+/// The reduction of this kernel crosses warps, so its GPU stage has shared memory and barriers.
 #[test]
 fn the_text_of_the_gpu_stage_is_input_as_well() {
     let source = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef total(x, y, N: tl.constexpr):\n    \
@@ -86,8 +85,7 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
     let [gpu, ptx] = ["gpu", "ptx"].map(|stage| outcome(&[&compile[..], &[stage]].concat()).1);
     let text = file("total.gpu", gpu.as_bytes()).display().to_string();
     assert_eq!(outcome(&["compile", &text, "--emit", "gpu"]), (0, gpu.clone()));
-    // The text of the GPU stage has no source locations, so the test removes the locations from the
-    // PTX before the comparison.
+    // The text of the GPU stage has no source locations.
     let code = |ptx: &str| -> Vec<String> {
         let lines =
             ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));
