@@ -1,4 +1,4 @@
-//! Compiles a kernel and launches it on the CPU and on a simulated GPU, without Python.
+//! Launches a kernel on the CPU and on a simulated GPU, without Python.
 //!
 //! ```text
 //! cargo run -p tilewright --example embed
@@ -23,7 +23,6 @@ fn main() -> Result<(), Error> {
     run()
 }
 
-/// Runs the example.
 pub fn run() -> Result<(), Error> {
     let softmax = Module::from_source("kernels.py", KERNELS)?.kernel("softmax")?;
     let (rows, columns) = (5, 50);
@@ -58,7 +57,6 @@ fn sum(row: &[f32]) -> f32 {
     (row.iter().sum::<f32>() * 1e4).round() / 1e4
 }
 
-/// Returns the largest difference from a softmax in binary64.
 fn largest_difference(x: &[f32], out: &[f32], columns: usize) -> f64 {
     let mut largest = 0.0_f64;
     for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {

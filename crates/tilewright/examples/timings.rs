@@ -1,6 +1,7 @@
-//! If the command line names a kernel and its signature, times the stages of its compilation. Then
-//! times warm launches of a small kernel: the look-up of its code, and launches with no program and
-//! with one program.
+//! Times compilations and warm launches.
+//!
+//! With a kernel and its signature, times the stages of its compilation. Then times launches of a
+//! small kernel: the look-up of its code, no program, and one program.
 //!
 //! ```text
 //! cargo run --release -p tilewright --example timings -- k.py::kernel '*fp16,*fp16,i32,BLOCK=16'
@@ -23,7 +24,6 @@ fn main() -> Result<(), Error> {
     launches()
 }
 
-/// Returns the median of 101 runs.
 fn median(mut run: impl FnMut() -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..101).map(|_| run()).collect();
     times.sort();

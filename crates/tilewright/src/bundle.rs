@@ -1,5 +1,4 @@
-//! Launches the kernels of a lock without their source. A lock is a file that lists the compiled
-//! kernels of a program.
+//! Launches the kernels of a lock without their source.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

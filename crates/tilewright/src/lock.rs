@@ -52,7 +52,7 @@ pub fn record_lock<R>(
             }
         }
     }
-    // A process can only make one recording at a time, so concurrent calls take turns.
+    // A process can only make one recording at a time.
     static RECORDING: Mutex<()> = Mutex::new(());
     let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = path.as_ref();
@@ -64,8 +64,7 @@ pub fn record_lock<R>(
     let result = run();
     drop(restore);
     let collected = result.and_then(|result| collect(&folder, path).map(|_| result));
-    // The lock now contains the whole recording. Failing to remove the folder is therefore
-    // harmless.
+    // The lock contains the whole recording.
     let _ = std::fs::remove_dir_all(&folder);
     collected
 }

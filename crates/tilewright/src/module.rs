@@ -397,7 +397,6 @@ impl Kernel {
         self.module.source.with_host(|host| self.kernel.specialize(values, options, host))
     }
 
-    /// Binds the arguments of a call.
     pub(crate) fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<Call<'m>, Error> {
         let Arguments { mut positional, keywords, .. } = arguments;
         if let Some(first) = self.signature().variadic().filter(|first| *first < positional.len()) {
@@ -426,7 +425,6 @@ impl Kernel {
         Ok(Call { values: values.collect(), options, is_warmup, checks })
     }
 
-    /// Returns the device on which a launch with these arguments runs.
     pub(crate) fn device_of(&self, arguments: &Arguments<'_>) -> Device {
         let keywords = arguments.keywords.iter().map(|(_, value)| value);
         self.kernel.device_of(arguments.positional.iter().chain(keywords))

@@ -286,7 +286,6 @@ impl Tuner {
         launch(&*self.kernel.handle(&values, &options)?, stream, grid(config)?, &values)
     }
 
-    /// Binds the arguments of a launch with a configuration.
     fn call<'m>(&self, config: &Config, arguments: &Arguments<'m>) -> Result<Call<'m>, Error> {
         let mut arguments = arguments.clone();
         arguments.keywords.extend(config.values.iter().map(|(name, value)| (*name, value.clone())));
@@ -330,7 +329,7 @@ impl Tuner {
     ) -> Result<usize, Error> {
         let target = device.target()?.to_string();
         let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
-        // A lock's choice is valid for every device of a target, so its key omits the device.
+        // A lock's choice is valid for every device of a target.
         let locked_key = &key[1..];
         if let Some(choice) = lock::locked_choice(kernel, &source, &target, locked_key)? {
             let found = self.configs.iter().position(|config| config.texts() == choice.config);
@@ -406,7 +405,7 @@ fn measure_in_turn(
 ) -> Result<Vec<Timing>, Error> {
     let (mut timings, mut failure) = (Vec::new(), None);
     for index in 0..configs {
-        // The first run is not measured, because it compiles the configuration and fills caches.
+        // The first run compiles the configuration and fills caches.
         match run(index).and_then(|_| run(index)) {
             Ok(time) => timings.push(Timing { index, times: vec![time] }),
             Err(error) => failure = failure.or(Some(error)),

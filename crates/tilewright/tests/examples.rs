@@ -1,4 +1,4 @@
-//! Runs `examples/embed.rs`. The example compares its results with a softmax in binary64.
+//! Runs `examples/embed.rs`, which compares its results with a softmax in binary64.
 
 #[path = "../examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is called here")]

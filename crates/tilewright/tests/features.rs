@@ -1,6 +1,7 @@
-//! Tests that the use of a device or of the sanitizer is an error if its Cargo feature is off. If
-//! all features are on, the first test only checks that the names of the devices are parsed.
-//! `make test-features` runs the tests with one device at a time, and without `python-syntax`.
+//! Tests the errors for devices and checks whose Cargo feature is off.
+//!
+//! `make test-features` runs the tests with one device at a time, and without `python-syntax`. With
+//! all features on, the first test only checks the names of devices.
 
 use tilewright::{Buffer, Code, Device, Error, Stream};
 #[cfg(feature = "python-syntax")]

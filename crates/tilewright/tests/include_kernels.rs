@@ -1,6 +1,4 @@
-//! Tests the functions that `include_kernels!` defines for kernels in this binary. The tests launch
-//! them on the CPU and in the simulator. They also check the errors for faults and for a target
-//! without code.
+//! Tests the functions that `include_kernels!` defines, on the CPU and in the simulator.
 
 use tilewright::{Code, Device, Stream, bf16};
 

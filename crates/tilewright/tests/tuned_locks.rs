@@ -1,5 +1,6 @@
-//! Tests the choices of tuners in a lock. A process can have only one lock, so this file has only
-//! one test.
+//! Tests the choices of tuners in a lock.
+//!
+//! A process can have only one lock, so this file has only one test.
 
 use tilewright::runtime::Knobs;
 use tilewright::{Code, Error, Kernel, Module, args, config, record_lock};

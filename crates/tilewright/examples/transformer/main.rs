@@ -1,6 +1,7 @@
-//! Serves a layer of a transformer without Python: RMS norm, QKV projection, rotary embedding,
-//! attention with a paged cache, and a gated MLP. Three Python files define the kernels. The build
-//! compiles them into this binary.
+//! Serves a layer of a transformer without Python.
+//!
+//! The layer is RMS norm, QKV projection, rotary embedding, attention with a paged cache, and a
+//! gated MLP. The build compiles the kernels of three Python files into this binary.
 //!
 //! ```text
 //! cargo run --release -p tilewright --features include-kernels --example transformer -- --device cuda
