@@ -4,9 +4,9 @@
 //! - `cargo xtask cycles` prints the cycles of module graphs.
 //! - `cargo xtask replay` compares the code that two commits generate.
 //!
-//! `Cargo.toml` and `clippy.toml` contain the rules that the compiler and clippy can check. This
-//! crate checks all other rules. A check is a function from the text of the tree to findings. Each
-//! check has a test in which it reports a finding.
+//! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can check. A check of
+//! this crate is a function from the text of the tree to findings, with a test in which it reports
+//! one.
 
 mod checks;
 mod metadata;
@@ -111,7 +111,6 @@ fn bless() -> ExitCode {
     }
 }
 
-/// Checks the packages of the workspace and their dependencies.
 fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     let packages = metadata::read(root)?.packages;
     let config = std::fs::read_to_string(root.join("deny.toml")).map_err(|error| error.to_string())?;
@@ -121,9 +120,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Returns the root of the workspace. At run time, Cargo sets `CARGO_MANIFEST_DIR` to the folder of
-/// this package. The binary does not contain this folder, because several checkouts may use one
-/// target directory.
+/// Returns the root of the workspace. Cargo sets `CARGO_MANIFEST_DIR` at run time. The binary does
+/// not contain the path, because several checkouts may use one target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

@@ -1,9 +1,8 @@
-//! Computes the module graph of each crate, and its cycles. The nodes of the graph are files.
+//! Computes the module graph of each crate, and its cycles.
 //!
-//! If a file uses a name, it depends on the file that defines the name. The search for the
-//! definition follows re-exports and imports. A `mod.rs` that only declares and re-exports its
-//! children is therefore in no cycle with the children. Code under `#[cfg(test)]` and method calls
-//! do not count.
+//! The nodes are files. A file depends on the file that defines a name that it uses. The search for
+//! the definition follows re-exports and imports, so a `mod.rs` that only re-exports its children
+//! is in no cycle. Code under `#[cfg(test)]` and method calls do not count.
 
 mod graph;
 mod names;
@@ -20,8 +19,7 @@ pub struct CrateModules {
     pub name: String,
     /// The path of each file, relative to the root of the workspace.
     files: Vec<String>,
-    /// The dependencies of each file. The key is another file. The value is a path in the code of
-    /// the first file that leads to the other file.
+    /// The dependencies of each file: the other file, and a path in the code that leads to it.
     arrows: Vec<BTreeMap<usize, String>>,
 }
 
@@ -29,8 +27,8 @@ pub struct CrateModules {
 pub struct Cycle<'a> {
     /// The files of the cycle, sorted.
     pub files: Vec<&'a str>,
-    /// The dependencies between the files. An element contains the dependent file, the file that it
-    /// depends on, and a path in the code of the dependent file.
+    /// The dependencies between the files: the dependent file, the other file, and a path in the
+    /// code of the dependent file.
     pub arrows: Vec<(&'a str, &'a str, &'a str)>,
 }
 

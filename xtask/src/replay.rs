@@ -1,5 +1,4 @@
-//! Implements `cargo xtask replay`. The command checks whether a change of the compiler changes the
-//! generated code of kernels.
+//! Implements `cargo xtask replay`, which compares generated code before and after a change.
 //!
 //! ```text
 //! cargo xtask replay record        records the tile IR of each kernel that tests, examples and
@@ -51,8 +50,7 @@ fn record(root: &Path) -> Result<(), String> {
     let dumping = |command: &mut Command, folder: PathBuf| {
         command.current_dir(root).env("TILEWRIGHT_DUMP", "ir").env("TILEWRIGHT_DUMP_DIR", folder).status()
     };
-    // The exit code is ignored. A test that reads its own dumps may fail here, but its kernels are
-    // recorded.
+    // A test that reads its own dumps may fail here, but its kernels are recorded.
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
     tests.env("PYTHONPATH", root.join("tests/python/support")).env("TILEWRIGHT_REPLAY", &recording);
@@ -111,7 +109,7 @@ fn replay(root: &Path, commit: &str) -> Result<bool, String> {
         if out.exists() {
             std::fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         }
-        // Both builds use the same target folder, so that their dependencies are built only once.
+        // Both builds share a target folder, so that their dependencies are built once.
         let build = ["run", "--release", "--quiet", "--package", "tilewright-testkit", "--example", "replay"];
         let mut command = Command::new("cargo");
         command.args(build).args(["--", "compile"]).arg(&corpus).arg(out).current_dir(side);

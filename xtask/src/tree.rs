@@ -5,14 +5,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The paths of folders that do not contain source files of the project. Hidden folders are also
-/// excluded, except the folders in `HIDDEN_SOURCE`.
+/// The folders without source files of the project. Hidden folders are excluded, too, except
+/// `HIDDEN_SOURCE`.
 const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// The folder of users' programs. These programs must not be changed, so the rules of style do not
-/// apply to them.
+/// The folder of users' programs, which must not be changed.
 const USER_PROGRAMS: &str = "tests/programs/";
 
 /// A text file. `path` is relative to the root, with `/` between folders.

@@ -1,5 +1,6 @@
-//! Tests the patches in `tests/patches/`, which are examples of additions to the compiler. Each
-//! patch must still apply to the tree, and must change exactly the files that its test lists.
+//! Tests the patches in `tests/patches/`, which are examples of additions to the compiler.
+//!
+//! Each patch must apply to the tree, and change exactly the files that its test lists.
 //! `CONTRIBUTING.md` names the same files.
 
 use std::collections::BTreeSet;

@@ -1,11 +1,10 @@
-//! Checks that every diagnostic code has a page in `docs/diagnostics`, and that every page belongs
-//! to an existing code.
+//! Checks that diagnostic codes and pages in `docs/diagnostics` correspond.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{Finding, Tree};
 
-/// The table of codes: the file `codes.rs`, or the files of a folder `codes`.
+/// The table of codes: a file or a folder.
 const TABLE: &str = "crates/base/src/codes";
 const PAGES: &str = "docs/diagnostics/";
 const RULE: &str = "diagnostic-page";

@@ -1,6 +1,7 @@
-//! Checks the numeric constants of the compiler. A threshold must be an entry of the tuning table
-//! of its target, with its evidence. Every other constant must have a row in `xtask/constants.txt`.
-//! The row states why the constant is not a threshold.
+//! Checks the numeric constants of the compiler.
+//!
+//! A threshold must be an entry of the tuning table of its target, with its evidence. Every other
+//! constant must have a row in `xtask/constants.txt` that states why it is not a threshold.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::tree::{File, Finding, Tree};
 const TABLE: &str = "xtask/constants.txt";
 /// The paths of the tuning tables of GPUs and of CPUs.
 const TABLES: [&str; 2] = ["crates/gpu-ir/src/tuning.rs", "crates/cpu/src/tuning.rs"];
-/// The folders whose constants are checked. Their code decides how a kernel is compiled.
+/// The folders whose code decides how a kernel is compiled.
 const FOLDERS: [&str; 9] = [
     "crates/compiler/src/",
     "crates/cpu/src/",

@@ -1,13 +1,12 @@
-//! Checks that the largest cycle in the module graph of each crate does not grow. To understand one
-//! file of a cycle, a reader has to read all files of the cycle.
+//! Checks that the largest cycle in the module graph of each crate does not grow.
 //!
 //! `cargo xtask cycles` prints the cycles, and the paths that close them.
 
 use crate::modules::{CrateModules, Cycle};
 use crate::tree::{Finding, Tree};
 
-/// The number of files in the largest cycle of each crate. A number may only fall. A commit that
-/// cuts a cycle lowers the number. A crate without a row has no cycle.
+/// The number of files in the largest cycle of each crate. A number may only fall. Other crates
+/// have no cycle.
 const LARGEST: &[(&str, usize)] = &[
     ("compiler", 2),
     ("cpu", 20),
@@ -25,8 +24,7 @@ const LARGEST: &[(&str, usize)] = &[
 
 const RULE: &str = "cycle";
 
-/// Checks that the number of files in the largest cycle of each crate is the number in the crate's
-/// row.
+/// Checks that the largest cycle of each crate has the number of files in its row.
 pub fn largest(tree: &Tree) -> Vec<Finding> {
     CrateModules::of(tree).iter().filter_map(|modules| check(modules, LARGEST)).collect()
 }

@@ -15,7 +15,6 @@ const MAX_STYLE_LINES: usize = 150;
 const MAX_DECISION_LINES: usize = 25;
 const MAX_COLUMNS: usize = 100;
 
-/// The parts of a decision, in order.
 const PARTS: [&str; 4] = ["**Context.**", "**Decision.**", "**Consequence.**", "**Evidence.**"];
 
 /// The extensions of the files whose paths are checked.

@@ -1,5 +1,4 @@
-//! Checks that the documentation of each public item of the crate `tilewright` has an example that
-//! the tests run.
+//! Checks that each public item of the crate `tilewright` has a tested example.
 //!
 //! - Each type, trait, macro and function needs its own example. This rule includes functions of a
 //!   type without `self`.
@@ -64,7 +63,7 @@ pub fn of_c_functions(tree: &Tree) -> Vec<Finding> {
     missing.map(finding).collect()
 }
 
-/// The public items of the crate, which the check collects file by file.
+/// The public items of the crate, collected file by file.
 #[derive(Default)]
 struct Api {
     /// The names that `lib.rs` exports from modules of the crate.
@@ -194,7 +193,6 @@ impl Api {
         }
     }
 
-    /// Reads the public functions of an exported type.
     fn read_functions(&mut self, file: &File, item: &Item) {
         let Item::Impl(item) = item else { return };
         if item.trait_.is_some() {
@@ -228,8 +226,7 @@ impl Api {
     }
 }
 
-/// Returns the folder of the crate that defines a name. `crate_name` exports this name: it defines
-/// the name itself, or its `lib.rs` exports the name from another crate.
+/// Returns the folder of the crate that defines a name that `crate_name` exports.
 fn defining_folder(tree: &Tree, crate_name: &str, name: &str) -> String {
     let folder = format!("crates/{}/src/", crate_name.trim_start_matches("tilewright_").replace('_', "-"));
     let root = tree.files.iter().find(|file| file.path == format!("{folder}lib.rs"));

@@ -1,5 +1,6 @@
-//! Checks the direction of dependencies between the crates. A crate may depend only on the crates
-//! in its row of `ALLOWED`. These crates have earlier rows.
+//! Checks the direction of dependencies between the crates.
+//!
+//! A crate may depend only on the crates in its row of `ALLOWED`, which have earlier rows.
 
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;

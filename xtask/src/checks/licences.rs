@@ -1,5 +1,6 @@
-//! Checks the license and the source of every dependency. A project with a permissive license must
-//! be able to ship the dependency. The dependency must come from the registry.
+//! Checks the license and the source of every dependency.
+//!
+//! The license must be permissive, and the source must be the registry.
 
 use crate::metadata::Package;
 use crate::tree::Finding;
@@ -11,9 +12,7 @@ pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
     Ok(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Returns a finding for each package whose license expression the accepted licenses do not
-/// satisfy. Also returns a finding for each package that does not come from the registry, because
-/// such a package may change or disappear.
+/// Returns a finding for each package with another license, or from elsewhere than the registry.
 pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     let name = |package: &Package| format!("{} {}", package.name, package.version);
     let licence = |package: &Package| {

@@ -1,5 +1,6 @@
-//! Limits the length of the sentences in comments of Rust code. A text in a code span counts as one
-//! word; code blocks, headings and tables are not sentences.
+//! Limits the length of the sentences in comments of Rust code.
+//!
+//! A code span counts as one word. Code blocks, headings and tables are not sentences.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -75,7 +76,6 @@ fn long_sentences(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Returns the text of a line that is only a comment.
 fn comment_of(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     Some(text.strip_prefix(['/', '!']).unwrap_or(text))

@@ -1,12 +1,11 @@
-//! Checks text of any language: headers, lengths, marks of unfinished work, and absolute paths on a
-//! developer's machine.
+//! Checks headers, lengths, marks of unfinished work, and absolute paths in any text.
 
 use crate::tree::{File, Finding, Tree};
 
 const MAX_FILE_LINES: usize = 800;
 
-/// The extensions of the files in which the checks search for marks of unfinished work and for
-/// paths on a developer's machine.
+/// The extensions of the files that are searched for marks of unfinished work and for paths on a
+/// developer's machine.
 const TEXT: [&str; 8] = ["rs", "py", "md", "toml", "txt", "yml", "sh", "ir"];
 
 /// Checks that every source file begins with a description of its purpose.

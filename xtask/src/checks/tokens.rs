@@ -1,6 +1,6 @@
-//! Checks identifiers and keywords that only some files may use, such as `unsafe`. The check
-//! searches the tokens of a file. The search therefore ignores comments and strings, but includes
-//! the bodies of macros.
+//! Checks identifiers and keywords that only some files may use, such as `unsafe`.
+//!
+//! The check searches tokens: the bodies of macros, but no comments and strings.
 
 use proc_macro2::{TokenStream, TokenTree};
 

@@ -1,12 +1,11 @@
-//! Finds catch-all arms in a `match` on the enums of the op tables. Without such arms, rustc shows
-//! the author of a new op every `match` that must handle the op. If a catch-all arm is correct, a
-//! comment states the reason: `// tidy: wildcard because ...`. The comment is above the arm, or
-//! after it on the same line.
+//! Finds catch-all arms in a `match` on the enums of the op tables.
 //!
-//! The check recognizes the enums by name, even if a file renames them
-//! (`use tilewright_ir::ElementwiseFn as F`). It also recognizes the variants that a file imports.
-//! An arm such as `Family::Math(_)` is also a catch-all if another arm names a function of the same
-//! family, as in `Family::Math(MathFn::Exp)`.
+//! Without such arms, rustc shows the author of a new op every `match` that must handle it. A
+//! comment above the arm or on its line excuses it: `// tidy: wildcard because ...`.
+//!
+//! The check recognizes the enums by name, also under `use tilewright_ir::ElementwiseFn as F`, and
+//! the variants that a file imports. An arm such as `Family::Math(_)` is a catch-all if another arm
+//! is `Family::Math(MathFn::Exp)`.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,8 @@ use syn::{ExprMatch, ItemImpl, Pat, Path, Type, UseTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The enums that the op tables define. An enum whose name ends in `Fn`, such as `MathFn`, is a
-/// family of functions, and also counts.
+/// The enums that the op tables define. An enum whose name ends in `Fn`, such as `MathFn`, also
+/// counts.
 const OP_ENUMS: &[&str] = &["Op", "OpFamily", "ElementwiseFamily", "ShapeOp"];
 
 const EXCUSE: &str = "// tidy: wildcard because ";
@@ -55,8 +54,8 @@ impl<'ast> Visit<'ast> for Names {
 }
 
 impl Names {
-    /// Records the names that an import defines. `of_op` is true if `tree` is below an op enum, as
-    /// in `use Op::{Dot, Load}`.
+    /// Records the names that an import defines. `of_op` is true below an op enum, as in `use
+    /// Op::{Dot, Load}`.
     fn import(&mut self, tree: &UseTree, of_op: bool) {
         match tree {
             UseTree::Path(path) => self.import(&path.tree, is_op_enum(&path.ident)),
@@ -108,8 +107,8 @@ impl Names {
         }
     }
 
-    /// Adds the path of each variant whose pattern contains another variant to `found`. For
-    /// example, adds `Family::Math` for the pattern `Family::Math(MathFn::Exp)`.
+    /// Adds the path of each variant that contains another variant: `Family::Math` for
+    /// `Family::Math(MathFn::Exp)`.
     fn nests(&self, pattern: &Pat, found: &mut BTreeSet<String>) {
         each_nested(pattern, &mut |path, inner| {
             if self.is_variant(path) && self.in_pattern(inner) {
@@ -136,7 +135,6 @@ fn text_of(path: &Path) -> String {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
 }
 
-/// Returns whether a name is the name of an op enum.
 fn is_op_enum(ident: &syn::Ident) -> bool {
     let name = ident.to_string();
     OP_ENUMS.contains(&name.as_str()) || name.strip_suffix("Fn").is_some_and(|family| !family.is_empty())
@@ -210,8 +208,7 @@ fn catch_all_line(pattern: &Pat) -> Option<usize> {
     }
 }
 
-/// Returns whether a name in a pattern is a variable. A name that begins with an upper-case letter
-/// is a constant or an imported variant.
+/// Returns whether a name in a pattern is a variable. Others begin with an upper-case letter.
 fn is_variable(ident: &syn::Ident) -> bool {
     ident.to_string().starts_with(|first: char| first.is_lowercase() || first == '_')
 }

@@ -1,9 +1,8 @@
-//! Limits the uses of words (the ratchet). `STYLE.md` lists words that hide an actor or a term.
-//! `xtask/words.txt` has the maximum number of their uses in each area of the project. These
-//! numbers may only fall; `cargo xtask tidy --bless` lowers them.
+//! Limits the uses of words that hide an actor or a term (the ratchet).
 //!
-//! Code in Markdown does not count, so that a page may quote a word. The maximum of an area without
-//! a row is 0.
+//! `STYLE.md` lists the words. `xtask/words.txt` has the maximum number of their uses in each area.
+//! A number may only fall; `cargo xtask tidy --bless` lowers it. An area without a row has the
+//! maximum 0. Code in Markdown does not count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +39,6 @@ const CLAUSE: &str = "clause";
 const CLAUSE_WORDS: [&str; 4] = ["What", "Who", "Where", "Whether"];
 const COLUMNS: usize = LISTED.len() + 1;
 
-/// The number of uses in each column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Row([usize; COLUMNS]);
 
@@ -162,7 +160,6 @@ struct Word<'a> {
     gap: &'a str,
 }
 
-/// Returns the column and the line of each use in a file.
 fn uses(file: &File) -> Vec<(usize, usize)> {
     let prose = if file.has_extension("md") { without_code(&file.text) } else { file.text.clone() };
     let words = words(&prose);
@@ -331,7 +328,7 @@ mod tests {
         assert!(
             fewer.lines().any(|line| line.split_whitespace().eq("crates/ir rs 1 0 0 0 0 0 0 0".split(' ')))
         );
-        // If code moves to a new crate, its words move with the code.
+        // Code that moves to a new crate takes its words along.
         let moved =
             bless(&[("crates/new/src/a.rs", "// behind behind\n"), (TABLE, table)]).expect("it moves");
         assert!(moved.contains("crates/new") && !moved.contains("crates/ir"), "{moved}");

@@ -22,8 +22,7 @@ pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct TarjanState<'a> {
     targets: &'a [Vec<usize>],
-    /// The number of nodes that were visited before each node. `None` for a node that was not
-    /// visited yet.
+    /// The number of nodes that were visited before each node; `None` before its visit.
     index: Vec<Option<usize>>,
     /// The smallest index of an open node that is reachable from each node.
     low: Vec<usize>,
@@ -70,8 +69,8 @@ mod tests {
 
     #[test]
     fn cycles_that_touch_are_one_component() {
-        // The nodes 0 to 3 are one component because of the cycles 0 -> 1 -> 2 -> 0 and 2 <-> 3.
-        // Node 4 reaches the component, and the component reaches node 5.
+        // The nodes 0 to 3 are one component: 0 -> 1 -> 2 -> 0 and 2 <-> 3. Node 4 leads to it, and
+        // it leads to node 5.
         let targets = [vec![1], vec![2, 5], vec![0, 3], vec![2], vec![0], vec![]];
         let mut found = components(&targets);
         found.sort();

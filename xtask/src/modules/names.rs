@@ -1,5 +1,4 @@
-//! Reads the definitions, imports and used names of each file. Resolves a path to the file that
-//! defines the target of the path.
+//! Reads the definitions, imports and used names of each file, and resolves paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +8,8 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 use crate::tree::File;
 
-/// The maximum number of imports and re-exports that the resolution of a path follows. The limit
-/// ends the resolution in a cycle of re-exports.
+/// The maximum number of imports and re-exports that the resolution of a path follows. They may
+/// form a cycle.
 const MAX_STEPS: usize = 16;
 
 /// One file of a crate.
@@ -28,7 +27,6 @@ pub struct Module {
     globs: Vec<Vec<String>>,
     /// The paths that the file's code uses, including imports but not re-exports.
     named: BTreeSet<Vec<String>>,
-    /// The names of the child modules that are compiled only for tests.
     test_children: Vec<String>,
 }
 
@@ -142,10 +140,9 @@ struct Reader {
 }
 
 impl Reader {
-    /// Records a used path. A path in an inline module is rewritten, so that it begins at the
-    /// file's module.
+    /// Records a used path. A path in an inline module is rewritten to begin at the file's module.
     fn name(&mut self, mut path: Vec<String>) {
-        // In the tokens of a macro, `super` without a path is part of the visibility `pub(super)`.
+        // In a macro, `super` without a path is part of `pub(super)`.
         if let [only] = &path[..]
             && ["crate", "self", "super"].contains(&only.as_str())
         {
