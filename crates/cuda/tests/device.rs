@@ -1,4 +1,4 @@
-//! Tests the crate with the driver and the GPU of this machine, if it has one.
+//! Tests the crate with the driver and the GPU of this machine.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::env;

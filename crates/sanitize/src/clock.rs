@@ -4,8 +4,8 @@
 //! clock, such as releases and barriers. An agent numbers its steps in order:
 //!
 //! ```text
-//! agent 0   step 1 | release | step 2        clock of agent 1 after its acquire: {0: 1}
-//! agent 1   step 1 ........ acquire .....    so step 1 of agent 0 happens before its next access
+//! agent 0   step 1 | release | step 2
+//! agent 1   ................ | acquire | ...   its clock is now {agent 0: step 1}
 //! ```
 //! A launch may have very many agents, so a clock consists of chunks that several clocks share.
 

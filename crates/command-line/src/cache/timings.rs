@@ -1,9 +1,9 @@
 //! Handles the timings of tuners in the cache folder.
-//!
-//! `python/tilewright/runtime/_tuning_cache.py` writes these files, as `<digest in base
-//! 32>/<kernel>.autotune.json`. The rules of the cubin cache decide which files are trusted
-//! ([`Cache::reject_file`]). An untrusted file is listed, but not parsed. A trusted file is damaged
-//! if it is not JSON, if its checksum is wrong, or if a row is not a list of times.
+//! `python/tilewright/runtime/_tuning_cache.py` writes these files, as
+//! `<digest>/<kernel>.autotune.json`. The digest is in base 32. The rules of the cubin cache decide
+//! which files are trusted ([`Cache::reject_file`]). An untrusted file is listed, but not parsed. A
+//! trusted file is damaged if it is not JSON, if its checksum is wrong, or if a row is not a list
+//! of times.
 //!
 //! The official Triton writes files with the same names. JSON without an object `configs_timings`
 //! is ignored.

@@ -206,8 +206,8 @@ pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTup
     Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// Classifies a tuple or list as a constant if all items are constants, as a plain global if the
-/// others are plain globals, and else as a tuple.
+/// Classifies a tuple or list. Constants form a constant. Constants and plain globals form a plain
+/// global. Other items form a tuple.
 fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));
     let items = items.collect::<PyResult<Vec<_>>>()?;
