@@ -20,8 +20,8 @@
 //! - `unsafe` is only in [`memory`], `kernels/instructions` and tests.
 //! - After its first programs in a launch, a thread allocates no memory per program.
 //! - A store that faults has written nothing.
-//! - The number of threads does not change the result of a launch, except for kernels with a race
-//!   and atomics whose order matters, such as additions of floats.
+//! - The number of threads does not change the result of a launch. The exceptions are races, and
+//!   atomics whose order matters, such as additions of floats.
 
 mod assembly;
 mod compile;

@@ -18,7 +18,7 @@ pub fn run(function: &mut Function) -> bool {
 struct Scope {
     /// The instructions of the block so far.
     insts: Vec<Inst>,
-    /// True for a region of a loop out of which instructions may move.
+    /// True for a region of a loop from which instructions may move.
     is_open: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct Unswitching {
     pub allows: fn(&Op) -> bool,
 }
 
-/// The maximum number of repetitions, each of which moves one condition out of each loop.
+/// The maximum number of repetitions. Each one moves one condition out of each loop.
 const MAX_ROUNDS: usize = 3;
 
 /// For each loop of a module's kernel, moves the branches with invariant conditions out of the

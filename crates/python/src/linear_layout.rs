@@ -82,8 +82,8 @@ impl Dimensions {
         Self::new(all)
     }
 
-    /// Maps a vector of this space to the space `product`, of which this space is a factor. If it
-    /// is the outer one, `inner` is the inner one.
+    /// Maps a vector of this space to the space `product`. This space is a factor of `product`. If
+    /// it is the outer one, `inner` is the inner one.
     fn embed(&self, vector: u32, product: &Self, inner: Option<&Self>) -> u32 {
         let mut embedded = 0_u64;
         for (dimension, coordinate) in self.0.iter().zip(self.parts(vector)) {

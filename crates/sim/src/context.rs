@@ -160,8 +160,8 @@ impl Context<'_> {
         }
     }
 
-    /// Observes an atomic read. What other agents have published at the address is ordered before
-    /// later accesses of this warp. Without `acquires`, the order begins at its next fence.
+    /// Observes an atomic read. The steps that other agents have published at the address happen
+    /// before later accesses of this warp. Without `acquires`, the order begins at its next fence.
     pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
         if let ResolvedAddress::Global(address) = place {
             *self.polled = address;

@@ -306,8 +306,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the opaque variable or unknown condition because of which the numbers may not occur,
-    /// if there is one.
+    /// Returns the opaque variable or unknown condition, if any, that may exclude the numbers.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),

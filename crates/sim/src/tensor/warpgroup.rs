@@ -89,8 +89,8 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Returns the last `wgmma` in flight that writes a register, or the accumulator of which it is
-    /// a copy.
+    /// Returns the last `wgmma` in flight that writes a register. For a copy of an accumulator,
+    /// returns the last one that writes the accumulator.
     fn pending(&self, register: Slot) -> Option<u64> {
         let accumulator = self.in_flight.get(&register).filter(|usage| usage.accumulating > 0);
         let last = accumulator.map(|usage| usage.last).or_else(|| self.copies.get(&register).copied());

@@ -125,7 +125,7 @@ fn rows_outside_are_zeros_or_nans() {
     );
 }
 
-/// Returns a map of images of 5 by 4 pixels with 64 channels, 32 of which a copy moves.
+/// Returns a map of images of 5 by 4 pixels with 64 channels. A copy moves 32 channels.
 fn pixels(lower: [i32; 2], upper: [i32; 2], pixels: u32) -> TensorMap {
     let pixels = PixelBox { lower: lower.to_vec(), upper: upper.to_vec(), pixels };
     TensorMap { pixels: Some(pixels), ..map(TensorDataType::F16, &[64, 4, 5, 3], &[32, 1, 1, 1]) }

@@ -44,7 +44,7 @@ pub(super) struct SharedOperands {
     is_useful: bool,
     /// True if the memory is full, and no dot has found a packed operand in it.
     is_off: bool,
-    /// Whether an operand whose memory does not change has a subnormal element.
+    /// True for an operand with a subnormal element, if its memory does not change.
     subnormal: FxHashMap<MatrixIdentity, bool>,
 }
 

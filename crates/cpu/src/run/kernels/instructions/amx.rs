@@ -1,7 +1,7 @@
-//! Multiplies matrices with the tiles of AMX: 8 registers of 16 rows of 64 bytes.
-//! An instruction multiplies a tile of A by a tile of B, each of 16 by 16 words, and adds the
-//! product to a tile of 16 by 16 numbers. As in [`vectors`](super::vectors), a word of B has
-//! elements of one column with consecutive k.
+//! Multiplies matrices with the tiles of AMX: 8 registers of 16 rows of 64 bytes. Tiles of A and of
+//! B have 16 by 16 words. An instruction multiplies two such tiles, and adds the product to a tile
+//! of 16 by 16 numbers. As in [`vectors`](super::vectors), a word of B has elements of one column
+//! with consecutive k.
 
 use crate::run::memory::MatrixReader;
 
