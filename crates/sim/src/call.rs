@@ -20,8 +20,8 @@ use crate::warp::Warp;
 const LOCAL_LIMIT: usize = 512 << 10;
 /// The alignment of frames in bytes.
 const FRAME_ALIGNMENT: u64 = 16;
-/// The window of the generic addresses of functions. Function `i` is at `FUNCTION_WINDOW + (i + 1)
-/// * FUNCTION_STEP`.
+/// The window of the generic addresses of functions. Function `i` is at
+/// `FUNCTION_WINDOW + (i + 1) * FUNCTION_STEP`.
 const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;
 /// The distance between the addresses of functions.
 const FUNCTION_STEP: u64 = 16;

@@ -52,7 +52,15 @@ pub fn use_tensor_memory(module: &mut Module) {
     cursor.emit(GpuOp::MbarrierInit { arrivals: 1 }, &[barriers], []);
     cursor.emit(GpuOp::FenceProxy {}, &[], []);
     let issued = cursor.int(Dtype::I32, 0);
-    let mut lowering = TensorDots { cursor, dots, memories, barriers, slots, loaded: FxHashSet::default() };
+    let mut lowering = TensorDots {
+        cursor,
+        dots,
+        memories,
+        barriers,
+        slots,
+        current: FxHashMap::default(),
+        loaded: FxHashSet::default(),
+    };
     lowering.lower_block(&insts, issued, false);
     let loops: Vec<Inst> = lowering.dots.around.iter().copied().collect();
     for inst in loops {
@@ -176,6 +184,8 @@ struct TensorDots<'f> {
     barriers: Value,
     /// The number of `mbarrier`s, a power of two.
     slots: u32,
+    /// For each class, the accumulator that its tensor memory contains.
+    current: FxHashMap<usize, Value>,
     /// The waits that moved up, before a dot that overwrites their accumulator.
     loaded: FxHashSet<Inst>,
 }
@@ -198,12 +208,16 @@ impl TensorDots<'_> {
                     let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
                     issued = self.start_dot(op, operands, data.results[0], issued);
                 }
-                Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.wait(issued, pending + 1),
+                Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => {
+                    self.continue_with(data.operands[0], data.results[0]);
+                    self.wait(issued, pending + 1);
+                }
                 Op::Gpu(GpuOp::WgmmaWait { pending }) => {
                     self.wait(issued, pending.0.unwrap_or(0) + 1);
                     self.load(inst);
                 }
                 Op::Tile(ir::Op::Yield {}) if yields => {
+                    data.operands.iter().for_each(|value| self.ensure_current(*value));
                     self.cursor.function.insts[inst].operands.push(issued);
                     self.cursor.insert(inst);
                 }
@@ -227,19 +241,47 @@ impl TensorDots<'_> {
             self.cursor.function.insts[inst].operands.push(issued);
         }
         let conditions = self.cursor.function.conditions(inst).len();
+        let carried: Vec<Carried> = self.cursor.function.carried(inst).collect();
+        carried.iter().filter_map(|carried| carried.initial).for_each(|value| self.ensure_current(value));
+        let before = self.current.clone();
         for (number, region) in data.regions.into_iter().enumerate() {
             let first = if is_loop { self.cursor.function.add_parameter(region, ty(), None) } else { issued };
+            self.current.clone_from(&before);
+            for carried in &carried {
+                carried.parameters.get(number).into_iter().for_each(|value| self.set_current(*value));
+            }
             let outer = self.cursor.enter(region);
             let insts = self.cursor.take_rest();
             self.lower_block(&insts, first, number >= conditions);
             self.cursor.go_to(outer);
         }
         self.cursor.insert(inst);
+        carried.iter().for_each(|carried| self.set_current(carried.result));
         let function = &mut *self.cursor.function;
         let definition = Definition::Result(inst, function.insts[inst].results.len() as u32);
         let result = function.values.push(ValueData { ty: ty(), definition, name: None });
         function.insts[inst].results.push(result);
         result
+    }
+
+    /// Records that tensor memory contains an accumulator. Other values change nothing.
+    fn set_current(&mut self, value: Value) {
+        if self.dots.classes.contains_key(&value) {
+            self.current.insert(self.dots.class(value), value);
+        }
+    }
+
+    /// Panics if no tensor memory contains an accumulator any more. Other values are allowed.
+    fn ensure_current(&self, value: Value) {
+        let is_current = !self.dots.classes.contains_key(&value)
+            || self.current.get(&self.dots.class(value)) == Some(&value);
+        assert!(is_current, "a dot overwrites an accumulator in flight that is read later");
+    }
+
+    /// Records that an accumulator becomes another one in the same tensor memory.
+    fn continue_with(&mut self, value: Value, next: Value) {
+        self.ensure_current(value);
+        self.set_current(next);
     }
 
     fn memory(&self, value: Value) -> Value {
@@ -249,6 +291,7 @@ impl TensorDots<'_> {
     /// Starts a dot, whose result was `result`. Returns the number of dots including this dot.
     fn start_dot(&mut self, op: GpuOp, [a, b, acc]: [Value; 3], result: Value, issued: Value) -> Value {
         let memory = self.memory(result);
+        self.continue_with(acc, result);
         self.wait(issued, self.slots);
         let is_stored = matches!(self.cursor.function.ty(acc), Type::Registers { .. });
         let is_zero = is_stored && constant_of(self.cursor.function, acc).is_some_and(|zero| zero.bits == 0);
@@ -272,7 +315,9 @@ impl TensorDots<'_> {
         let overwritten = rest.iter().copied().find(|&inst| {
             let data = &function.insts[inst];
             let is_wait = matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. }));
-            is_wait && self.dots.class(data.operands[0]) == class && !self.follows(data.operands[0], result)
+            is_wait
+                && self.dots.class(data.operands[0]) == class
+                && !self.follows(data.operands[0], result, rest)
         });
         if let Some(inst) = overwritten.filter(|inst| self.loaded.insert(*inst)) {
             self.wait(issued, 1);
@@ -280,29 +325,36 @@ impl TensorDots<'_> {
         }
     }
 
-    /// Returns whether the accumulator `value` contains the dot with the result `dot`, which is in
-    /// the same block.
-    fn follows(&self, mut value: Value, dot: Value) -> bool {
+    /// Returns whether the accumulator `value` contains the dot with the result `dot`. The block of
+    /// the dot has the instructions `rest` after it.
+    fn follows(&self, mut value: Value, dot: Value, rest: &[Inst]) -> bool {
         let function = &*self.cursor.function;
         while value != dot {
             let Some(inst) = function.defining_inst(value) else { return false };
             let data = &function.insts[inst];
-            value = match data.op {
-                Op::Gpu(GpuOp::Wgmma { .. }) => data.operands[2],
-                Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }) => data.operands[0],
-                // A loop between the dot and the wait continues the dot.
-                _ => match function.carried_by(inst, value).and_then(|carried| carried.initial) {
-                    Some(initial) => initial,
-                    None => return false,
-                },
+            let carried = function.carried_by(inst, value);
+            let source = match (&data.op, carried) {
+                (Op::Gpu(GpuOp::Wgmma { .. }), _) => Some(data.operands[2]),
+                (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), _) => Some(data.operands[0]),
+                // A loop continues the dot that it starts from.
+                (_, Some(carried)) => carried.initial,
+                (_, None) => None,
             };
+            let is_in_flight = |value: &Value| matches!(function.ty(*value), Type::Pending { .. });
+            match source.filter(is_in_flight) {
+                Some(source) => value = source,
+                // Another dot, or a branch, is the first of the accumulator.
+                None => return source.is_none() && rest.contains(&inst),
+            }
         }
         true
     }
 
     /// Turns a wait into a load of its accumulator.
     fn load(&mut self, inst: Inst) {
-        let memory = self.memory(self.cursor.function.insts[inst].operands[0]);
+        let accumulator = self.cursor.function.insts[inst].operands[0];
+        self.ensure_current(accumulator);
+        let memory = self.memory(accumulator);
         let data = &mut self.cursor.function.insts[inst];
         (data.op, data.operands) = (GpuOp::TmemLoad {}.into(), smallvec![memory]);
         self.cursor.insert(inst);

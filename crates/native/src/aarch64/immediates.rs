@@ -12,7 +12,7 @@ pub fn addition(value: i64) -> Option<u32> {
 
 /// Returns the immediate fields of a bitwise operation, or `None` if the constant has no encoding.
 /// An encodable constant repeats an element of 2 to 64 bits, which is a rotated run of ones: for
-/// example, 0x00ff_00ff_00ff_00ff.
+/// example, `0x00ff_00ff_00ff_00ff`.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {
         return None;
