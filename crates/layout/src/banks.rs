@@ -1,10 +1,9 @@
-//! Counts bank conflicts of shared memory by executing the accesses. The tests check the planner of
-//! `convert` with these counts.
+//! Counts bank conflicts of shared memory by executing the accesses.
 //!
-//! Shared memory has 32 banks of four bytes. If each lane accesses up to 4 bytes, the memory serves
-//! the whole warp at once. It serves accesses of 8 bytes by half warps, and accesses of 16 bytes by
-//! quarter warps. Lanes that are served together conflict if they access different words of one
-//! bank; each further word of the bank costs a wavefront.
+//! Shared memory has 32 banks of four bytes. A warp's accesses of 4 bytes are served together.
+//! Accesses of 8 bytes are served by half warps, and accesses of 16 bytes by quarter warps. Lanes
+//! that are served together conflict if they access different words of one bank. Example: two words
+//! of bank 0 take two wavefronts.
 
 use smallvec::SmallVec;
 
@@ -33,8 +32,6 @@ impl BankUse {
         self.wavefronts - self.least_wavefronts
     }
 
-    /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes,
-    /// which begin at its byte address in `addresses`.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words: SmallVec<[u32; 64]> = SmallVec::new();
         for address in addresses {
@@ -53,9 +50,9 @@ impl BankUse {
     }
 }
 
-/// Returns the cost of reading or writing a tile with the layout `layout` in a buffer with the
-/// layout `memory`. The accesses are the widest that both layouts allow, up to 16 bytes and `width`
-/// elements.
+/// Returns the cost of reading or writing a tile in shared memory. `layout` is the layout of the
+/// tile, and `memory` that of the buffer. The accesses are as wide as both layouts allow, up to 16
+/// bytes and `width` elements.
 ///
 /// # Panics
 /// If the buffer does not hold every element.
@@ -63,8 +60,8 @@ pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32)
     padded_bank_use(memory, layout, element_bits, (width, &|offset| offset))
 }
 
-/// Returns the cost for a buffer with padding; [`bank_use`] is for buffers without padding.
-/// `padded` maps an offset without padding to its offset in the buffer.
+/// Returns the cost of [`bank_use`] for a buffer with padding. `padded` maps an offset without
+/// padding to its offset in the buffer.
 pub(crate) fn padded_bank_use(
     memory: &Layout,
     layout: &Layout,

@@ -1,5 +1,6 @@
-//! Blocked layouts: each thread holds a small box of elements. The boxes of the threads form the
-//! box of a warp, and the boxes of the warps form the box of a block.
+//! Blocked layouts: each thread holds a small box of elements.
+//!
+//! A warp holds a box of its lanes' boxes, and a block holds a box of its warps' boxes.
 
 use smallvec::SmallVec;
 
@@ -16,8 +17,8 @@ use crate::space::{Hardware, Input, Tile};
 /// [`Layout::cover`].
 ///
 /// # Panics
-/// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of
-/// the axes.
+/// If the lists differ in length, or a size is not a power of two. The call also panics if `order`
+/// is not a permutation of the axes.
 pub fn blocked(
     shape: &[u32],
     size_per_thread: &[u32],
@@ -59,7 +60,7 @@ pub fn blocked(
 
 /// Returns the blocked layout for accesses to a tensor in memory. `order` lists the axes from the
 /// smallest stride to the largest. Each thread holds runs of `width` elements along the first of
-/// these axes. The lanes are side by side along this axis, then along the next ones; the warps
+/// these axes. The lanes follow each other along this axis, then along the next ones. The warps
 /// continue after the lanes. If there are more threads than runs, the excess threads hold copies.
 ///
 /// # Panics

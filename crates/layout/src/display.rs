@@ -1,5 +1,4 @@
-//! Prints layouts in three formats: one line, one line for each input, and a table of the hardware
-//! indices of each element.
+//! Prints layouts on one line, on one line for each input, or as a table.
 
 use std::fmt::{self, Write};
 
@@ -7,8 +6,8 @@ use crate::convert::Plan;
 use crate::map::{Layout, Map, Transfer};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// Prints `[16,32] register (0,1) (0,2) lane (1,0)`: the shape, and the images of each input's
-/// bits. The alternate format has a line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
+/// Prints the shape and the images of each input's bits: `[16,32] register (0,1) (0,2) lane (1,0)`.
+/// The alternate format has a line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.output())?;
@@ -16,8 +15,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Prints `{lane,warp} -> {lane} lane (1) (2) warp (0)`. The format is that of a layout, with the
-/// parts of a hardware index in place of coordinates.
+/// Prints `{lane,warp} -> {lane} lane (1) (2) warp (0)`. The parts of a hardware index replace the
+/// coordinates of a layout.
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.input(), self.output())?;
@@ -25,7 +24,7 @@ impl fmt::Display for Transfer {
     }
 }
 
-/// Prints a conversion on one line: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
+/// Prints a conversion: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,10 +62,9 @@ impl fmt::Display for Hardware {
 }
 
 impl Layout {
-    /// Returns the tile as a table for documentation and debugging. The cell of an element lists
-    /// the hardware indices that hold the element, as `w1 l5 r0` (`b` is the block, `@` an offset).
-    /// The last two axes are the rows and columns. The text has one table for each index along the
-    /// other axes.
+    /// Returns the tile as a table for documentation and debugging. A cell lists the hardware
+    /// indices of an element, as `w1 l5 r0`. `b` is the block, and `@` an offset. The last two axes
+    /// are the rows and columns. The text has one table for each index along the other axes.
     pub fn table(&self) -> String {
         let tile = self.output();
         let mut cells = vec![String::new(); 1 << tile.bits()];
@@ -92,7 +90,7 @@ impl Layout {
         text
     }
 
-    /// Returns a line for each hardware index with its element, such as `w0 l5 r1  (2, 7)`.
+    /// Returns a line for each hardware index, such as `w0 l5 r1  (2, 7)`.
     pub fn places(&self) -> String {
         let mut text = String::new();
         for place in 0..1_u64 << self.input().bits() {

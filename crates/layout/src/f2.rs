@@ -1,7 +1,9 @@
-//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits. Addition is XOR. A
-//! list of vectors represents the subspace that they span; the list of its columns represents a
-//! matrix. Dimensions are tiny (a layout has at most some 30 columns), so everything is Gaussian
-//! elimination on machine words. A list of at most 24 vectors needs no heap allocation.
+//! Linear algebra over F2, the field of one bit.
+//!
+//! A vector is a `u32`, and addition is XOR. A list of vectors represents their span, or a matrix
+//! by its columns. Example: `[0b01, 0b11]` spans all two-bit vectors.
+//!
+//! A layout has at most about 30 columns, so Gaussian elimination on machine words suffices.
 
 use smallvec::SmallVec;
 
@@ -9,8 +11,7 @@ use smallvec::SmallVec;
 /// `i`.
 pub type Columns = SmallVec<[u32; 24]>;
 
-/// Multiplies the matrix with these columns by a vector: the sum of the columns that the vector
-/// selects.
+/// Multiplies a matrix by a vector: returns the sum of the columns that the vector selects.
 pub fn multiply(columns: &[u32], vector: u32) -> u32 {
     columns
         .iter()
@@ -18,13 +19,13 @@ pub fn multiply(columns: &[u32], vector: u32) -> u32 {
         .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
 }
 
-/// The span of the inserted vectors, in echelon form. Each vector of the echelon form is a sum of
-/// inserted vectors, and the span records which ones. [`Span::solve`] combines these records.
+/// The span of the inserted vectors, in echelon form. The span records the inserted vectors whose
+/// sum each echelon vector is. [`Span::solve`] combines these records.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
-    /// At index `i`, the vector of the echelon form whose highest bit is `i`, or 0.
+    /// For each bit `i`, the echelon vector whose highest bit is `i`, or 0.
     pivots: [u32; 32],
-    /// For each pivot, the inserted vectors whose sum it is, as a mask of their indices.
+    /// For each pivot, a mask of the inserted vectors whose sum it is.
     sums: [u64; 32],
     rank: u32,
     inserted: u32,
@@ -58,9 +59,9 @@ impl Span {
         self.insert_or_explain(vector).is_ok()
     }
 
-    /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector was
-    /// already in the span: the vector is the sum of the earlier vectors in `mask`. So `mask | 1 <<
-    /// i` is in the null space of the matrix whose columns are the inserted vectors.
+    /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector is
+    /// already in the span. The mask selects earlier vectors whose sum it is. So `mask | 1 << i` is
+    /// in the null space of the matrix whose columns are the inserted vectors.
     ///
     /// # Panics
     /// On more than 64 vectors.
@@ -87,16 +88,15 @@ impl Span {
     }
 
     /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices. Returns
-    /// `None` if `vector` is not in the span. The mask never has a vector that was already in the
-    /// span at its insertion, so the result is a linear function of `vector`.
+    /// `None` if `vector` is not in the span. The mask uses only vectors that enlarged the span, so
+    /// it is a linear function of `vector`.
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, sum_of) = self.reduce(vector);
         (rest == 0).then_some(sum_of)
     }
 
-    /// Subtracts pivots from the vector until its highest bit has no pivot. Returns the rest, which
-    /// is 0 for a vector of the span, and the mask of the inserted vectors whose sum was
-    /// subtracted.
+    /// Subtracts pivots until the highest bit of the vector has no pivot. Returns the remainder and
+    /// a mask of the subtracted inserted vectors. The remainder is 0 for a vector of the span.
     fn reduce(&self, mut vector: u32) -> (u32, u64) {
         let mut sum_of = 0;
         while let Some(highest) = vector.checked_ilog2() {
@@ -116,11 +116,10 @@ pub fn rank(vectors: &[u32]) -> usize {
     independent(vectors).len()
 }
 
-/// Returns the vectors that are not in the span of the earlier vectors: a basis of the same space.
+/// Returns a basis of the span: the vectors that are not sums of earlier ones.
 pub fn independent(vectors: &[u32]) -> Columns {
     let mut span = Span::new();
-    // A span records at most 64 inserted vectors. There may be more vectors here, but at most 32 of
-    // them are independent.
+    // A span records at most 64 vectors. Only independent ones are inserted, at most 32.
     vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
@@ -138,8 +137,8 @@ pub fn kernel(columns: &[u32]) -> Columns {
     columns.iter().enumerate().filter_map(dependent).collect()
 }
 
-/// Returns the columns of the inverse of a matrix with `rows` rows, or `None` if the matrix is not
-/// invertible.
+/// Returns the columns of the inverse of a matrix with `rows` rows. Returns `None` if the matrix is
+/// not invertible.
 pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
     let span = Span::of(columns);
     (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
@@ -156,27 +155,27 @@ pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
 pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
     let a = independent(a);
     let mut span = Span::of(&a);
-    // Each dependence gives a sum of vectors of `a` that is also a sum of vectors of `b`.
+    // Each dependence gives a vector of both spans: a sum of vectors of `a` and also of `b`.
     let own = (1_u64 << a.len()) - 1;
     let dependent = independent(b).into_iter().filter_map(|vector| span.insert_or_explain(vector).err());
     dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
 }
 
-/// Returns a basis of a complement of `space` in the span of `space` and all candidates. The basis
-/// has the candidates, in order, that are not in the span of `space` and the earlier candidates.
+/// Returns a basis of a complement of `space` in its span with the candidates. The basis has each
+/// candidate that is not in the span of `space` and the earlier candidates.
 pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
     let mut span = Span::of(space);
     candidates.iter().copied().filter(|vector| span.insert(*vector)).collect()
 }
 
 /// Returns a subspace of `within`, of the given dimension, that intersects `p` only in zero. Its
-/// intersection with `q` is as small as possible: only zero, if `dimension + dim q <= dim within`.
+/// intersection with `q` is as small as possible: only zero if `dimension + dim q <= dim within`.
 /// The subspace prefers the earlier vectors of `within`. `p` and `q` have to be subspaces of
 /// `within`.
 ///
-/// Two kinds of vectors span the subspace. First come vectors of `within` outside of `p + q`. Then
-/// come sums `a + b` of a vector `a` of `p` and a vector `b` of `q`, both outside of `p ∩ q`. Such
-/// a sum is neither in `p` nor in `q`. If the vectors of `p` run out, vectors of `q` follow.
+/// The basis has vectors of `within` outside of `p + q` first. Then it has sums `a + b`, where `a`
+/// of `p` and `b` of `q` are outside of `p ∩ q`. Such sums are neither in `p` nor in `q`. If `p`
+/// has too few vectors, vectors of `q` follow.
 ///
 /// # Panics
 /// If `p` is too large: `dimension + dim p > dim within`.

@@ -1,5 +1,4 @@
-//! The algebra of layouts: elementary layouts, products and quotients, and the effect of the
-//! language's shape operations.
+//! The algebra of layouts: elementary layouts, products, quotients and shape operations.
 
 use smallvec::SmallVec;
 
@@ -7,16 +6,16 @@ use crate::f2::Columns;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// Builds elementary layouts, and layouts from smaller ones. The operands of a product or a
-/// quotient have the same rank.
+/// Elementary layouts, products and quotients. The operands of a product or a quotient have the
+/// same rank.
 impl Layout {
     /// Returns the layout of a tile of one element: no bits, every size 1.
     pub fn unit(rank: usize) -> Self {
         Self::new(Hardware::default(), Tile::new(&SmallVec::<[u32; 6]>::from_elem(1, rank)), Columns::new())
     }
 
-    /// Returns the layout of a tile with `size` elements along `axis` and one along every other
-    /// axis. Index `i` of `input` holds the element with the coordinate `i`.
+    /// Returns the layout in which index `i` of `input` has coordinate `i` along `axis`. `axis` has
+    /// `size` elements, and every other axis has one.
     pub fn identity(rank: usize, axis: usize, input: Input, size: u32) -> Self {
         let mut shape = SmallVec::<[u32; 6]>::from_elem(1, rank);
         shape[axis] = size;
@@ -24,14 +23,14 @@ impl Layout {
         Self::new(Hardware::new(&[(input, bits)]), Tile::new(&shape), (0..bits).map(|bit| 1 << bit).collect())
     }
 
-    /// Returns a layout of copies: all `size` indices of the input hold the same element.
+    /// Returns a layout of copies: all `size` indices hold the same element.
     pub fn replicated(rank: usize, input: Input, size: u32) -> Self {
         let bits = size.ilog2();
         Self::unit(rank).with_bases(input, &SmallVec::<[u32; 8]>::from_elem(0, bits as usize))
     }
 
-    /// Returns the layout with these bases. For each listed input, `bases` has the coordinates that
-    /// each of its bits contributes, lowest bit first.
+    /// Returns the layout with these bases. For each input, `bases` has the coordinates of each
+    /// bit, the lowest bit first.
     pub fn from_bases(shape: &[u32], bases: &[(Input, &[&[u32]])]) -> Self {
         let tile = Tile::new(shape);
         let mut layout = Self::new(Hardware::default(), tile.clone(), Columns::new());
@@ -55,8 +54,8 @@ impl Layout {
     }
 
     /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input are an
-    /// index of `self`, the high bits an index of `outer`. Let `n` be the size of `self` along an
-    /// axis. Elements that are adjacent along this axis in `outer` are `n` apart in the result.
+    /// index of `self`, the high bits an index of `outer`. Elements that are adjacent along an axis
+    /// of `outer` are `n` apart in the result, where `n` is the size of `self` along the axis.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -89,12 +88,12 @@ impl Layout {
         (rest.product(outer) == *self).then_some(rest)
     }
 
-    /// Returns the only candidate for the quotient; the caller checks it by a multiplication.
-    /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input than
-    /// this layout. `keep(bases, count)` drops the `count` bases of the divisor from one end of the
-    /// bases of an input. Along each axis, the quotient's bits are consecutive bits of the
-    /// coordinate in this layout. `low(tile, axis)` is the position of the lowest of these bits,
-    /// where `tile` is the tile of the divisor.
+    /// Returns the only candidate for the quotient. The caller checks it by a multiplication.
+    /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input.
+    /// `keep(bases, count)` drops the `count` bases of the divisor from one end of the bases of an
+    /// input. Along each axis, the bits of the quotient are consecutive bits of the coordinate.
+    /// `low(tile, axis)` is the position of the lowest of them, where `tile` is the tile of the
+    /// divisor.
     fn remainder(
         &self,
         divisor: &Self,
@@ -124,11 +123,10 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adapts the layout to cover exactly `shape`. If an axis of the layout is longer than in
-    /// `shape`, coordinates along it are reduced modulo the size in `shape`. Register bits that
-    /// then select only copies are dropped. If an axis of the layout is shorter than in `shape`,
-    /// further registers repeat the layout along it. `order` lists the axes of these registers, the
-    /// fastest first.
+    /// Adapts the layout to cover exactly `shape`. Coordinates along an axis longer than in `shape`
+    /// are reduced modulo the size in `shape`. Register bits that then select only copies are
+    /// dropped. Along an axis shorter than in `shape`, further registers repeat the layout. `order`
+    /// lists the axes of these registers, the fastest first.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes of `shape`.
@@ -154,8 +152,8 @@ impl Layout {
     }
 }
 
-/// The effect of the language's shape operations on a layout. None of them moves data: each
-/// register of the result is a register of an operand in the same thread.
+/// The shape operations of the language. None of them moves data: a register of the result is a
+/// register of an operand in the same thread.
 impl Layout {
     /// Returns the layout of the same elements in another shape, in row-major order.
     ///
@@ -186,8 +184,8 @@ impl Layout {
         Self::new(*self.input(), permuted, columns)
     }
 
-    /// Removes an axis, as a reduction along the axis does. Hardware indices that differ only in
-    /// the coordinate along this axis become replicas.
+    /// Removes an axis, as a reduction along the axis does. Hardware indices that differ only along
+    /// the axis become replicas.
     #[must_use]
     pub fn remove_axis(&self, axis: usize) -> Self {
         let tile = self.output();
@@ -209,9 +207,8 @@ impl Layout {
         Self::new(*self.input(), Tile::of_logs(logs), self.columns().into())
     }
 
-    /// Returns the layout of the operand of a broadcast along `axis`, given this layout of the
-    /// result. The axis of the operand has size 1, and register `r` of the result is register `r`
-    /// of the operand.
+    /// Returns the layout of the operand of a broadcast along `axis`. `self` is the layout of the
+    /// result. The operand has size 1 along the axis, and its registers are those of the result.
     #[must_use]
     pub fn collapse(&self, axis: usize) -> Self {
         self.remove_axis(axis).insert_axis(axis)
@@ -228,11 +225,10 @@ impl Layout {
         self.concatenate(axis, size)
     }
 
-    /// Distributes a thread's elements along an axis over the lanes that hold copies of them. Each
-    /// lane bit that selects only copies gets the basis of a register bit, and this register bit is
-    /// removed. Register bits that select lower bits of the coordinate are removed first. Returns
-    /// `None` if no lane bit selects only copies, or if no register bit maps to a single bit of the
-    /// coordinate.
+    /// Distributes a thread's elements along an axis over the lanes that hold copies of them. A
+    /// lane bit that selects only copies gets the basis of a register bit, which is removed.
+    /// Register bits of lower coordinate bits are removed first. Returns `None` if no lane bit
+    /// selects only copies, or no register bit maps to one coordinate bit.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -262,8 +258,8 @@ impl Layout {
         self.product(&Self::identity(self.output().rank(), axis, Input::Register, count))
     }
 
-    /// Returns the layout of two tiles of this layout joined along a new last axis of size 2.
-    /// Register `r` of tile `i` is register `2 * r + i` of the result.
+    /// Returns the layout of two tiles joined along a new last axis of size 2. Register `r` of tile
+    /// `i` is register `2 * r + i` of the result.
     #[must_use]
     pub fn join(&self) -> Self {
         let last = self.output().rank();
@@ -279,14 +275,14 @@ impl Layout {
     }
 }
 
-/// Slices with power-of-two extents and steps. Along each axis, the elements of a slice are `step`
-/// apart. A coordinate in the slice is a range of the bits of the coordinate in the whole tile. The
-/// other bits are called *fixed*: they are equal for all elements of the slice.
+/// Slices with power-of-two extents and steps. A slice has elements that are `step` apart along
+/// each axis. Its coordinate is a range of the bits of the whole coordinate. The other bits are
+/// called *fixed*: all elements of the slice have the same ones. Example: columns 1, 3, 5, 7 of 8
+/// have the step 2 and the fixed bit 0.
 impl Layout {
-    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index may hold
-    /// an element of another slice. In the result, it holds the element of this slice that differs
-    /// from that element only in fixed bits. Register bits that then select only copies are
-    /// dropped.
+    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
+    /// holds an element of another slice gets the element of this slice with the same bits, except
+    /// the fixed bits. Register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -300,9 +296,9 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// Returns the layout in memory of the box of a tile with this shape and this first element.
-    /// The second result is the index of the box's memory, in units of the size of the box. Returns
-    /// `None` unless the box is an aligned run of offsets that begins with its first element.
+    /// Returns the layout of a box of a buffer, given its shape and its first element. The second
+    /// result is the index of the box in memory, in units of the box's size. Returns `None` unless
+    /// the box is an aligned run of offsets that begins with its first element.
     pub fn contiguous_part(&self, shape: &[u32], first: &[u32]) -> Option<(Self, u32)> {
         let (whole, part) = (self.output(), Tile::new(shape));
         let bits = part.bits();
@@ -340,8 +336,7 @@ impl Layout {
         layout
     }
 
-    /// Returns the value of the additional register bits of [`Layout::unslice`] for the slice that
-    /// begins at these coordinates.
+    /// Returns the index of a slice: the additional register bits of [`Layout::unslice`].
     pub fn slice_number(&self, shape: &[u32], steps: &[u32], starts: &[u32]) -> u32 {
         let whole = Tile::new(shape);
         let start = whole.index(starts);
@@ -350,7 +345,6 @@ impl Layout {
     }
 }
 
-/// Embeds a vector of `from` into the larger tile `to`, above the bits of `inner` on each axis.
 fn embed(vector: u32, from: &Tile, to: &Tile, inner: Option<&Tile>) -> u32 {
     (0..to.rank()).fold(0, |index, axis| {
         let coordinate =
@@ -359,7 +353,6 @@ fn embed(vector: u32, from: &Tile, to: &Tile, inner: Option<&Tile>) -> u32 {
     })
 }
 
-/// Reduces each coordinate of a vector of `from` modulo the size in the smaller tile `to`.
 fn clip(vector: u32, from: &Tile, to: &Tile) -> u32 {
     (0..to.rank()).fold(0, |index, axis| {
         let coordinate = u64::from(from.coordinate(vector, axis)) & ((1 << to.bits_of(axis)) - 1);

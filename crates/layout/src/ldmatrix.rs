@@ -1,9 +1,8 @@
-//! Decides whether and how `ldmatrix` and `stmatrix` can move a value of a given layout between
-//! registers and a buffer.
+//! Plans moves of a layout's values by `ldmatrix` and `stmatrix`.
 //!
 //! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` has the
 //! address of row `i` of matrix `j`. Word `w` of row `i` goes to lane `4 i + w`, so a lane has one
-//! 32-bit register for each matrix. With `.trans`, for 16-bit elements, element `c` of rows `2 w`
+//! 32-bit register for each matrix. With `.trans` and 16-bit elements, element `c` of rows `2 w`
 //! and `2 w + 1` goes to lane `4 c + w`.
 
 use smallvec::SmallVec;
@@ -15,8 +14,7 @@ use crate::query::Vector;
 use crate::space::Input;
 
 const WORD_BITS: u32 = 32;
-/// A warp is eight groups of four lanes. `WORD_LANES` is the number of lane bits that index the
-/// words of a row, `GROUP_LANES` the number that index the rows.
+/// The number of lane bits that index a word in a row.
 const WORD_LANES: usize = 2;
 const GROUP_LANES: usize = 3;
 
@@ -27,17 +25,17 @@ pub struct MatrixAccess {
     pub is_transposed: bool,
     /// The number of matrices of an instruction: 1, 2 or 4.
     pub matrices: u32,
-    /// The elements that a lane moves in each instruction. Those in its word of the first matrix
-    /// come first, the lowest bits first; then come those of the next matrix.
+    /// The elements that a lane moves in each instruction. The elements of the first matrix come
+    /// first, the lowest bits of its word first.
     pub registers: Vector,
-    /// Maps the first register of an instruction, the lane and the warp to an offset in elements.
-    /// The lane provides the address of the row at this offset. With fewer than four matrices, the
-    /// higher lanes repeat addresses.
+    /// Maps an instruction's first register, a lane and a warp to an offset in elements. The lane
+    /// provides the address of the row at this offset. With fewer than four matrices, the higher
+    /// lanes repeat addresses.
     pub addresses: Transfer,
 }
 
 impl MatrixAccess {
-    /// Returns whether two rows of one matrix, which are served together, are in the same banks.
+    /// Returns whether two rows of one matrix conflict in their banks.
     pub fn has_conflicts(&self, element_bits: u32) -> bool {
         let rows = &self.addresses.bases(Input::Lane)[..GROUP_LANES];
         let in_line = LINE_BYTES * 8 / element_bits - 1;
@@ -47,11 +45,11 @@ impl MatrixAccess {
 }
 
 impl Layout {
-    /// Returns how `ldmatrix` or `stmatrix` moves a value of this layout from or to a buffer with
-    /// the layout `memory`. Returns `None` if they cannot. They need warps of 32 lanes and elements
-    /// of at most 32 bits. The lanes of each group of four must hold the words of a row: 16
-    /// consecutive, aligned bytes of the buffer. With `.trans`, which needs 16-bit elements, the
-    /// elements of a row must be in the eight groups, one in each group.
+    /// Returns how `ldmatrix` or `stmatrix` moves a value between registers and a buffer. Returns
+    /// `None` if they cannot. `memory` is the layout of the buffer. A warp must have 32 lanes, and
+    /// elements have at most 32 bits. Each group of four lanes must hold a row: 16 consecutive,
+    /// aligned bytes of the buffer. With `.trans`, elements have 16 bits, and each of the eight
+    /// groups holds one element of a row.
     ///
     /// # Panics
     /// If the buffer does not hold every element.
@@ -69,21 +67,21 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     let registers = offsets.bases(Input::Register);
     let (words, groups) = offsets.bases(Input::Lane).split_at(WORD_LANES);
     let row_bits = (CHUNK_BYTES * 8 / element_bits).ilog2();
-    // The bits of a byte's position in a row are those of its element in the word and of the lane
-    // in its group. With `.trans`, they are those of the group.
+    // Bits of the position in a row come from the element in its word and the lane in its group.
+    // With `.trans`, they come from the group.
     let (word_bits, along, across) =
         if is_transposed { (0, groups, words) } else { ((WORD_BITS / element_bits).ilog2(), words, groups) };
     let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
     let is_row = elements.len() == word_bits as usize
         && along.iter().zip(word_bits..row_bits).all(|(offset, bit)| *offset == 1 << bit);
-    // All other bits of the registers, the lanes and the warp must select rows, not bytes in a row.
+    // All other bits must select rows, not bytes in a row.
     let starts = firsts.iter().map(|register| f2::multiply(registers, *register));
     let others = starts.chain(across.iter().chain(offsets.bases(Input::Warp)).copied());
     let within_row = others.fold(0, |any, offset| any | offset) & ((1 << row_bits) - 1);
     if !is_row || within_row != 0 || (is_transposed && firsts.is_empty()) {
         return None;
     }
-    // First the bases of the bits of a row's index in its matrix, then those of the matrix's index.
+    // The bits of the row in its matrix come first, then those of the matrix.
     let mut rows: SmallVec<[u32; 8]> = across.into();
     if is_transposed {
         let pair = firsts.remove(0);

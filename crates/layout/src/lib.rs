@@ -2,12 +2,11 @@
 //!
 //! # The idea
 //!
-//! A tile of a kernel, for example 4 × 8 numbers, is distributed over the registers of the threads
-//! of a block. Sizes are powers of two, so the indices of registers, lanes and warps are a few
-//! bits, and so are coordinates. GPU code only uses distributions that are *linear* in those bits
-//! over F2, the field of one bit. Addition in F2 is XOR. So each set bit of a hardware index
-//! contributes coordinates, and the XOR of these contributions is the element. A [`Layout`] is such
-//! a map, represented by its *bases*: the coordinates that each bit of the input contributes.
+//! A tile, for example 4 × 8 numbers, is distributed over the registers of a block's threads. Sizes
+//! are powers of two, so coordinates and the indices of registers, lanes and warps are bits. GPU
+//! code uses distributions that are *linear* in these bits over F2, the field of one bit. Each set
+//! bit of a hardware index contributes coordinates, and their XOR is the element. A [`Layout`] is
+//! such a map, represented by its *bases*: the coordinates of each input bit.
 //!
 //! ```
 //! use tilewright_layout::{Input, Layout, blocked};
@@ -20,10 +19,9 @@
 //! assert_eq!(layout.coordinates(&[(Input::Lane, 6), (Input::Register, 1)])[..], [1, 5]);
 //! ```
 //!
-//! There is no enum of layout kinds. Blocked layouts ([`blocked`]), the fragments of the tensor
-//! cores ([`Mma`]) and swizzled buffers in shared memory ([`swizzled`]) are values of this one
-//! type. So are the operand of a broadcast and the result of a reduction. Linear algebra ([`f2`])
-//! on a few dozen machine words answers questions about them:
+//! There is no enum of layout kinds. One type represents blocked layouts ([`blocked`]), tensor core
+//! fragments ([`Mma`]) and swizzled buffers ([`swizzled`]). Linear algebra ([`f2`]) answers
+//! questions about layouts:
 //!
 //! | question | answer |
 //! |---|---|
@@ -52,11 +50,10 @@
 //! # Conventions
 //!
 //! A hardware index concatenates the bits of [`Input::Register`], [`Input::Lane`], [`Input::Warp`],
-//! [`Input::Block`] and [`Input::Offset`]. The bits of the register are the lowest. The names of
-//! functions call a hardware index a *place*. The row-major index of an element in its tile
-//! represents the element. So a vector of either space is a `u32`. A layout is a list of some 10 to
-//! 30 vectors; a list of at most 24 needs no heap allocation. The functions panic on errors that
-//! only a bug of the caller can cause, such as layouts of different tiles.
+//! [`Input::Block`] and [`Input::Offset`], the register lowest. Function names call a hardware
+//! index a *place*. An element is its row-major index in its tile. So a vector of either space is a
+//! `u32`. Functions panic on errors that only a bug of the caller can cause, such as layouts of
+//! different tiles.
 //!
 //! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
 //! Using F2", arXiv 2505.23819.

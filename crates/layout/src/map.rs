@@ -1,11 +1,9 @@
-//! A linear map between two spaces whose bits have names, with the operations of every such map:
-//! application, composition, inverses.
+//! A linear map over F2 between two spaces, with composition and inverses.
 
 use crate::f2::{self, Columns, Span};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// A linear map over F2 from `I` to `O`, represented by its bases: the image of each bit of the
-/// input.
+/// A linear map over F2 from `I` to `O`, represented by the image of each input bit.
 ///
 /// `I` and `O` are [`Hardware`] or [`Tile`]; the combinations in use are [`Layout`], [`Placement`]
 /// and [`Transfer`].
@@ -16,22 +14,20 @@ pub struct Map<I, O> {
     columns: Columns,
 }
 
-/// The element at each hardware index: the layout of a value in registers, or of a buffer in
-/// memory.
+/// The element at each hardware index, for registers or for a buffer.
 pub type Layout = Map<Hardware, Tile>;
 
 /// The hardware index of each element of a tile: the inverse of a [`Layout`].
 pub type Placement = Map<Tile, Hardware>;
 
-/// The movement of elements from the hardware indices of one layout to those of another layout of
-/// the same tile.
+/// Maps hardware indices of one layout to those of another layout of the tile.
 pub type Transfer = Map<Hardware, Hardware>;
 
 impl<I: Space, O: Space> Map<I, O> {
     /// Creates the map that sends bit `i` of the input to `columns[i]`.
     ///
     /// # Panics
-    /// If the number of columns is not the number of input bits, or if a column is outside of the
+    /// If the number of columns is not the number of input bits, or a column is outside of the
     /// output.
     pub fn new(input: I, output: O, columns: Columns) -> Self {
         assert_eq!(columns.len(), input.bits() as usize, "a map needs one column for each bit of its input");
@@ -63,7 +59,7 @@ impl<I: Space, O: Space> Map<I, O> {
         f2::multiply(&self.columns, vector)
     }
 
-    /// Composes this map with the map `next`, which is applied to the image of this map.
+    /// Composes the maps: applies this map, then `next`.
     ///
     /// # Panics
     /// If the input space of `next` differs from the output space of this map.
@@ -100,16 +96,15 @@ impl<I: Space, O: Space> Map<I, O> {
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// Returns a map that sends each vector of the output to one of its preimages, if this map is
-    /// surjective. Among several preimages, it selects the one in the lowest bits of the input:
-    /// registers before lanes before warps.
+    /// Returns a map from each output vector to one of its preimages. Returns `None` if this map is
+    /// not surjective. Registers are preferred to lanes, and lanes to warps.
     pub fn right_inverse(&self) -> Option<Map<O, I>> {
         let columns = f2::right_inverse(&Span::of(&self.columns), self.output.bits())?;
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// Returns a map from the inputs of this map to inputs of `other` with the same images. Returns
-    /// `None` if an image of this map is not an image of `other`.
+    /// Returns a map from inputs of this map to inputs of `other` with equal images. Returns `None`
+    /// if an image of this map is not an image of `other`.
     ///
     /// # Panics
     /// If the maps have different output spaces.

@@ -1,20 +1,21 @@
-//! Layouts of shared memory: the swizzles of TMA and `wgmma`, which also suit `ldmatrix`.
+//! Layouts of shared memory: the swizzles of TMA and `wgmma`.
 
 use crate::f2::Columns;
 use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// The bytes of a chunk. Swizzles move whole chunks. A chunk is also a row of an 8x8 matrix of
-/// `ldmatrix`, and the widest access of a lane.
+/// The bytes of a chunk, the unit that swizzles move.
+///
+/// A chunk is also a row of a matrix of `ldmatrix`, and the widest access of a lane.
 pub(crate) const CHUNK_BYTES: u32 = 16;
-/// The bytes of a line: one word of four bytes in each of the 32 banks.
+/// The bytes of a line: a four-byte word in each of the 32 banks.
 pub(crate) const LINE_BYTES: u32 = 128;
 
 /// The permutation of the 16-byte chunks of a row. The PTX ISA defines it for tensor copies
 /// ("Swizzling Modes") and for the matrix descriptors of `wgmma`. The buffer is aligned to 8 times
-/// the bytes of the mode's row. In line `l` of 128 bytes, chunk `c` of a row is at position
-/// `c ^ (l % n)`, where a row has `n` chunks.
+/// the bytes of the mode's row. In line `l` of 128 bytes, chunk `c` is at position `c ^ (l % n)`,
+/// where a row has `n` chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SwizzleMode {
     /// No permutation.
@@ -38,9 +39,9 @@ impl SwizzleMode {
         }
     }
 
-    /// Returns the widest mode for rows of `row_bytes` bytes. With this mode, the chunks at the
-    /// same position of eight consecutive rows are in different banks, so `ldmatrix` and `stmatrix`
-    /// have no conflicts.
+    /// Returns the widest mode for rows of `row_bytes` bytes. Chunks at one position of eight
+    /// consecutive rows are then in different banks, so `ldmatrix` and `stmatrix` have no
+    /// conflicts.
     pub fn widest(row_bytes: u32) -> Self {
         match row_bytes {
             128.. => Self::Bytes128,
@@ -52,8 +53,8 @@ impl SwizzleMode {
 }
 
 /// Returns the layout, swizzled by `mode`, of a buffer for `shape`. `order` lists the axes from the
-/// fastest-varying to the slowest. A row along `order[0]` may be longer than the mode's row. The
-/// tile is then split into boxes with rows of the mode's length, one box after the other, as tensor
+/// fastest-varying to the slowest. If a row along `order[0]` is longer than the mode's row, the
+/// tile is split into boxes with rows of the mode's length. The boxes follow each other, as tensor
 /// copies write them.
 ///
 /// # Panics
@@ -73,8 +74,8 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     for axis in order.iter().skip(2) {
         layout = layout.product(&count(*axis, shape[*axis]));
     }
-    // A swizzle XORs bit `j` of the line to bit `j` of the chunk. So the image of bit `j` of the
-    // line includes the image of bit `j` of the chunk.
+    // A swizzle XORs bit `j` of the line to bit `j` of the chunk, so the image of the former
+    // includes that of the latter.
     let bit_of = |bytes: u32| (bytes * 8 / element_bits).ilog2() as usize;
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..(row_bytes / CHUNK_BYTES).ilog2() as usize {

@@ -44,7 +44,7 @@ fn parse(text: &str) -> Option<Layout> {
         rest = rest.trim_start();
         let end = rest.find(' ').unwrap_or(rest.len());
         let input = Input::ALL.into_iter().find(|input| input.name() == &rest[..end])?;
-        // The inputs must be in the order of the bits of a hardware index, each at most once.
+        // Inputs are in the order of the bits of a hardware index, each at most once.
         if last.replace(input).is_some_and(|last| last >= input) {
             return None;
         }

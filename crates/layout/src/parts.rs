@@ -1,36 +1,32 @@
-//! Splits a scan, or an ordered reduction, into two phases: the levels within warps, and those
-//! between warps.
+//! Splits a scan or an ordered reduction into phases within and between warps.
 //!
 //! Level `i` of a [`Scan`] combines adjacent blocks of `2^i` elements. The first level that crosses
-//! warps ends the first phase. A *line* is the elements along the axis whose other coordinates are
-//! equal. In the first phase, each warp combines its own runs of consecutive elements of a line,
-//! the *parts* of the line. Parts are in ascending order. A thread may hold several parts of a line
-//! in different registers.
+//! warps ends the first phase. A *line* is the elements that differ only in the coordinate along
+//! the axis. In the first phase, each warp combines runs of consecutive elements of a line, the
+//! *parts*. Example: a scan of 512 elements by four warps of 128 consecutive elements has four
+//! parts.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;
 use crate::reduce::Scan;
 use crate::space::{Input, Space, Tile};
 
-/// The runs of elements along an axis that each warp holds.
+/// The runs of elements along an axis that a warp combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// The number of levels before the first one that crosses warps: a part has `2^levels`
-    /// elements.
+    /// The number of levels within warps; a part has `2^levels` elements.
     pub levels: usize,
-    /// The layout of the parts after the levels within warps. Its tile has the axes of the source
-    /// except the axis of the scan, and a last axis for the parts of a line.
+    /// The layout of the parts after the levels within warps. The last axis of its tile is the part
+    /// of a line; the others are those of the source without the axis of the scan.
     pub partials: Layout,
     /// Register `r` of `partials` is register `registers[r]` of the source.
     pub registers: Columns,
-    /// The layout in which every thread has all parts of its lines. The parts of one line are in
-    /// consecutive registers.
+    /// The layout in which every thread has all parts of its lines, in consecutive registers.
     pub gathered: Layout,
 }
 
 impl Parts {
-    /// Returns the parts along an axis of a value with this layout; `None` if no line crosses
-    /// warps.
+    /// Returns the parts along an axis; `None` if no line crosses warps.
     ///
     /// # Panics
     /// If the layout does not hold every element.
@@ -76,8 +72,8 @@ impl Parts {
     }
 }
 
-/// Distributes the parts of each line over lanes, so that a thread keeps at most `most` of them in
-/// registers. Returns `None` in three cases:
+/// Distributes parts over lanes, so that a thread keeps at most `most` parts of a line. Returns
+/// `None` in three cases:
 /// - The lanes of a warp have parts of different lines.
 /// - A line has at most `most` parts.
 /// - The lanes of a warp are too few to hold all parts of a line, `most` in each lane.

@@ -1,6 +1,7 @@
-//! Answers questions of code generators about a layout. Which consecutive elements does a thread
-//! hold? Which hardware indices hold copies of an element? Do two layouts differ only in the
-//! register indices?
+//! Answers questions of code generators about a layout.
+//!
+//! Examples: which consecutive elements a thread holds, and which hardware indices hold copies of
+//! an element.
 
 use smallvec::SmallVec;
 
@@ -11,15 +12,14 @@ use crate::space::{Hardware, Input, Space};
 /// The registers of one access, in the order of the elements in memory.
 pub type AccessRegisters = SmallVec<[u32; 16]>;
 
-/// The grouping of a thread's registers into vector accesses: each access is an aligned run of
-/// `2^k` elements.
+/// The grouping of a thread's registers into aligned vector accesses of `2^k` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vector {
-    /// The masks of the bits of an index in the run. If bit `j` of the index of register `r` is 0,
-    /// register `r ^ elements[j]` holds the element `2^j` later in the run.
+    /// The register bits that select each bit of the index in a run. If bit `j` of the index of
+    /// register `r` is 0, register `r ^ elements[j]` is `2^j` elements later.
     elements: SmallVec<[u32; 4]>,
-    /// A basis of the first registers of the accesses. If bit `i` of the index of an access is 1,
-    /// `firsts[i]` is XOR-ed to the index of its first register.
+    /// A basis of the first registers of the accesses. Bit `i` of the index of an access XORs
+    /// `firsts[i]` to the index of its first register.
     firsts: Columns,
 }
 
@@ -75,12 +75,10 @@ impl Layout {
         1 << self.bits_of(Input::Register)
     }
 
-    /// Returns a mask of the free bits of an input: the bits that only select replicas. The
-    /// hardware indices whose free bits are 0 in all inputs hold each element exactly once. So a
-    /// value is written by the threads whose free bits of lane, warp and block are 0. They write
-    /// the registers whose free bits are 0. If several bits select the same replicas, the highest
-    /// of these bits is free. Warp bits are higher than lane bits, and lane bits are higher than
-    /// register bits.
+    /// Returns a mask of the free bits of an input, which only select replicas. The hardware
+    /// indices whose free bits are all 0 hold each element exactly once. So a store needs only the
+    /// threads and the registers whose free bits are 0. If several bits select the same replicas,
+    /// the highest one is free: a warp bit before a lane bit, and a lane bit before a register bit.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;
@@ -95,8 +93,7 @@ impl Layout {
         1 << f2::rank(self.bases(Input::Register))
     }
 
-    /// Returns a representative for each register: the register that holds the same element and has
-    /// 0 in every free bit of its index.
+    /// Returns the register with the same element and free bits 0, for each register.
     pub fn representatives(&self) -> SmallVec<[u32; 16]> {
         let bases = self.bases(Input::Register);
         let span = Span::of(bases);
@@ -113,8 +110,8 @@ impl Layout {
         self.with_bases(Input::Register, &f2::independent(self.bases(Input::Register)))
     }
 
-    /// Returns the widest vectors for an access to memory. The axis must be contiguous in memory,
-    /// and each row along it aligned. A vector is the longest aligned run along the axis that each
+    /// Returns the widest vectors for an access to memory. The axis is contiguous in memory, and
+    /// each row along it is aligned. A vector is the longest aligned run along the axis that each
     /// thread holds.
     pub fn vector_along(&self, axis: usize) -> Vector {
         self.vector(self.output().shift(axis), self.output().bits_of(axis))
@@ -128,7 +125,7 @@ impl Layout {
         self.offsets_in(memory).vector(0, memory.bits_of(Input::Offset))
     }
 
-    /// Maps each hardware index to the offset of its element in a buffer with the layout `memory`.
+    /// Maps each hardware index to the offset of its element in a buffer.
     ///
     /// # Panics
     /// If the memory does not hold every element.
@@ -136,10 +133,9 @@ impl Layout {
         self.relative_to(memory).expect("the buffer holds every element of the tile")
     }
 
-    /// For each register of this layout, returns the register of `other` that holds the same
-    /// element in the same thread. Returns `None` if the bases of an input other than the register
-    /// differ. Also returns `None` if a thread of `other` lacks an element that the thread holds in
-    /// this layout.
+    /// Maps each register to the register of `other` with the same element. Returns `None` if the
+    /// layouts differ in the bases of the lanes, the warps or the blocks. Also returns `None` if a
+    /// thread of `other` lacks an element.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "the layouts have to be of the same tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
@@ -166,8 +162,8 @@ impl Layout {
 
 impl<O: Space> Map<Hardware, O> {
     /// Returns the widest vectors along the bits `low .. low + bits` of the output. The elements of
-    /// a vector are registers of one thread. The vector is aligned because no bit of another input
-    /// maps to the bits within the vector.
+    /// a vector are registers of one thread. A vector is aligned, because no bit of another input
+    /// maps to the bits within it.
     pub(crate) fn vector(&self, low: u32, bits: u32) -> Vector {
         let registers = self.bases(Input::Register);
         let span = Span::of(registers);
@@ -177,8 +173,7 @@ impl<O: Space> Map<Hardware, O> {
             let Some(element) = span.solve(1 << bit).filter(|_| others >> bit & 1 == 0) else { break };
             elements.push(element as u32);
         }
-        // The first register of an access is at index 0 of its run. So XOR away the bits within the
-        // run that the register contributes.
+        // The first register of an access has index 0 in its run, so XOR away the other bits.
         let run = (1_u64 << elements.len()) - 1;
         let mut chosen =
             Span::of(&elements.iter().map(|element| f2::multiply(registers, *element)).collect::<Columns>());

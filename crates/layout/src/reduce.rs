@@ -1,14 +1,14 @@
-//! Reductions and scans along an axis, derived from the layout: the steps within a thread, within a
-//! warp, and through shared memory.
+//! Derives the steps of reductions and scans along an axis from the layout.
 //!
-//! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits that
-//! changes the coordinate along the axis and no other coordinate. The step combines the elements at
-//! the hardware indices `x` and `x ^ p`. If `p` only has register bits, a thread combines two of
-//! its registers. If `p` has lane bits, two lanes exchange elements with a shuffle. If `p` has warp
-//! bits, two warps exchange elements through shared memory.
+//! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits. It
+//! combines the elements at the hardware indices `x` and `x ^ p`, which differ only along the axis.
+//! The highest bits of `p` select the hardware:
+//! - Register bits: a thread combines two of its registers.
+//! - Lane bits: two lanes exchange elements with a shuffle.
+//! - Warp bits: two warps exchange elements through shared memory.
 //!
-//! A *line* is the elements along the axis whose other coordinates are equal. Each warp that holds
-//! elements of a line reduces them to one *part* of the line.
+//! A *line* is the elements that differ only in the coordinate along the axis. Each warp reduces
+//! its elements of a line to one *part* of the line.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ use crate::f2::{self, Columns, Span};
 use crate::map::Layout;
 use crate::space::Input;
 
-/// A step of a reduction or a scan: the XOR between the hardware indices of partners.
+/// A step of a reduction or a scan: the XOR of the partners' hardware indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Step {
     /// XOR-ed to the register index.
@@ -32,8 +32,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the highest level of hardware whose index the step changes: register, lane, warp or
-    /// block.
+    /// Returns the highest input that the step changes: register, lane, warp or block.
     pub fn reach(&self) -> Input {
         match self {
             Self { block: 1.., .. } => Input::Block,
@@ -55,15 +54,15 @@ impl Step {
     }
 }
 
-/// The layout conversion by which warps exchange their partial results. The tile of both layouts
-/// has the axes of the result and a last axis for the parts of a line.
+/// The layout conversion by which warps exchange partial results. The last axis of both layouts is
+/// the part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// The layout of the parts after the steps within warps. A thread has one register for each of
     /// its elements of the result.
     pub partials: Layout,
-    /// The layout after the exchange. Every thread has all parts of the elements of its result, and
-    /// the parts of one element are in consecutive registers.
+    /// The layout after the exchange. Every thread has all parts of its elements, those of one
+    /// element in consecutive registers.
     pub gathered: Layout,
 }
 
@@ -97,8 +96,8 @@ impl Exchange {
 /// A reduction along an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reduction {
-    /// The steps within a thread, then those within a warp, then those between warps. After a step,
-    /// both partners have the combined value. The steps never combine replicas of one element.
+    /// The steps within a thread, then within a warp, then between warps. After a step, both
+    /// partners have the combined value. The steps never combine replicas of one element.
     pub steps: SmallVec<[Step; 12]>,
     /// The layout of the result, without the axis. Its register `r` is register `registers[r]` of
     /// the source after all steps.
@@ -106,7 +105,7 @@ pub struct Reduction {
     /// The registers of the source that become the result.
     pub registers: SmallVec<[u32; 16]>,
     /// The conversion that replaces the steps between warps, or `None` without such steps. After
-    /// it, each thread combines the parts of a line, which are in consecutive registers.
+    /// the exchange, each thread combines the parts of a line.
     pub exchange: Option<Exchange>,
 }
 
@@ -117,9 +116,9 @@ impl Reduction {
     /// If the layout does not hold every element.
     pub fn along(layout: &Layout, axis: usize) -> Self {
         let removed = layout.remove_axis(axis);
-        // The null space of the layout without the axis has two kinds of vectors. Some change the
-        // coordinate along the axis, others select another replica. The null space is in echelon
-        // form by the highest bit, so vectors with only register bits come first.
+        // Vectors of this null space change the coordinate along the axis or select another
+        // replica. The echelon form is by the highest bit, so vectors with only register bits come
+        // first.
         let mut reached = Span::new();
         let mut steps = SmallVec::<[Step; 12]>::new();
         for place in removed.kernel() {
@@ -148,18 +147,19 @@ fn kept_registers(result: &Layout) -> Columns {
 }
 
 /// A level of a scan. A block is a run of elements here, not a thread block. Level `i` combines
-/// each pair of adjacent blocks of `2^i` elements to a block of `2^(i+1)` elements.
+/// each pair of adjacent blocks of `2^i` elements. Example: level 0 of `a b c d` combines `a b` and
+/// `c d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
-    /// The step to the partner: the element at the same position in the other block of the pair.
+    /// The step to the element at the same position in the pair's other block.
     pub step: Step,
-    /// A hardware index is in the later block of its pair if its bits in this mask have odd parity.
+    /// The index is in the later block if its bits in this mask have odd parity.
     pub later: u32,
 }
 
 /// A scan along an axis. It has a level for each bit of the coordinate, lowest first. Each hardware
-/// index holds the prefix of its element and the total of its block of elements. At each level, a
-/// hardware index only needs the total of its partner:
+/// index holds the prefix of its element and the total of its block. A level needs only the total
+/// of the partner:
 /// ```text
 /// for each step:
 ///     other = total of the partner
@@ -170,10 +170,10 @@ pub struct ScanStep {
 pub struct Scan {
     /// The levels, from adjacent elements to halves of the axis.
     pub steps: SmallVec<[ScanStep; 12]>,
-    /// The exchange of the warps' totals, which replaces the levels between warps. It exists if the
-    /// scan is contiguous and has such levels. The parts are in the order of the scan. So a thread
-    /// combines the totals of the parts before its own part with its prefixes. The last coordinate
-    /// in [`Exchange::partials`] is the index of the thread's own part.
+    /// The exchange of the warps' totals, which replaces the levels between warps. The scan has an
+    /// exchange if it is contiguous and crosses warps. The parts are in the order of the scan. A
+    /// thread combines the totals of earlier parts with its prefixes. The last coordinate in
+    /// [`Exchange::partials`] is the index of the thread's own part.
     pub exchange: Option<Exchange>,
 }
 
@@ -202,9 +202,8 @@ impl Scan {
         Self { steps: levels, exchange }
     }
 
-    /// Returns whether the levels are first within a thread, then within a warp, then between
-    /// warps. If so, each thread scans its registers, and lanes and warps exchange only the totals
-    /// of threads and of warps.
+    /// Returns whether the levels are within threads, then within warps, then between warps. Then
+    /// lanes exchange only totals of threads, and warps only totals of warps.
     pub fn is_contiguous(&self) -> bool {
         self.steps.is_sorted_by_key(|level| level.step.reach())
     }

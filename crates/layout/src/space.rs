@@ -1,5 +1,4 @@
-//! Defines the spaces that layouts map: [`Hardware`], the space of hardware indices, and [`Tile`],
-//! the space of elements.
+//! Defines the spaces of hardware indices ([`Hardware`]) and of elements ([`Tile`]).
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,8 +8,8 @@ use smallvec::SmallVec;
 /// The parts of a hardware index. The order is that of the bits, the lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Input {
-    /// The index of an element among those of one thread. It counts elements, not machine
-    /// registers: two 16-bit elements in one machine register have two indices.
+    /// The index of an element among those of one thread. Two 16-bit elements in one machine
+    /// register have two indices.
     Register,
     /// The index of the thread in its warp.
     Lane,
@@ -49,20 +48,19 @@ pub trait Space: Clone + Eq + Hash + fmt::Debug {
     /// Returns the dimension.
     fn bits(&self) -> u32;
 
-    /// Splits a vector into parts for display: the coordinates of an element, or the parts of a
-    /// hardware index that are not empty.
+    /// Splits a vector into coordinates, or into the nonempty parts of a hardware index.
     fn parts(&self, vector: u32) -> SmallVec<[u32; 6]>;
 }
 
 /// The space of hardware indices: the number of bits of each [`Input`]. A hardware index
-/// concatenates the bits of all inputs into one number, those of the register lowest.
+/// concatenates the bits of all inputs, those of the register lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Hardware {
     bits: [u8; Input::ALL.len()],
 }
 
 impl Hardware {
-    /// Creates a space with this number of bits for each listed input; the other inputs have none.
+    /// Creates a space with the listed numbers of bits; other inputs have none.
     ///
     /// # Panics
     /// On more than 32 bits.
@@ -99,7 +97,7 @@ impl Hardware {
         parts.iter().fold(0, |place, (input, value)| {
             let bits = self.bits_of(*input);
             assert!(u64::from(*value) < 1 << bits, "{input} {value} is out of range: there are {bits} bits");
-            // If an input has no bits, its shift may be 32, the number of bits of the index.
+            // The shift may be 32 if the input has no bits.
             place | value.checked_shl(self.shift(*input)).unwrap_or_default()
         })
     }
@@ -123,7 +121,7 @@ impl Space for Hardware {
 }
 
 /// The elements of a tile whose sizes are powers of two. A vector is the row-major index of an
-/// element (the last axis is the fastest), so a reshape changes no vector.
+/// element, so a reshape changes no vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// The log2 of the size of each axis.
@@ -194,9 +192,9 @@ impl Tile {
         })
     }
 
-    /// Returns the index bits that all elements of a slice of the tile `whole` share. The slice has
-    /// the shape `self`, and takes every `steps[axis]`-th element along an axis. Each bit is a
-    /// mask; the lowest bit is first.
+    /// Returns the index bits in which all elements of a slice agree. The slice has the shape
+    /// `self` and takes every `steps[axis]`-th element of `whole`. Each bit is a mask; the lowest
+    /// bit is first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {

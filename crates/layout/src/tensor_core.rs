@@ -1,12 +1,12 @@
-//! Builds the layouts of the fragments of tensor core instructions. The sections "Matrix Fragments
-//! for mma" and "Matrix Fragments for `wgmma.mma_async`" of the PTX ISA define them. All shapes
-//! follow one pattern, which this file implements once.
+//! Builds the layouts of the fragments of tensor core instructions. The PTX ISA defines them in
+//! "Matrix Fragments for mma" and "Matrix Fragments for `wgmma.mma_async`". All shapes follow one
+//! pattern:
 //!
 //! A warp is eight groups of four lanes. In an operand, the four lanes of a group are along `k`.
 //! Each lane has one 32-bit word of elements, or one 64-bit element. In the accumulator, the four
-//! lanes are along `n`, and each lane has two elements. The eight groups are along `m`, or along
-//! `n` in operand B. Further registers repeat this pattern: first for the second eight of 16 rows,
-//! then along the other axis.
+//! lanes are along `n`, and each lane has two elements. The eight groups are along `m`, but along
+//! `n` in operand B. Further registers repeat this pattern, first for rows 8 to 15, then along the
+//! other axis.
 
 use smallvec::SmallVec;
 
@@ -14,16 +14,16 @@ use crate::map::Layout;
 use crate::space::Input;
 
 /// The shape `m × n × k` of a matrix instruction of the tensor cores. With `m` of 8 or 16, the
-/// instruction is `mma.sync` of one warp. With `m` of 64, it is `wgmma` of the four warps of a
-/// warpgroup, 16 rows each.
+/// instruction is `mma.sync` of one warp. With `m` of 64, it is `wgmma` of a warpgroup, 16 rows for
+/// each of its four warps.
 ///
-/// The elements of an operand's fragment are in the order of the bits of its registers, the lowest
-/// first. A 32-bit register has two 16-bit elements, or four 8-bit elements.
+/// The elements of an operand's fragment are in the order of the bits of its registers. A 32-bit
+/// register has two 16-bit elements, or four 8-bit elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mma {
     /// Rows of A and of the accumulator: 8, 16 or 64.
     pub m: u32,
-    /// Columns of B and of the accumulator: 8, or for `wgmma` any power of two from 8 to 256.
+    /// Columns of B and of the accumulator: 8, for `wgmma` also 16 to 256.
     pub n: u32,
     /// Columns of A, rows of B.
     pub k: u32,
@@ -76,13 +76,12 @@ impl Mma {
             .product(&count(1, Input::Register, self.n / 8))
     }
 
-    /// Returns the layout of an operand or the accumulator of a larger dot: `[.., M, K]`,
-    /// `[.., K, N]` or `[.., M, N]`. `warps` is the number of warps along M and along N. For
-    /// `wgmma`, the first number includes the four warps of a warpgroup. The lowest bits of the
-    /// warp index are along M. With three numbers, the first one is the number of warps along the
-    /// leading axis. The highest bits of the warp index are along this axis.
+    /// Returns the layout of a fragment of a larger dot. The shape is `[.., M, K]`, `[.., K, N]` or
+    /// `[.., M, N]`. `warps` has the number of warps along M and along N, the lowest warp bits
+    /// along M. For `wgmma`, the number along M includes the four warps of a warpgroup. With three
+    /// numbers, the first one is along the leading axis, and the highest warp bits are along it.
     ///
-    /// Further registers repeat the fragment where the warps do not cover the tile, the last axis
+    /// If the warps do not cover the tile, further registers repeat the fragment, the last axis
     /// fastest. Warps that need the same elements of an operand hold copies.
     ///
     /// # Panics
@@ -124,8 +123,7 @@ impl Mma {
         layout.cover(shape, &order)
     }
 
-    /// Returns the layout of [`layout`](Self::layout), but with the lowest bits of the warp index
-    /// along N if `n_first`.
+    /// Returns [`layout`](Self::layout), with the lowest warp bits along N if `n_first`.
     ///
     /// # Panics
     /// In the cases in which [`layout`](Self::layout) panics.
@@ -143,7 +141,7 @@ impl Mma {
         }
     }
 
-    /// Returns whether the lowest bits of the warp index are along N in `accumulator`, a result of
+    /// Returns whether the lowest warp bits are along N in a result of
     /// [`layout_by`](Self::layout_by). Returns false if both orders of the bits have the same
     /// layout.
     pub fn is_n_first(self, accumulator: &Layout, warps: impl AsRef<[u32]>) -> bool {
@@ -151,8 +149,7 @@ impl Mma {
         self.m < 64 && self.layout(Fragment::Accumulator, &shape, warps) != *accumulator
     }
 
-    /// Returns the layout of the rows after the first eight: the next eight in further registers,
-    /// then 16 for each further warp.
+    /// Returns the layout of rows 8 to 15, in further registers, and of further warps.
     fn upper_rows(self) -> Layout {
         assert!(matches!(self.m, 8 | 16 | 64), "no instruction has the shape {self:?}");
         count(0, Input::Register, self.m.min(16) / 8).product(&count(0, Input::Warp, (self.m / 16).max(1)))
@@ -162,7 +159,6 @@ impl Mma {
         (32 / self.operand_bits).max(1)
     }
 
-    /// Returns how many times the four lanes of a group repeat along `k`.
     fn words_of_k(self) -> u32 {
         let times = self.k / (4 * self.elements_per_word());
         assert!(times > 0 && self.k.is_power_of_two(), "no instruction has the shape {self:?}");

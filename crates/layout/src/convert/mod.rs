@@ -17,8 +17,7 @@ use crate::map::Layout;
 pub enum Plan {
     /// The layouts are the same.
     Nothing,
-    /// Registers are renamed: register `r` of the result is register `plan[r]` of the source in the
-    /// same thread.
+    /// Registers are renamed within each thread: result register `r` is source register `plan[r]`.
     Registers(SmallVec<[u32; 16]>),
     /// Shuffles move the elements within their warps.
     Shuffle(Box<ShufflePlan>),
@@ -50,11 +49,10 @@ impl std::error::Error for ConvertError {}
 /// numbers of lanes and warps.
 ///
 /// If all elements stay in their warps, the plan uses shuffles unless shared memory costs less. A
-/// shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts does.
-/// Through shared memory, a word takes two accesses: a store and a load, with barriers around them.
-/// By shuffles, a word takes one shuffle, which may need selects before and after it. `trip_cost`
-/// is the cost of a conversion through shared memory in addition to its accesses: two barriers and
-/// the latency of a load. Its unit is half the issue time of an instruction.
+/// word takes one shuffle, with selects before and after it in some plans. Through shared memory, a
+/// word takes a store, a barrier and a load. `trip_cost` is the cost of shared memory beyond the
+/// accesses: two barriers and the latency of a load. Its unit is half the issue time of an
+/// instruction.
 ///
 /// # Panics
 /// If the layouts are of different tiles, or differ in the number of lanes, warps or blocks. The

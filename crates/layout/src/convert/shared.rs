@@ -1,22 +1,20 @@
-//! Plans conversions through a buffer in shared memory. The swizzle of the buffer makes the
-//! accesses of both sides wide and free of bank conflicts. The sides are the stores of the source
-//! and the loads of the target.
+//! Plans conversions through a buffer in shared memory. The source is stored to the buffer, and the
+//! target is loaded from it. The swizzle of the buffer makes both accesses wide and free of bank
+//! conflicts.
 //!
-//! The bits of an offset have three parts, from the lowest. They are the index of the element in
-//! its vector, the bank, and the line of 128 bytes. The columns of the buffer form a basis of the
-//! tile's space. They have the same three parts, in the same order. The spans of these parts
-//! determine the width and the bank conflicts of accesses (section 5.5 of Zhou et al., "Linear
-//! Layouts"):
-//! - An access can move a whole vector under two conditions. The elements of the vector are
-//!   registers of one thread, and no lane or warp bit maps into the vector.
-//! - The memory serves some lanes of a warp together. Two of these lanes conflict if their offsets
-//!   have the same bank and different lines. Let the *access span* of a side be the span of the
-//!   bases of these lanes and of the columns of the vector. The side has no conflict if its access
-//!   span intersects the span of the lines only in zero.
+//! An offset has three parts. From the lowest bits, they are the index in the vector, the bank, and
+//! the line of 128 bytes. The columns of the buffer are a basis of the tile's space, split into the
+//! same three parts. Section 5.5 of Zhou et al., "Linear Layouts", derives two rules from the spans
+//! of these parts:
+//! - An access can move a whole vector if the vector's elements are registers of one thread. No
+//!   lane or warp bit may map into the vector.
+//! - The memory serves some lanes of a warp together. They conflict if their offsets have the same
+//!   bank and different lines. The *access span* of a side is the span of the bases of these lanes
+//!   and of the vector. The side has no conflict if its access span intersects the span of the
+//!   lines only in zero.
 //!
-//! In a tile with enough dimensions, the span of the lines can be chosen to intersect both access
-//! spans only in zero ([`f2::complement_avoiding`]). The tile has enough dimensions, because the
-//! lanes that are served together move at most 128 bytes.
+//! The planner chooses the lines with [`f2::complement_avoiding`]. The tile has enough dimensions
+//! for a choice without conflicts, because lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -28,22 +26,19 @@ use crate::space::Input;
 /// The log2 of the bytes of a bank's word.
 const LOG_WORD_BYTES: usize = 2;
 
-/// A conversion through a buffer in shared memory. Every thread executes the accesses of `store`,
-/// all threads wait at a barrier, and every thread executes the accesses of `load`. Threads whose
-/// indices differ only in the [`Layout::free_bits`] of the source hold the same elements and store
-/// them to the same offsets. So only the threads in which these bits are 0 need to store.
+/// A conversion through a buffer in shared memory. Every thread executes `store`, waits at a
+/// barrier, and executes `load`. Only threads whose [`Layout::free_bits`] of the source are 0 need
+/// to store. The others hold copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
     /// The element at each offset.
     pub memory: Layout,
-    /// The stores of the source. They only store the registers in [`Layout::representatives`] of
-    /// the source.
+    /// The stores of the source, only of the registers in [`Layout::representatives`].
     pub store: Access,
-    /// The loads of the result. They only load the registers in [`Layout::representatives`] of the
-    /// target; the other registers are copies.
+    /// The loads of the target, only of the registers in [`Layout::representatives`].
     pub load: Access,
-    /// The size of the buffer in bytes. The buffer is aligned to 128 bytes, or to its size if the
-    /// size is smaller.
+    /// The size of the buffer in bytes. The alignment is 128 bytes, or the size if the size is
+    /// smaller.
     pub bytes: u32,
 }
 
@@ -53,7 +48,8 @@ pub struct Access {
     /// The registers of each instruction.
     pub vector: Vector,
     /// Maps each hardware index to an offset in elements. A vector is at the offset of its first
-    /// register. The map is linear: the offset is that of the register XOR that of the thread.
+    /// register. The map is linear: the offset of an index is the XOR of the offsets of its
+    /// register and its thread.
     pub offsets: Transfer,
     /// The wavefronts of each instruction.
     pub wavefronts: u32,
@@ -74,10 +70,9 @@ impl Access {
 /// instruction's immediate offset can hold `add`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// The bits of the register's offset, in elements, that can also be 1 in the offset of a
-    /// thread.
+    /// The bits of the register's offset that some thread's offset also sets.
     pub xor: u32,
-    /// The bits of the register's offset, in elements, that are 0 in the offset of every thread.
+    /// The bits of the register's offset that no thread's offset sets.
     pub add: u32,
 }
 
@@ -87,8 +82,7 @@ pub struct Start {
 /// Returns [`ConvertError::AcrossBlocks`] if the layouts differ in the elements that a block holds.
 ///
 /// # Panics
-/// If the layouts are of different tiles, or if the width of an element is not 8, 16, 32, 64 or 128
-/// bits.
+/// If the layouts are of different tiles, or an element does not have 8, 16, 32, 64 or 128 bits.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(
@@ -133,7 +127,6 @@ pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<Shar
     Ok(SharedPlan { memory, store, load, bytes })
 }
 
-/// The bases of the source layout or of the target layout.
 struct Side<'a> {
     registers: &'a [u32],
     lanes: &'a [u32],
@@ -155,16 +148,14 @@ impl<'a> Side<'a> {
         f2::independent(&concat(&[self.registers, &self.threads]))
     }
 
-    /// Returns the bases of the lanes that are served together when each accesses `2^log_bytes`
-    /// bytes.
+    /// Returns the bases of the lanes that are served together in accesses of `2^log_bytes` bytes.
     fn served_together(&self, log_bytes: usize) -> &[u32] {
         let bits = LINE_BYTES.ilog2() as usize - log_bytes.max(LOG_WORD_BYTES);
         &self.lanes[..bits.min(self.lanes.len())]
     }
 }
 
-/// A candidate for the buffer, and its cost. In `widths` and `wavefronts`, [`Planner::buffer`]
-/// lists the side `wide` first, then the side `other`.
+/// A candidate for the buffer, and its cost.
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
@@ -196,22 +187,20 @@ impl Planner<'_> {
         vector
     }
 
-    /// Returns the candidate in which one access of `wide` moves more than the common vector.
-    /// Returns `None` if this is impossible. Prefers elements that lanes served together have on
-    /// the other side: such lanes then access neighboring elements.
+    /// Returns a buffer in which one access of `wide` moves more than the common vector. Returns
+    /// `None` if this is impossible. Elements of lanes that are served together on the other side
+    /// come first, so these lanes access neighboring elements.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
-        // Two conditions hold before an element is added to `extra`, and must hold after it:
-        // - The span of `narrow` and `extra` intersects the span of the threads of `wide` only in
-        //   zero. `of_wide` is the span of all of these vectors. An element outside of `of_wide`
-        //   preserves this condition.
+        // An added element must preserve two conditions:
+        // - The span of `narrow` and `extra` intersects the threads of `wide` only in zero. This
+        //   needs an element outside of `of_wide`.
         // - The span of `narrow` intersects `of_both` only in zero. `of_both` is the span of
-        //   `extra` and of the threads of both sides. `with_narrow` is the span of `narrow` and
-        //   `of_both`. So `with_narrow` has `narrow.len()` dimensions more than `of_both`. An
-        //   element in both of these spans, or in neither of them, preserves this condition.
+        //   `extra` and of the threads of both sides, and `with_narrow` also contains `narrow`.
+        //   This needs an element in both spans or in neither span.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
@@ -230,8 +219,8 @@ impl Planner<'_> {
         (!extra.is_empty()).then(|| self.buffer(wide, other, narrow, &extra))
     }
 
-    /// Returns the buffer in which one access of `wide` moves `narrow` and `extra`, and one access
-    /// of `other` moves `narrow`.
+    /// Returns the buffer for accesses of `narrow` and `extra` by `wide`, and of `narrow` by
+    /// `other`.
     fn buffer(&self, wide: &Side, other: &Side, narrow: &[u32], extra: &[u32]) -> Candidate {
         let vector = concat(&[narrow, extra]);
         let above = f2::complement(&vector, &concat(&[&wide.threads, &other.threads, self.held]));
@@ -243,8 +232,8 @@ impl Planner<'_> {
         let low = concat(&[&vector, &fill]);
         let sides = [(wide, vector.len()), (other, narrow.len())];
         let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
-        // For each side, a basis of its access span: the columns of its vector, completed to a
-        // word, and the bases of its lanes.
+        // For each side, a basis of its access span: its vector, completed to a word, and its
+        // lanes.
         let clear = [0, 1].map(|side| {
             let within = sides[side].1.max(word).min(low.len());
             concat(&[&low[..within], together[side]])

@@ -1,18 +1,17 @@
 //! Plans conversions within warps, with warp shuffles.
 //!
-//! In one shuffle every lane sends one element and receives one element. So each lane holds exactly
-//! one element of the shuffle in the target layout. In the source layout, a lane may hold several
-//! of these elements. Its replicas (the lanes that hold the same elements) then send the others.
+//! In one shuffle, every lane sends one element and receives one element. A lane of the source may
+//! hold several elements of a shuffle. Then its replicas, the lanes with the same elements, send
+//! the others.
 //!
-//! Each shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts").
-//! Within the span of the elements that the warp needs, `U` is a complement of the span of the
-//! target's registers. `U` intersects the span of the source's registers as little as possible,
-//! because replicas must send the elements of this intersection.
+//! Each shuffle moves one coset of a subspace `U` of the tile (section 5.4 of Zhou et al., "Linear
+//! Layouts"). In the span of the elements that a warp needs, `U` is a complement of the target's
+//! registers. The intersection of `U` with the source's registers is minimal, because replicas must
+//! send its elements.
 //!
-//! Within a shuffle, three indices are affine functions of the receiving lane: the sending lane,
-//! the sent register, and the register of the result. A register index depends on the lane by an
-//! XOR with a linear function of the lane. Conditional swaps of registers ([`Select`]) implement
-//! this XOR.
+//! In a shuffle, the sending lane, the sent register and the result register are affine in the
+//! receiving lane. Conditional swaps of registers ([`Select`]) make the register depend on the
+//! lane.
 
 use smallvec::SmallVec;
 
@@ -20,8 +19,9 @@ use crate::f2::{self, Columns, Span};
 use crate::map::{Layout, Transfer};
 use crate::space::{Hardware, Input};
 
-/// A conditional change of a register index: a thread replaces register `r` by `r ^ registers`. The
-/// condition is that `lane & lanes` and `warp & warps` together have an odd number of set bits.
+/// A conditional change of a register index: `r` becomes `r ^ registers` in some threads. The
+/// threads are those in which `lane & lanes` and `warp & warps` together have an odd number of set
+/// bits. Example: `lanes: 1` selects the odd lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Select {
     /// The bits of the lane that the condition reads.
@@ -43,8 +43,7 @@ impl Select {
 /// A shuffle of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`]
-    /// change the index.
+    /// The register that a lane sends, before the selects of [`ShufflePlan::give`].
     pub register: u32,
     /// The mask that is XOR-ed to each lane's source lane in [`ShufflePlan::source_lane`].
     pub lane: u32,
@@ -65,20 +64,18 @@ pub struct ShufflePlan {
     pub rounds: SmallVec<[Round; 16]>,
     /// The source lane of a thread: a map from (lane, warp) to lane.
     pub source_lane: Transfer,
-    /// The shuffle that delivers each register of the result, before the selects of `take` change
-    /// the index.
+    /// The shuffle that delivers each result register, before the selects of `take`.
     pub results: SmallVec<[u32; 16]>,
-    /// The selects that change the index of the shuffle that delivers a register of the result.
+    /// The selects that change the index of the delivering shuffle.
     pub take: SmallVec<[Select; 4]>,
-    /// The length of the aligned groups of consecutive shuffles that have the same source lane. The
-    /// elements of a group are packed into words if they are narrower than 32 bits.
+    /// The number of consecutive shuffles with the same source lane, a power of two. Elements
+    /// narrower than 32 bits are packed into words within these shuffles.
     pub rounds_per_lane: u32,
 }
 
 impl ShufflePlan {
-    /// Returns whether every lane's source lane is its own index XOR a constant of the shuffle, as
-    /// in `shfl.bfly`. A shuffle whose constant is 0 then needs no instruction: each lane receives
-    /// its own element.
+    /// Returns whether all shuffles are butterflies: the source lane is the own lane XOR a
+    /// constant. A butterfly whose constant is 0 needs no instruction.
     pub fn is_butterfly(&self) -> bool {
         let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
         self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
@@ -93,8 +90,7 @@ impl ShufflePlan {
         lanes.filter(|round| !is_butterfly || round.lane != 0).count() as u32 * words
     }
 
-    /// Returns how many elements of this width travel in one word. They belong to consecutive
-    /// shuffles.
+    /// Returns how many elements of this width travel in one word.
     pub fn elements_per_word(&self, element_bits: u32) -> u32 {
         self.rounds_per_lane.min(32 / element_bits.min(32))
     }
@@ -104,8 +100,8 @@ impl ShufflePlan {
         self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
     }
 
-    /// Returns the cost of the plan. Its unit is half the issue time of a shuffle, because a select
-    /// issues twice as fast as a shuffle.
+    /// Returns the cost of the plan. The unit is half the issue time of a shuffle: the issue time
+    /// of a select.
     pub(super) fn cost(&self, element_bits: u32) -> u32 {
         let together = self.elements_per_word(element_bits);
         let given = self.give.len() as u32 * (self.rounds.len() as u32).div_ceil(together);
@@ -116,8 +112,8 @@ impl ShufflePlan {
 }
 
 /// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or if a
-/// shuffle cannot deliver an element to every lane. The second case needs both of
-/// these: several warps hold copies of the source, and a warp needs the elements of few lanes.
+/// shuffle cannot deliver an element to every lane. The second case needs several warps with copies
+/// of the source, and a warp whose elements are in few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -139,7 +135,8 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let round = round_space(&source, &cosets, &needed, lanes);
     let givers = source.givers(round)?;
 
-    // The register that holds an element, before the selects of `give`, and the lane that sends it.
+    // Returns the register that holds an element, before the selects of `give`, and the lane that
+    // sends it.
     let origin = |element: u32| {
         let (register, lane) = source.place(element)?;
         Some((register ^ f2::multiply(&givers.registers, lane), lane))
@@ -151,7 +148,7 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
         between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
 
     // Returns the index of the shuffle that moves an element, and the lane that sends the element.
-    // The XOR with [`Round::lane`] is applied to this lane later.
+    // The plan later XORs [`Round::lane`] to this lane.
     let mut target = Span::of(&cosets);
     target.extend(&givers.elements);
     let destination = |element: &u32| {
@@ -182,9 +179,9 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     })
 }
 
-/// Returns a basis of the span of the target's registers. In this basis, the coordinates of a
-/// vector are the index of its shuffle. Vectors in the span of the source's registers come first,
-/// so consecutive shuffles have the same source lane.
+/// Returns a basis of the span of the target's registers. The coordinates of a vector in this basis
+/// are the index of its shuffle. Vectors in the span of the source's registers come first, so
+/// consecutive shuffles have one source lane.
 fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     let own = Span::of(source);
     let stay: Columns = target.iter().copied().filter(|column| own.contains(*column)).collect();
@@ -195,7 +192,7 @@ fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     basis
 }
 
-/// Returns the space `U` of the header of this file: each shuffle moves one coset of `U`.
+/// Returns the space `U` of the module comment.
 fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -> Columns {
     let mut preferred = f2::intersection(source.lanes, lanes);
     preferred.extend_from_slice(needed);
@@ -207,17 +204,15 @@ fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -
 struct Source<'a> {
     registers: &'a [u32],
     lanes: &'a [u32],
-    /// The span of the bases of the registers, inserted first, and of the lanes.
+    /// The span of the registers, inserted first, and of the lanes.
     held: Span,
 }
 
-/// The assignment of senders for a shuffle: a basis of its elements, and the lane that sends each
-/// element. No two lanes send the same element, and no lane sends two elements.
+/// The senders of a shuffle: a basis of its elements, and a different lane for each of them.
 struct Givers {
     elements: Columns,
     lanes: Columns,
-    /// For each bit of the lane index, the mask that the bit XORs to the index of the sent
-    /// register.
+    /// The mask that each bit of the lane index XORs to the index of the sent register.
     registers: Columns,
 }
 
@@ -229,7 +224,7 @@ impl<'a> Source<'a> {
         Self { registers, lanes, held }
     }
 
-    /// Returns a register and a lane that hold an element, or `None` if the warp does not hold it.
+    /// Returns a register and a lane that hold an element.
     fn place(&self, element: u32) -> Option<(u32, u32)> {
         let sum_of = self.held.solve(element)?;
         let registers = self.registers.len();
@@ -247,10 +242,10 @@ impl<'a> Source<'a> {
         self.lanes.iter().enumerate().filter_map(replicas).collect()
     }
 
-    /// Finds a lane for each element of a basis of a shuffle such that the lanes are independent.
-    /// [`f2::complement_avoiding`] chooses the elements that lane 0 does not hold: they are
-    /// independent modulo the elements that lane 0 holds. So their lanes are independent. `round`
-    /// may still contain elements of lane 0; replicas of lane 0 send them. Returns `None` if there are too few replicas.
+    /// Finds linearly independent lanes that send the elements of a shuffle. A lane other than 0
+    /// sends the element that it holds. A replica of lane 0 sends an element of lane 0.
+    /// [`f2::complement_avoiding`] makes the lanes other than 0 independent. Returns `None` if
+    /// there are too few replicas.
     fn givers(&self, round: Columns) -> Option<Givers> {
         let mut replicas = self.replica_lanes().into_iter();
         let (mut lanes, mut registers) = (Columns::new(), Columns::new());
@@ -264,8 +259,8 @@ impl<'a> Source<'a> {
             lanes.push(lane);
             registers.push(register);
         }
-        // Express the registers as a linear function of the lane. The unit vectors that complete
-        // the span of the sending lanes contribute no register.
+        // Express the registers as a linear function of the lane. The unit vectors contribute no
+        // register.
         let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
         let mut span = Span::of(&lanes);
         debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
@@ -279,8 +274,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns the fewest selects that XOR masks to a register index: `lanes[i]` for bit `i` of the
-/// lane, `warps[i]` for bit `i` of the warp. There is one select for each independent column.
+/// Returns the fewest selects for the given masks of the lane bits and the warp bits.
 fn selects(lanes: &[u32], warps: &[u32]) -> SmallVec<[Select; 4]> {
     let all: Columns = lanes.iter().chain(warps).copied().collect();
     let image = f2::independent(&all);

@@ -1,4 +1,4 @@
-//! Tiles that the blocks of a cluster hold together: computes the part that each block holds.
+//! Computes the part of a tile that each block of a cluster holds.
 
 use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout};
 use crate::f2::Columns;
@@ -10,9 +10,8 @@ use crate::space::{Hardware, Input, Tile};
 pub struct Division {
     /// The extents of a part.
     pub part: Sizes,
-    /// For each bit of a block's rank, the coordinates that the bit contributes to the first
-    /// element of the part. If these coordinates are all 0, blocks that differ in this bit hold the
-    /// same part.
+    /// The coordinates that each bit of a block's rank adds to the part's first element. If they
+    /// are all 0, blocks that differ in this bit hold the same part.
     pub bases: Bases,
 }
 
@@ -134,7 +133,7 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the division of a tile of this shape into the parts that the blocks hold.
+    /// Returns the parts of a tile that the blocks hold.
     ///
     /// # Errors
     /// If the parts are not contiguous boxes of the tile.
@@ -184,8 +183,7 @@ impl StatedLayout {
 }
 
 impl StatedBuffer {
-    /// Returns the layout of `mbarrier`s of a cluster: one for each block or, with `pairs`, one for
-    /// each pair of blocks.
+    /// Returns the layout of `mbarrier`s, one for each block or each pair of blocks.
     pub fn of_cluster_mbarriers(blocks: u32, pairs: bool) -> Self {
         let bits = blocks.ilog2();
         let skipped = u32::from(pairs);
@@ -220,7 +218,7 @@ impl StatedBuffer {
         }
     }
 
-    /// Returns the division of a buffer of this shape into the parts that the blocks hold.
+    /// Returns the parts of a buffer that the blocks hold.
     ///
     /// # Errors
     /// If the parts are not contiguous boxes of the buffer.

@@ -1,8 +1,7 @@
-//! Layouts as a program states them: the layout classes of Gluon, each with its linear layout.
+//! The layout classes of Gluon, each with its linear layout.
 //!
 //! A [`StatedLayout`] belongs to a tile in registers, a [`StatedBuffer`] to shared memory. Each
-//! prints as the expression that makes the object in Python, so messages show what the program
-//! wrote.
+//! prints as the Python expression that makes the object.
 
 mod clusters;
 mod parse;
@@ -43,8 +42,8 @@ pub enum StatedLayout {
         warps_per_cta: Sizes,
         /// The axes from the fastest to the slowest.
         order: Sizes,
-        /// For each bit of a block's rank in its cluster, the coordinates that the bit contributes
-        /// in the grid of parts. Each block holds one part of the tile.
+        /// For each bit of a block's rank, its coordinates in the grid of parts. Each block holds
+        /// one part of the tile.
         cga: Bases,
     },
     /// The layout `parent` without the axis `dim`.
@@ -63,13 +62,13 @@ pub enum StatedLayout {
         /// The extents of the tile.
         shape: Sizes,
     },
-    /// Operand A (index 0) or B (index 1) of a dot whose accumulator has the layout `parent`.
+    /// Operand A or B of a dot whose accumulator has the layout `parent`.
     DotOperand {
         /// 0 for operand A, 1 for operand B.
         index: u32,
         /// The layout of the accumulator.
         parent: Arc<Self>,
-        /// The number of elements in a 32-bit register; 0 if the parent is a blocked layout.
+        /// The number of elements in a 32-bit register; 0 for a blocked parent.
         k_width: u32,
     },
     /// The accumulator of `mma.sync` or `wgmma`.
@@ -111,7 +110,7 @@ pub enum StatedBuffer {
     },
     /// The swizzle of tensor copies and `wgmma`; see [`swizzled`].
     Nvmma {
-        /// The number of bytes of a swizzled row: 32, 64 or 128; 0 without a swizzle.
+        /// The bytes of a swizzled row: 32, 64 or 128; 0 without a swizzle.
         swizzle_byte_width: u32,
         /// The number of bits of an element.
         element_bitwidth: u32,
@@ -131,10 +130,10 @@ pub enum StatedBuffer {
     },
     /// A linear layout with padding after each interval of elements.
     Padded {
-        /// Intervals, each with the padding after it, in elements. If intervals of several pairs
-        /// end at one offset, their paddings add up.
+        /// Intervals, each with the padding after it, in elements. Paddings of several pairs add up
+        /// at an offset at which their intervals end.
         intervals: Bases,
-        /// For each bit of the offset without padding, the coordinates that the bit contributes.
+        /// The coordinates that each bit of the offset without padding contributes.
         offset_bases: Bases,
         /// The extents of the buffer.
         shape: Sizes,
@@ -193,12 +192,11 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the linear layout of a tile of this shape, without registers that only hold copies.
+    /// Returns the linear layout of a tile, without registers that only hold copies.
     ///
     /// # Errors
-    /// Returns the reason why the layout is invalid or does not fit the tile. For example, its rank
-    /// differs from that of the tile, a size is not a power of two, or no instruction has its
-    /// shape.
+    /// Returns the reason why the layout is invalid or does not fit the tile. Examples: another
+    /// rank, a size that is not a power of two, or a shape without an instruction.
     pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
         self.check_rank(shape)?;
         check_extents(shape)?;
@@ -245,7 +243,7 @@ impl StatedLayout {
     }
 
     /// Returns the layout of the tile with its axes permuted. Returns `None` except for a blocked
-    /// layout: other classes cannot state the result without the shape of the tile.
+    /// layout: other results depend on the shape of the tile.
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Option<Self> {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, cga } = self else {
@@ -317,9 +315,9 @@ impl StatedLayout {
         Ok(Self::Linear { bases, blocks, shape: joined })
     }
 
-    /// Returns whether a tile of this shape splits along its last axis, of extent 2, within each
-    /// thread. If so, the layout of the halves is the slice of this layout. The layout must be
-    /// blocked, and each thread must hold both elements, one after the other.
+    /// Returns whether each thread can split a tile along its last axis. If so, the layout of the
+    /// halves is the slice of this layout. The axis has extent 2, the layout is blocked, and each
+    /// thread holds both elements, one after the other.
     pub fn splits_registers(&self, shape: &[u32]) -> bool {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. } = self else {
             return false;
@@ -346,8 +344,7 @@ impl StatedLayout {
         }
     }
 
-    /// Returns the bank conflicts of the widest accesses to a buffer: the additional wavefronts for
-    /// each wavefront without conflicts.
+    /// Returns the additional wavefronts for each wavefront without bank conflicts.
     ///
     /// # Errors
     /// In the cases in which [`StatedLayout::linear`] returns an error.
@@ -420,7 +417,7 @@ impl StatedBuffer {
     }
 
     /// Returns a stated layout with this linear layout. The result has the class of this layout if
-    /// `linear` fits it; otherwise it is a `SharedLinearLayout`.
+    /// `linear` fits it. Otherwise it is a `SharedLinearLayout`.
     #[must_use]
     pub fn with_linear(&self, linear: &Layout, element_bits: u32) -> Self {
         let shape = linear.output().shape();
@@ -462,8 +459,7 @@ impl StatedBuffer {
         intervals.iter().map(|pair| (pair[0], pair[1]))
     }
 
-    /// Returns the linear layout of a buffer of this shape: the element at each offset without
-    /// padding.
+    /// Returns the element at each offset without padding.
     ///
     /// # Errors
     /// If the layout does not fit a buffer of this shape or element width.
@@ -576,7 +572,7 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
             fragment(instruction(*version, instr_shape, bits)?, operand, shape, warps_per_cta)
         }
         StatedLayout::Blocked { .. } => {
-            // Each thread holds all elements along K that the elements of its accumulator need.
+            // Each thread holds all elements along K that its accumulator needs.
             let mut accumulator = Sizes::from_slice(shape);
             accumulator[k_axis] = 1;
             let line = parent.linear(&accumulator)?;
@@ -612,8 +608,7 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
-    // If the tile is smaller than the instruction, copies of its elements fill the instruction's
-    // tile.
+    // If the tile is smaller than the instruction's, copies of its elements fill the latter.
     let mut whole = Sizes::from_slice(shape);
     if let [batches, _, _] = *warps {
         whole[0] = whole[0].max(batches);
@@ -622,7 +617,7 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
         *size = own.max(*size);
     }
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-    // The lowest bits of the warp index are along N for `mma.sync`, along M for `wgmma`.
+    // The lowest warp bits are along N for `mma.sync`, along M for `wgmma`.
     Ok(mma.layout_by(fragment, &whole, warps, mma.m == 16).cover(shape, &order))
 }
 

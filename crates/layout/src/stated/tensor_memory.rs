@@ -1,9 +1,9 @@
-//! Tensor memory as a program states it, and the layouts of registers that loads and stores have.
+//! Stated layouts of tensor memory, and the register layouts of its loads and stores.
 //!
-//! Tensor memory has 128 lanes of 32-bit cells. A tile consists of blocks, whose columns follow each
-//! other: the blocks of one column of the tile first. Row `r` of a block of 128 rows is in lane `r`,
-//! row `r` of a block of 64 rows in lane `32 * (r / 16) + r % 16`. A warp accesses the 32 lanes from
-//! `32 * (warp % 4)` on.
+//! Tensor memory has 128 lanes of 32-bit cells. A tile consists of blocks, whose columns follow
+//! each other. The blocks of one column of the tile come first. Row `r` of a block of 128 rows is
+//! in lane `r`. Row `r` of a block of 64 rows is in lane `32 * (r / 16) + r % 16`. A warp accesses
+//! the 32 lanes that begin at `32 * (warp % 4)`.
 
 use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout, check_extents};
 
@@ -18,7 +18,7 @@ pub struct TensorMemoryBlock {
     pub stride: u32,
 }
 
-/// The instructions that load and store tensor memory, by the part that a warp moves at once.
+/// The shapes of the instructions that load and store tensor memory.
 const VARIANTS: [&str; 5] = ["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"];
 
 /// The warps that together access all lanes.
@@ -70,7 +70,7 @@ impl StatedBuffer {
         Ok(block)
     }
 
-    /// Returns the layout of registers with which an instruction of tensor memory moves a tile.
+    /// Returns the register layout with which an instruction moves a tile.
     ///
     /// # Errors
     /// If the instruction does not move such a tile.
@@ -89,7 +89,7 @@ impl StatedBuffer {
         }
         let row = |at: u32| Sizes::from_slice(&[at, 0]);
         let column = |at: u32| Sizes::from_slice(&[0, at]);
-        // Of the columns of a block: those within a cell, then those of further cells.
+        // The columns within a cell come first, then the cells.
         let in_cell = (32 / (element_bits.max(8) * block.stride)).max(1);
         let mut cells: Vec<u32> =
             powers(block.columns).filter(|at| *at >= in_cell).map(|at| at / in_cell).collect();
@@ -166,7 +166,6 @@ mod tests {
         assert_eq!(memory.to_string(), "TensorMemoryLayout([128, 64], 1)");
         let layout = memory.register_layout(&[128, 64], 32, (4, "32x32b")).unwrap();
         let linear = layout.linear(&[128, 64]).unwrap();
-        // Lane 3 of warp 1 has row 35, its register 5 column 5.
         let at = |parts: &[(crate::Input, u32)]| linear.output().coordinates(linear.at(parts));
         let found = at(&[(crate::Input::Register, 5), (crate::Input::Lane, 3), (crate::Input::Warp, 1)]);
         assert_eq!(found[..], [35, 5]);

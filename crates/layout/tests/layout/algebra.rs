@@ -1,5 +1,4 @@
-//! Compares each operation of the algebra with its definition, index by index and element by
-//! element.
+//! Compares each operation of the algebra with its definition, element by element.
 
 use proptest::prelude::*;
 use tilewright_layout::{Input, Layout, blocked, coalesced};
@@ -154,8 +153,7 @@ fn shape_operations_rename_coordinates() {
                 rest.insert(axis, 0);
                 assert_eq!(at(&removed.insert_axis(axis), all), rest);
                 assert_eq!(at(&layout.collapse(axis), all), rest);
-                // In the broadcast of the collapsed axis, the register is the same in the first
-                // half. In the second half, it is higher by the number of registers.
+                // The broadcast of the collapsed axis repeats the registers in its second half.
                 let broadcast = layout.collapse(axis).broadcast(axis, 2);
                 for copy in 0..2 {
                     rest[axis] = copy;
@@ -249,8 +247,7 @@ fn coalesced_layouts_fill_the_fast_axis_first() {
             assert!(layout.is_surjective());
             assert_eq!((layout.bits_of(Input::Lane), layout.bits_of(Input::Warp)), (lanes, warps));
             let Some(first) = order.first() else { continue };
-            // The registers of a run, then lanes, then warps are consecutive in memory, modulo the
-            // number of elements.
+            // A run, then the lanes, then the warps are consecutive, modulo the number of elements.
             let run = shape[*first].min(1 << width);
             let placement =
                 Layout::strided(&shape, &order).inverse().expect("memory holds each element once");
@@ -272,7 +269,7 @@ fn covering_repeats_in_registers_and_wraps_around() {
         assert_eq!(covered.output().shape()[..], shape);
         let fits = (0..2).all(|axis| tile.size(axis) <= shape[axis]);
         if !fits || layout.bases(Input::Register).contains(&0) {
-            // `cover` may have dropped registers, so only register 0 of each thread is compared.
+            // `cover` may drop registers, so only register 0 of each thread is compared.
             for all in parts(&layout).into_iter().filter(|all| all[0] == 0) {
                 let wrapped: Vec<u32> =
                     at(&layout, all).iter().zip(shape).map(|(coordinate, size)| coordinate % size).collect();
@@ -331,8 +328,8 @@ fn elementary_layouts() {
     assert_eq!(swapped.coordinates(&[(Input::Lane, 3), (Input::Warp, 1)])[..], [0, 0]);
 }
 
-/// Lanes that hold copies get register bits. The lanes then hold all elements, no thread holds more
-/// elements than before, and lanes without copies keep their elements along other axes.
+/// Lanes with copies get register bits and then hold all elements. Lanes without copies keep their
+/// elements along other axes.
 #[test]
 fn lanes_with_copies_take_register_bits() {
     let row = blocked(&[1, 16], &[1, 2], &[4, 8], &[2, 1], &[1, 0]);
@@ -343,7 +340,7 @@ fn lanes_with_copies_take_register_bits() {
     assert!(shared.is_surjective());
     // The row itself is unchanged.
     assert_eq!(shared.collapse(0).without_duplicate_registers(), row);
-    // No lane has copies any more, so nothing is left to distribute along an axis of lanes.
+    // No lane has copies now.
     assert!(shared.shared_by_lanes(0).is_none());
     assert!(row.shared_by_lanes(1).is_some_and(|layout| layout.registers() == 1));
 }

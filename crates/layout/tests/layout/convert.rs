@@ -99,7 +99,7 @@ fn run_shared(plan: &SharedPlan, source: &Registers, to: &Layout) -> Registers {
     result
 }
 
-/// Checks that the plan is correct and that a plan through shared memory has the stated cost.
+/// Checks that the plan is correct, and the cost of a plan through shared memory.
 fn check_plan(plan: &Plan, from: &Layout, to: &Layout, element_bits: u32) {
     assert_eq!(run(plan, registers(from), to), registers(to), "{from}\n{to}\n{plan:?}");
     if let Plan::Shared(plan) = plan {
@@ -126,7 +126,6 @@ fn with_columns(
     surjective(inputs.total(), bits, mixing).prop_map(move |columns| (inputs, columns))
 }
 
-/// Generates two layouts of one tile on one block of threads.
 fn pairs() -> impl Strategy<Value = (Layout, Layout)> {
     let sizes =
         (2..=11_u32, 3..=5_u32, 0..=2_u32, [0..=1_u32, 0..=2_u32], prop_oneof![Just(0), Just(2), Just(15)]);
@@ -139,8 +138,7 @@ fn pairs() -> impl Strategy<Value = (Layout, Layout)> {
         .prop_map(|(tile, a, b)| (a.0.layout(&tile, &a.1), b.0.layout(&tile, &b.1)))
 }
 
-/// Generates pairs of layouts whose elements all stay in their warps. The second layout mixes
-/// registers and lanes of the first.
+/// Generates pairs of layouts whose elements stay in their warps.
 fn pairs_within_warps() -> impl Strategy<Value = (Layout, Layout)> {
     let sums = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..12);
     (pairs(), sums, any::<bool>()).prop_flat_map(|((from, _), sums, replicated_warps)| {
@@ -228,8 +226,7 @@ fn transposes_have_no_bank_conflicts() {
 
 #[test]
 fn common_vectors_are_stored_and_loaded_whole() {
-    // The accumulator of a dot, and rows with 8 elements in each thread: in both layouts, a thread
-    // holds pairs of consecutive columns.
+    // In both layouts, a thread holds pairs of consecutive columns.
     let rows = blocked(&[128, 128], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
     let product = Mma::new(16, 8, 16, 16).layout(Fragment::Accumulator, &[128, 128], [2, 2]);
     for element_bits in [8, 16, 32, 64] {
@@ -250,7 +247,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
     let (rows, columns) = rows_and_columns(32);
     assert_eq!(convert(&rows, &rows, 32, TRIP_COST), Ok(Plan::Nothing));
     assert!(matches!(convert(&rows, &columns, 32, TRIP_COST), Ok(Plan::Shared(_))));
-    // Both directions only rename registers; the first direction also drops replicas.
+    // Both directions rename registers; the first one also drops replicas.
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
     assert!(
         matches!(convert(&doubled, &rows, 32, TRIP_COST), Ok(Plan::Registers(names)) if names.len() == 32)
@@ -274,7 +271,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
 
 #[test]
 fn narrow_elements_are_shuffled_in_words() {
-    // The two lowest bits of the lane index swap; the four elements of each lane stay together.
+    // The two lowest lane bits swap; the elements of a lane stay together.
     let from = Layout::from_bases(
         &[128],
         &[(Input::Register, &[&[1], &[2]]), (Input::Lane, &[&[4], &[8], &[16], &[32], &[64]])],
@@ -287,21 +284,19 @@ fn narrow_elements_are_shuffled_in_words() {
 
 #[test]
 fn words_are_found_for_sums_of_registers() {
-    // No register basis of `to` is in the span of the registers of `from`. The XOR of the two bases
-    // is in this span.
+    // Only the XOR of two bases of `to` is in the span of the registers of `from`.
     let lanes = [4, 8, 16, 32, 64];
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1 ^ 8, 2 ^ 8]).with_bases(Input::Lane, &lanes);
     let plan = shuffle_plan(&from, &to).unwrap();
-    // Of four shuffles, two move nothing, and the elements of the other two share a word.
+    // Of four shuffles, two move nothing, and two share a word.
     assert_eq!((plan.rounds.len(), plan.rounds_per_lane, plan.shuffles(16)), (4, 2, 1));
     check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 16);
 }
 
 #[test]
 fn replicas_send_more_than_one_lane_could() {
-    // Lanes `l` and `l + 16` both hold the elements `l` and `l + 16`, so each lane sends one of the
-    // two.
+    // Lanes `l` and `l + 16` both hold elements `l` and `l + 16`; each sends one of them.
     let from = Layout::identity(1, 0, Input::Lane, 16)
         .product(&Layout::replicated(1, Input::Lane, 2))
         .product(&Layout::identity(1, 0, Input::Register, 2));
@@ -312,8 +307,8 @@ fn replicas_send_more_than_one_lane_could() {
         assert_eq!((plan.rounds.len() as u32, plan.shuffles(32)), (1, shuffles));
         check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 32);
     }
-    // Without replicas in the warp, one shuffle cannot deliver an element to every lane. Lanes 0 to
-    // 15 hold all 32 elements that warp 0 needs.
+    // Without replicas in the warp, shuffles cannot deliver the elements. Lanes 0 to 15 hold all 32
+    // elements that warp 0 needs.
     let from = Layout::identity(1, 0, Input::Register, 2)
         .product(&Layout::identity(1, 0, Input::Lane, 32))
         .product(&Layout::replicated(1, Input::Warp, 2));
@@ -325,9 +320,8 @@ fn replicas_send_more_than_one_lane_could() {
 
 #[test]
 fn vectors_of_one_side_do_not_break_those_of_both() {
-    // Element 2 is in the span of element 1, the common vector, and of the lanes of both sides. If
-    // the vector of the stores contained element 2, a lane bit of the loads would map into the
-    // common vector.
+    // Element 2 is in the span of element 1, the common vector, and of both sides' lanes. With
+    // element 2 in the stores' vector, a lane bit of the loads would map into the common vector.
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1, 4]).with_bases(Input::Lane, &[7, 8, 16, 32, 64]);
     let plan = shared_plan(&from, &to, 32).unwrap();
@@ -337,8 +331,7 @@ fn vectors_of_one_side_do_not_break_those_of_both() {
 
 #[test]
 fn lanes_that_keep_their_elements_do_not_shuffle() {
-    // Before the conversion, each warp holds all elements. After it, each warp holds one half: the
-    // register that the warp index selects.
+    // Each warp holds all elements before the conversion, and one half after it.
     let all = Layout::from_bases(
         &[64],
         &[

@@ -1,5 +1,4 @@
-//! Tests the layout algebra against brute force and the formulas of the PTX ISA, and executes
-//! conversion plans on a small machine.
+//! Tests the layout algebra against brute force and the formulas of the PTX ISA.
 
 mod algebra;
 mod convert;

@@ -1,13 +1,12 @@
-//! Compares swizzled buffers with the address arithmetic of the PTX ISA, and the counter of bank
-//! conflicts with known patterns. Executes `ldmatrix` by the ISA's description.
+//! Compares swizzles with the PTX ISA, and bank conflicts with known patterns.
 
 use tilewright_layout::{
     Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use,
     matrix_bank_use, swizzled,
 };
 
-/// For each mode, the bytes of a row in memory, and a mask of the bits of a chunk's index that the
-/// mode changes. A row of the tile has 256 bytes.
+/// For each mode: the bytes of a row, and the bits of a chunk's index that the mode changes. A row
+/// of the tile has 256 bytes.
 const MODES: [(SwizzleMode, u32, u32); 4] = [
     (SwizzleMode::None, 256, 0),
     (SwizzleMode::Bytes32, 32, 0b1),
@@ -84,7 +83,7 @@ fn known_bank_conflicts() {
         // Rows of 64 bytes: two lanes access different banks of each 128-byte line.
         (&column, 16, 1, 32, 16),
         (&column, 8, 1, 32, 8),
-        // Each lane accesses two words; the memory serves half a warp at a time.
+        // Each lane accesses two words, so half a warp is served at a time.
         (&row, 64, 1, 32, 2),
         (&column, 64, 1, 32, 32),
         (&broadcast, 32, 1, 1024, 1),
@@ -104,8 +103,7 @@ fn known_bank_conflicts() {
     assert_eq!((eight.least_wavefronts, eight.conflicts()), (32, 0));
 }
 
-/// Executes `ldmatrix` by the ISA's description, on 32-bit words in a memory of elements. Returns
-/// the elements of each matrix that each lane receives.
+/// Executes `ldmatrix` as the ISA describes it.
 fn ldmatrix(rows: &[u32], memory: &[u32], element_bits: u32, is_transposed: bool) -> Vec<Vec<Vec<u32>>> {
     let per_word = 32 / element_bits;
     let matrix = |number: usize| {
@@ -215,8 +213,8 @@ fn small_operands_take_fewer_matrices() {
 fn rows_that_are_not_whole_are_refused() {
     let (a, memory) = (Mma::new(16, 8, 16, 16).a(), Layout::strided(&[16, 16], &[1, 0]));
     assert!(a.matrix_access(&memory, 16).is_some());
-    // A lane bit or a register bit that selects another row must not also change the position
-    // within the row. No warp bit may change this position.
+    // A lane or register bit that selects another row must not change the position in the row. No
+    // warp bit may change this position.
     let mixed = |input: Input, bit: usize, with: u32| {
         let mut bases = a.bases(input).to_vec();
         bases[bit] ^= with;
@@ -226,14 +224,13 @@ fn rows_that_are_not_whole_are_refused() {
         assert_eq!(layout.matrix_access(&memory, 16), None, "{layout}");
     }
     assert_eq!(a.with_bases(Input::Warp, &[4]).matrix_access(&memory, 16), None);
-    // A register bit may also change the position within the word: the registers are only renamed.
+    // A register bit may also change the position within the word.
     let renamed = mixed(Input::Register, 2, 1);
     let plan = renamed.matrix_access(&memory, 16).unwrap();
     check_matrix_access(&renamed, &memory, 16, &plan);
 }
 
-/// Checks that a box of a buffer has the offsets of its elements in the whole buffer, or no layout
-/// of its own.
+/// Compares the layout of a box with the offsets of its elements in the buffer.
 #[test]
 fn parts_of_buffers_are_contiguous() {
     let shape = [64, 64];
@@ -253,8 +250,6 @@ fn parts_of_buffers_are_contiguous() {
                 let size = part[0] * part[1];
                 let Some((layout, index)) = whole.contiguous_part(&part, &first) else {
                     let is_block = elements().map(at).all(|offset| offset / size == start / size);
-                    // The first element of a contiguous box may be at another offset than the first
-                    // one.
                     assert!(!is_block || at([0, 0]) != start, "{mode:?} {order:?} {part:?}");
                     continue;
                 };

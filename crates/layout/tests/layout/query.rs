@@ -7,8 +7,7 @@ use tilewright_layout::{Input, Layout, Vector, blocked};
 
 use crate::random::{check, layouts, places, surjective};
 
-/// Checks the accesses of a vector against the offset of every hardware index. The accesses cover
-/// the elements of `layout`.
+/// Checks the accesses of a vector against the offset of every hardware index.
 fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     let representatives: BTreeSet<u32> = layout.representatives().into_iter().collect();
     for place in places(layout)
@@ -29,8 +28,7 @@ fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     }
 }
 
-/// Searches the width of the widest run: in every thread, every register belongs to an aligned run
-/// of that length.
+/// Returns the width of the widest aligned run that every thread holds.
 fn widest(layout: &Layout, limit: u32, offset: impl Fn(u32) -> u32) -> u32 {
     let mut threads: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let registers = layout.bits_of(Input::Register);
@@ -80,8 +78,8 @@ fn vectors_in_a_buffer_are_as_wide_as_they_can_be() {
         check_vector(&layout, &vector, |place| placement.apply(layout.apply(place)));
         let offsets = layout.offsets_in(&memory);
         assert!(places(&layout).all(|(place, element)| offsets.apply(place) == placement.apply(element)));
-        // The search also finds runs whose first registers differ between threads. An access cannot
-        // move such runs, so the found width may be larger.
+        // The search also finds runs whose first registers differ between threads. One access
+        // cannot move them.
         let found = widest(&layout, columns.len() as u32, |place| placement.apply(layout.apply(place)));
         assert!(vector.width() <= found);
         let mut images: Vec<u32> = layout.columns().iter().copied().filter(|column| *column != 0).collect();
@@ -157,7 +155,6 @@ trait Duplicate {
 }
 
 impl Duplicate for Layout {
-    /// Duplicates every register.
     fn broadcast_free_register(&self) -> Layout {
         self.product(&Layout::replicated(2, Input::Register, 2))
     }

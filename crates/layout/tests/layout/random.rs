@@ -57,9 +57,8 @@ pub fn tiles(bits: u32) -> impl Strategy<Value = Tile> {
     })
 }
 
-/// Generates columns of a surjective map from `total` bits to `bits` bits. It permutes unit
-/// vectors, zeros and random vectors, then replaces at most `mixing` columns by sums of two
-/// columns.
+/// Generates columns of a surjective map from `total` bits to `bits` bits. The columns are unit
+/// vectors, zeros and random vectors; at most `mixing` of them are replaced by sums.
 pub fn surjective(total: u32, bits: u32, mixing: usize) -> impl Strategy<Value = Vec<u32>> {
     assert!(total >= bits);
     let limit = (1_u64 << bits) as u32;
@@ -97,8 +96,7 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
         .prop_map(|(tile, inputs, columns)| inputs.layout(&tile, &columns))
 }
 
-/// Returns every hardware index of a layout with its element, by definition: the sum of the columns
-/// of its bits.
+/// Returns every hardware index with its element, the sum of the columns of its bits.
 pub fn places(layout: &Layout) -> impl Iterator<Item = (u32, u32)> {
     let columns = layout.columns().to_vec();
     (0..1_u32 << columns.len()).map(move |place| {

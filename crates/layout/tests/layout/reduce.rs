@@ -18,7 +18,6 @@ fn partner(layout: &Layout, step: &Step, place: u32) -> u32 {
         ])
 }
 
-/// Returns the line of an element along the axis: the elements to combine with it.
 fn line(layout: &Layout, axis: usize, element: u32) -> Vec<u32> {
     let tile = layout.output();
     let mut coordinates = tile.coordinates(element);
@@ -76,8 +75,7 @@ fn reductions_combine_each_element_once() {
     });
 }
 
-/// Returns the elements of the source whose values a hardware index has combined after the steps
-/// within warps.
+/// Returns the elements that a hardware index has combined after the steps within warps.
 fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     let within = steps.iter().filter(|step| step.reach() <= Input::Lane);
     let mut places = vec![place];
@@ -89,8 +87,8 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks `exchange.partials`: each thread has the part that it computed, and the parts of a line
-/// have all elements of the line. A part is the elements of a line that one warp combines.
+/// Checks that each thread has the part it computed, and that the parts of a line have all its
+/// elements.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;
@@ -114,7 +112,7 @@ fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32
             assert_eq!(whole, sorted, "in the order of a scan");
         }
     }
-    // After the exchange, a thread has all partial results of each of its result elements, in order.
+    // A thread has all parts of each of its result elements, in order.
     for (place, part) in places(&exchange.gathered) {
         let register = exchange.gathered.input().part(place, Input::Register);
         assert_eq!(tile.coordinate(part, last), register % tile.size(last));
@@ -179,7 +177,7 @@ fn scans_combine_in_order() {
 
 #[test]
 fn a_row_per_warp() {
-    // Each of the four warps has a row of 256 elements in its 8 registers and 32 lanes.
+    // Each of four warps has a row of 256 elements in 8 registers and 32 lanes.
     let layout = blocked(&[4, 256], &[1, 8], &[1, 32], &[4, 1], &[1, 0]);
     let reduction = Reduction::along(&layout, 1);
     let count = |reach| reduction.steps_of(reach).count();
@@ -187,15 +185,14 @@ fn a_row_per_warp() {
     assert_eq!(reduction.steps_of(Input::Lane).map(|step| step.lane).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
     assert_eq!(reduction.result.to_string(), "[4] lane (0) (0) (0) (0) (0) warp (1) (2)");
     assert!(Scan::along(&layout, 1).is_contiguous());
-    // A reduction across the rows needs the warps.
     let across = Reduction::along(&layout, 0);
     assert_eq!(
         across.steps.iter().map(|step| (step.reach(), step.warp)).collect::<Vec<_>>(),
         [(Input::Warp, 1), (Input::Warp, 2)]
     );
     assert_eq!(across.registers.len(), 8);
-    // A warp covers 128 elements, so its registers repeat four times. A scan combines these
-    // registers last, after the lanes.
+    // A warp covers 128 elements, so registers repeat four times. A scan combines these registers
+    // last.
     let repeated = blocked(&[512], &[4], &[32], &[1], &[0]);
     assert!(!Scan::along(&repeated, 0).is_contiguous());
 }

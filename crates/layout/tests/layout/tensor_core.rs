@@ -1,11 +1,11 @@
-//! Compares the fragments with the formulas of the PTX ISA, sections "Matrix Fragments for
+//! Compares the fragments with the formulas of the PTX ISA. Sections: "Matrix Fragments for
 //! mma.m..n..k.." and "Matrix Fragments for `wgmma.mma_async.m64nNk..`". In each formula, `i` is
 //! the element of the fragment. The group of the lane is `g = %laneid >> 2`; its index in the group
 //! is `t = %laneid % 4`.
 
 use tilewright_layout::{Fragment, Input, Layout, Mma};
 
-/// A formula for row and column, from element `i`, group `g` and index `t` in the group.
+/// Computes the row and the column from `i`, `g` and `t`.
 type Formula = fn(u32, u32, u32) -> (u32, u32);
 
 /// Checks every element of every lane, and the number of elements.
@@ -141,8 +141,7 @@ fn larger_products_repeat_the_instruction() {
         let rest = layout.divide_left(&fragment.insert_axis(0)).expect("the instruction repeats");
         assert_eq!(rest.registers() * size, layout.registers());
     }
-    // A warp multiplies the elements that it holds. Its rows of A are the rows of its accumulator,
-    // and its columns of B are the columns of its accumulator.
+    // A warp has the rows of A and the columns of B of its accumulator.
     for warp in 0..4 {
         let at = |layout: &Layout| layout.coordinates(&[(Input::Warp, warp)]).to_vec();
         assert_eq!(at(&accumulator), [0, warp % 2 * 16, warp / 2 * 8]);
