@@ -1,20 +1,18 @@
-//! Estimates costs and registers. Passes choose by these estimates between layouts, instructions
-//! and orders of instructions. The weights and thresholds are in [`Tuning`].
+//! Estimates costs and registers, by which passes choose. The weights and thresholds are in
+//! [`Tuning`].
 //!
-//! The unit of **cost** is a wavefront of shared memory: it moves a word of each lane of a warp. A
-//! shuffle costs two wavefronts. A word that is stored to shared memory and loaded again costs two,
-//! too. A sector of global memory takes about as long as one wavefront. An op in a loop counts
-//! [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
+//! The unit of **cost** is a wavefront of shared memory, which moves one word of each lane.
+//! Examples in this unit: a shuffle costs 2, a store to shared memory with its load 2, and a sector
+//! of global memory about 1. An op in a loop counts [`Tuning::loop_weight`] times.
+//! `assign/selection.rs` chooses layouts by this cost.
 //!
-//! The **registers** of a thread are estimated from the layouts of the tiles that are live
-//! together, plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate
-//! ([`fits_registers`]) decides which operands of dots stay in registers, which dots overlap the
-//! next iteration, and how many warps a program gets.
+//! The **registers** of a thread are those of the tiles that are live together, plus
+//! [`Tuning::other_registers`]. [`fits_registers`] decides which operands of dots stay in
+//! registers, which dots overlap iterations, and how many warps a program gets.
 //!
 //! No estimate compares the time of tensor cores with that of memory. The kernel and its launch
-//! options choose the tile sizes and request the numbers of warps and stages. Passes may add warps,
-//! and remove stages that do not fit into shared memory. `docs/explain.md` lists the choices with
-//! their criteria.
+//! options choose tile sizes, warps and stages. Passes may add warps, and remove stages that exceed
+//! shared memory. `docs/explain.md` lists the choices with their criteria.
 
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
@@ -38,14 +36,12 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) ->
     accesses * (1 + sectors)
 }
 
-/// Returns whether a thread can hold tiles of `tiles` registers at once, if its block has `threads`
-/// threads.
+/// Returns whether a thread of a block of `threads` threads can hold `tiles` registers of tiles.
 pub fn fits_registers(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }
 
-/// Returns whether an unrolled loop fits into the registers of a thread, if its dots take `tiles`
-/// registers.
+/// Returns whether an unrolled loop with dots of `tiles` registers fits.
 pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     fits_registers(tiles + tuning.unrolled_registers, threads, tuning)
 }
@@ -53,7 +49,7 @@ pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> boo
 /// Returns how many blocks of `threads` threads fit into the registers of a multiprocessor. Tiles
 /// take `tiles` registers of each thread.
 ///
-/// Each scheduler has its own register file, which holds the registers of whole warps.
+/// Each scheduler has a register file, which holds the registers of whole warps.
 pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
     let registers_of_warp = (tiles + tuning.other_registers).next_multiple_of(REGISTER_UNIT) * LANES;
     let warps = SCHEDULERS * (REGISTER_FILE / SCHEDULERS / registers_of_warp);
@@ -65,18 +61,17 @@ pub fn blocks_by_shared_memory(shared_bytes: u32, target: GpuTarget) -> u32 {
     (target.max_shared_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES)
 }
 
-/// Returns whether a loop is small enough to unroll to `copies` copies of a body of `insts`
-/// instructions.
+/// Returns whether to unroll a body of `insts` instructions to `copies` copies.
 pub fn should_unroll(copies: u32, insts: u32, tuning: &Tuning) -> bool {
     copies <= tuning.unrolled_iterations && copies * insts <= tuning.unrolled_ops
 }
 
-/// Returns whether a loop takes longer to issue `arithmetic` ops on tiles than to run `dots` dots.
+/// Returns whether issuing `arithmetic` tile ops takes longer than running `dots` dots.
 pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.issue_bound_ops_per_dot * dots
 }
 
-/// Returns whether `arithmetic` ops on tiles take long enough to hide the latency of a copy.
+/// Returns whether `arithmetic` tile ops hide the latency of a copy.
 pub fn hides_copies(arithmetic: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.hiding_ops
 }

@@ -1,5 +1,4 @@
-//! Compiles tile IR to a program in the GPU dialect: selects the layout of each value, allocates
-//! shared memory, inserts barriers and schedules loops.
+//! Compiles tile IR to a program in the GPU dialect.
 //!
 //! ```text
 //! ir::Module (after opt) ── tile, assign ──> gpu_ir::Module ── passes ──> ptx::lower
@@ -45,7 +44,7 @@ pub fn assign_layouts(
     assign_layouts_for(module, target, num_warps, Launcher::default())
 }
 
-/// Assigns layouts for a launcher. [`assign_layouts`] is for the default launcher.
+/// Assigns layouts for a launcher other than the default.
 ///
 /// # Errors
 /// If the kernel has a construct that the GPU path does not support.
@@ -69,7 +68,7 @@ pub fn assign_layouts_for(
     Ok(program)
 }
 
-/// Translates a program that states its layouts (Gluon), without the passes that choose layouts.
+/// Translates a program that states its layouts (Gluon).
 fn explicit_program(
     module: &ir::Module,
     target: GpuTarget,
@@ -93,14 +92,13 @@ fn explicit_program(
     Ok(program)
 }
 
-/// Compiles a kernel for a target. The launcher neither makes tensor maps nor adds warps.
+/// Compiles a kernel for a target, with the default launcher.
 ///
-/// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
-/// the number of pipeline stages of each loop that does not set its own number.
+/// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages`
+/// applies to each loop without its own number of pipeline stages.
 ///
 /// # Errors
-/// If the kernel has a construct that the GPU path does not support, or needs more shared memory
-/// than the target has.
+/// If the GPU path does not support a construct, or the target has too little shared memory.
 pub fn compile(
     module: &ir::Module,
     target: GpuTarget,
@@ -110,11 +108,10 @@ pub fn compile(
     compile_for(module, target, num_warps, num_stages, Launcher::default())
 }
 
-/// Compiles a kernel for a launcher. [`compile`] is for the default launcher.
+/// Compiles a kernel for a launcher other than the default.
 ///
 /// # Errors
-/// If the kernel has a construct that the GPU path does not support, or needs more shared memory
-/// than the target has.
+/// If the GPU path does not support a construct, or the target has too little shared memory.
 pub fn compile_for(
     module: &ir::Module,
     target: GpuTarget,
@@ -131,8 +128,8 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs [`PASSES`] over a program. If the program states its layouts, copies and barriers (Gluon),
-/// runs [`EXPLICIT_PASSES`] instead. A pass that already ran on the program changes nothing.
+/// Runs [`PASSES`] over a program. A program that states its layouts (Gluon) gets
+/// [`EXPLICIT_PASSES`] instead. Passes that already ran change nothing.
 ///
 /// # Errors
 /// If a pass cannot lower an op, a ring or a schedule. The call also fails if the program needs
@@ -142,8 +139,8 @@ pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     ir::run_passes(passes, program, |name, program| verify(program, name))
 }
 
-/// Refuses a Gluon program that uses shared memory or barriers wrongly. In any other program, such
-/// a use would be an error of a pass.
+/// Refuses a Gluon program that uses shared memory or barriers wrongly. In other programs, a pass
+/// would be wrong.
 fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
     if !program.header.explicit {
         return Ok(());
@@ -162,12 +159,12 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
             None => diagnostic,
         })
     })?;
-    // The program violates no rule over several instructions. So a single op is illegal, such as a
-    // dot that no instruction computes.
+    // No rule over several instructions is violated, so a single op is illegal. Example: a dot that
+    // no instruction computes.
     Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, error.message)))
 }
 
-/// Returns a note with the Gluon names of the dialect's ops that a message names.
+/// Returns a note with the Gluon names of the ops in a message.
 fn names_in_gluon(message: &str) -> Option<String> {
     const NAMES: &[(&str, &str)] = &[
         ("fence_proxy", "fence_async_shared()"),

@@ -1,13 +1,12 @@
-//! Finds the accumulators that stay in flight between the `wgmma`s of a program (Gluon).
+//! Finds accumulators that stay in flight between the `wgmma`s of a program (Gluon).
 //!
-//! A wait may leave groups pending, such as `warpgroup_mma_wait(1, deps=[acc])`. In the source,
-//! this wait returns a tile, but the dot that writes the tile may still be in flight. There are two
-//! cases:
+//! A wait such as `warpgroup_mma_wait(1, deps=[acc])` leaves one group pending. It returns a tile
+//! in the source, but the dot that writes the tile may still be in flight. There are two cases:
 //!
-//! - Only further dots, waits and loops use the result. Then the result stays an accumulator in
-//!   flight, and so does each loop-carried value that it becomes. If such a loop-carried value
-//!   starts as a tile, a `WgmmaInit` puts this tile in flight before the loop.
-//! - Another op uses the result, and so needs the tile. Then the wait is for the dot of this tile.
+//! - Only further dots, waits and loops use the result: it stays an accumulator in flight, as does
+//!   each loop-carried value that it becomes. A `WgmmaInit` before the loop puts the initial tile
+//!   of such a loop-carried value in flight.
+//! - Another op uses the result: the wait is for the dot of this tile.
 
 use cranelift_entity::EntitySet;
 use tilewright_base::{Code, Diagnostic};
@@ -15,8 +14,7 @@ use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, Use, 
 
 use crate::tile::legality::at;
 
-/// Changes the types of accumulators that stay in flight. Inserts a `WgmmaInit` before each dot or
-/// loop that needs such an accumulator but gets a tile.
+/// Changes the types of accumulators in flight, and inserts `WgmmaInit`s for tiles.
 ///
 /// # Errors
 /// If a use needs the tile of an accumulator that is in flight.
@@ -40,8 +38,8 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// Adds the accumulators in flight that follow from those already found. Returns whether it
-    /// added an accumulator.
+    /// Adds the accumulators in flight that follow from those found. Returns whether it added an
+    /// accumulator.
     fn extend(&mut self, function: &Function) -> bool {
         let mut new = Vec::new();
         function.walk(function.entry, &mut |inst| {
@@ -90,8 +88,8 @@ impl InFlight {
         Ok(())
     }
 
-    /// Puts tiles of a block in flight: those that dots add to, and those that loops or branches
-    /// carry together with accumulators in flight.
+    /// Puts tiles of a block in flight: accumulators of dots, and values that loops or branches
+    /// carry with accumulators in flight.
     fn start(&self, function: &mut Function, block: Block) {
         for inst in function.blocks[block].insts.clone() {
             for region in function.insts[inst].regions.clone() {
@@ -124,7 +122,6 @@ impl InFlight {
         }
     }
 
-    /// Puts an operand of an instruction in flight, unless the operand already is in flight.
     fn operand(&self, function: &mut Function, block: Block, inst: Inst, index: usize) {
         let value = function.insts[inst].operands[index];
         if self.values.contains(value) {
@@ -137,7 +134,7 @@ impl InFlight {
     }
 }
 
-/// Returns whether a use of an accumulator leaves it in flight, or waits for it.
+/// Returns whether a use leaves an accumulator in flight, or waits for it.
 fn continues(function: &Function, other: Use) -> bool {
     match &function.insts[other.inst].op {
         Op::Device { function: DeviceFn::Wgmma { .. } } => other.operand == 0,

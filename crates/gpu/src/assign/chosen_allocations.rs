@@ -1,9 +1,9 @@
-//! Joins allocations of shared memory among which a program chooses at run time (Gluon), such as
-//! two buffers that a loop swaps. The allocations become slots of one allocation. Each value that
-//! named one of the allocations becomes the index of its first slot.
+//! Joins allocations among which a program chooses at run time (Gluon). Example: a loop swaps two
+//! buffers. They become slots of one allocation. A value that named an allocation becomes the index
+//! of its first slot.
 //!
-//! The pass does not join allocations for different tiles, in different blocks, or with views;
-//! `stated.rs` refuses such programs.
+//! `stated.rs` refuses allocations that cannot be joined: those for different tiles, in different
+//! blocks, or with views.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -14,7 +14,6 @@ use tilewright_ir::{
 /// Values that may name the same allocation.
 struct ChoiceGroup {
     values: FxHashSet<Value>,
-    /// The allocations, in the order of their instructions.
     allocations: Vec<(Inst, Value)>,
 }
 
@@ -65,7 +64,7 @@ fn groups(function: &Function) -> Vec<ChoiceGroup> {
     found
 }
 
-/// Returns whether the allocations of a group are in one block, for equal tiles, and without views.
+/// Returns whether a group's allocations are in one block, for equal tiles, and without views.
 fn is_possible(function: &Function, group: &ChoiceGroup, first: Inst) -> bool {
     let tiles_of = |inst: Inst| match &function.insts[inst].op {
         Op::Device { function: DeviceFn::Allocate { tiles } } => {

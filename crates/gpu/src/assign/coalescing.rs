@@ -1,5 +1,4 @@
-//! Computes the contiguous axis and the width of accesses to global memory, and the cost of an
-//! access in a layout.
+//! Computes the width of global accesses, and their cost in a layout.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -13,43 +12,38 @@ use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The minimum number of bytes that a `cp.async` copies. A load of fewer bytes cannot become an
-/// asynchronous copy to a ring.
+/// The minimum number of bytes of a `cp.async`.
 const MIN_COPY_BYTES: u32 = 4;
 
-/// The contiguity, divisibility and constancy of every value.
 pub type Infos = SecondaryMap<Value, AxisInfo>;
 
-/// The contiguity, alignment and mask of a load or store of a tile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessShape {
     /// The axes from the fastest in memory to the slowest.
     pub order: SmallVec<[usize; 6]>,
-    /// For each axis, the number of elements along it that one access may move.
+    /// The number of elements along each axis that one access may move.
     pub widths: SmallVec<[u32; 6]>,
-    /// For each axis, the number of consecutive elements along it that are contiguous in memory.
+    /// The number of consecutive elements along each axis that are contiguous in memory.
     runs: SmallVec<[u32; 6]>,
     /// True if the offset of each element from the common pointer takes two registers.
     has_wide_offsets: bool,
-    /// The size of an element in bytes.
     pub bytes: u32,
-    /// The minimum number of elements of a thread. If the access may become an asynchronous copy,
-    /// these are the elements of the smallest copy ([`MIN_COPY_BYTES`]), else 1. If a tile has
-    /// fewer elements for each thread, some threads hold copies of elements. This costs no
-    /// instructions: each thread executes one load in either case.
+    /// The minimum number of elements of a thread. For a possible asynchronous copy, these are the
+    /// elements of the smallest copy ([`MIN_COPY_BYTES`]), else 1. In a tile with fewer elements
+    /// for each thread, threads hold copies, which cost no instructions.
     min_elements: u32,
     tuning: &'static Tuning,
 }
 
 impl AccessShape {
-    /// Analyzes an access to a tile in global memory. Returns `None` for other instructions.
+    /// Analyzes an access to global memory. Returns `None` for other instructions.
     pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
         let (pointer_index, mask_index) = match &data.op {
             Op::Load { .. } => (0, 1),
             Op::Store { .. } | Op::AtomicRmw { .. } => (0, 2),
             Op::Device { function: DeviceFn::CopyAsync { .. } } => (2, 3),
-            // These ops access one element at a time, so the mask does not matter.
+            // These ops access single elements, so the mask does not matter.
             Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (0, usize::MAX),
             // tidy: wildcard because no other op accesses global memory
             _ => return None,
@@ -97,19 +91,18 @@ impl AccessShape {
 
     /// Returns the layout in which the access is cheapest.
     ///
-    /// A thread has a vector of the access width along the fastest axis, or a narrower vector if
-    /// threads would otherwise be idle. Lanes, then warps, are consecutive along the fastest axis,
-    /// then along the next axes. Warps are distributed along the axis `reduced` last, so that each
-    /// warp has all elements along this axis if possible.
+    /// A thread has a vector along the fastest axis, narrower if threads would otherwise be idle.
+    /// Lanes, then warps, follow along the fastest axis, then along the next axes. Warps are along
+    /// the axis `reduced` last, so that a warp has all its elements if possible.
     ///
     /// Lanes cover only one sector along the fastest axis if all of these conditions hold:
     ///
-    /// - A thread has many elements, and the offset of each takes two registers.
+    /// - A thread has many elements, and each offset takes two registers.
     /// - An access moves fewer than 4 bytes.
     /// - Memory is contiguous for at least a sector.
     /// - The other axes have enough elements for the remaining lanes and warps.
     ///
-    /// A thread then has further elements along the fastest axis, whose offsets differ by
+    /// A thread's further elements are then along the fastest axis, where offsets differ by
     /// constants. Elements of other rows would need separate offsets.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
@@ -144,21 +137,20 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// Returns the layout of [`layout`](Self::layout) without the copies of elements that only
-    /// asynchronous loads need. Returns `None` if the layout has no such copies.
+    /// Returns [`layout`](Self::layout) without the copies that only asynchronous loads need.
+    /// Returns `None` without such copies.
     pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
         let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.min_elements;
         has_copies.then(|| Self { min_elements: 1, ..self.clone() }.layout(shape, num_warps, None))
     }
 
-    /// Returns the axis of a thread's vector accesses and their width in elements, for pointers in
-    /// a layout.
+    /// Returns the axis of a thread's vector accesses, and their width in elements.
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);
         (axis as u32, vector.width())
     }
 
-    /// Returns a remark with the width of an access, and the reason why it is not wider.
+    /// Returns a remark with the width of an access, and why it is not wider.
     pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> RemarkReason {
         let (axis, vector) = self.vector(layout);
         let width = vector.width();
@@ -196,7 +188,7 @@ impl AccessShape {
         RemarkReason::missed(decision, reason)
     }
 
-    /// Returns the axis along which a thread has the widest accesses, and the vector of an access.
+    /// Returns the axis of the widest accesses, and their vector.
     fn vector(&self, layout: &Layout) -> (usize, Vector) {
         let along = |axis: usize| (axis, layout.vector_along(axis).at_most(self.widths[axis]));
         // Between equal widths, the faster axis wins.
@@ -204,8 +196,7 @@ impl AccessShape {
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
 
-    /// Estimates the cost of the access for a warp: the instructions, and the sectors that they
-    /// access.
+    /// Estimates the instructions and sectors of the access for a warp.
     pub fn cost(&self, layout: &Layout) -> u32 {
         let (axis, vector) = self.vector(layout);
         let shift = layout.output().shift(axis);
@@ -223,7 +214,6 @@ impl AccessShape {
     }
 }
 
-/// Returns whether a tile of pointers has 64-bit offsets.
 fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     function.defining_inst(pointer).is_some_and(|inst| {
         let data = &function.insts[inst];
@@ -231,8 +221,8 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// Returns the maximum bytes that one atomic instruction of a thread moves, or 0 if it moves one
-/// element. Only additions of floats have vector instructions.
+/// Returns the maximum bytes of an atomic instruction, or 0 for one element. Only additions of
+/// floats have vector instructions.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {
@@ -252,8 +242,7 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     }
 }
 
-/// Returns a mask of the register-index bits that do not change the value of an element. Elements
-/// whose register indices differ only in these bits are in one run of equal elements.
+/// Returns the register-index bits that do not change the value of an element.
 pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
     let tile = layout.output();
     let is_in_run =

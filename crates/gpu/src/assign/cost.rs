@@ -1,5 +1,5 @@
-//! Estimates the costs of reductions, scans, butterfly exchanges and merges in layouts, and of
-//! conversions between layouts. Caches the costs, because layout selection queries each cost often.
+//! Estimates the costs of ops in layouts, and of conversions. Caches the costs, because layout
+//! selection queries each cost often.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -21,7 +21,6 @@ pub struct LayoutCosts {
 }
 
 impl LayoutCosts {
-    /// Returns an empty set of layouts.
     pub fn new(tuning: &'static Tuning) -> Self {
         Self {
             tuning,
@@ -34,18 +33,15 @@ impl LayoutCosts {
         }
     }
 
-    /// Adds a layout, and returns its id.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         self.layouts.add(layout)
     }
 
-    /// Returns the layout with an id.
     pub fn get(&self, id: LayoutId) -> &Layout {
         self.layouts.get(id)
     }
 
-    /// Estimates the cost of a reduction along an axis for a warp. The cost has the shuffles, and
-    /// the exchange between warps through shared memory.
+    /// Estimates the cost of a reduction for a warp: shuffles, and exchanges through shared memory.
     pub fn reduction_cost(&mut self, layout: LayoutId, axis: u32) -> u32 {
         if let Some(cost) = self.reductions.get(&(layout, axis)) {
             return *cost;
@@ -59,15 +55,14 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a scan for a warp. `scan` has the axis, and the number of instructions
-    /// that combine two elements.
+    /// Estimates the cost of a scan for a warp. `scan` has the axis, and the instructions that
+    /// combine two elements.
     ///
-    /// A run is the consecutive elements along the axis that a thread holds. A thread combines the
-    /// elements of each run. For each bit of the coordinate above the run, the thread combines the
-    /// results of its runs twice. Finally, the thread combines each element with the prefix of its
-    /// run. Lanes exchange the results of runs by shuffles. Warps exchange partial results through
-    /// shared memory. This takes one trip if each line along the axis has up to
-    /// `MAX_PARTIAL_RESULTS` partial results, otherwise two trips.
+    /// A thread first combines the elements of each run, its consecutive elements along the axis.
+    /// For each coordinate bit above the run, it combines the results of its runs twice. Last, it
+    /// combines each element with the prefix of its run. Lanes exchange results of runs by
+    /// shuffles. Warps exchange partial results through shared memory. This takes one trip for up
+    /// to `MAX_PARTIAL_RESULTS` results on each line, otherwise two.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
@@ -100,9 +95,9 @@ impl LayoutCosts {
     }
 
     /// Estimates the cost of a butterfly exchange for a warp. The exchange is free within a thread,
-    /// takes shuffles between lanes, and two trips through shared memory between warps.
+    /// takes shuffles between lanes, and two trips between warps.
     ///
-    /// `butterfly` has the axis, and a mask of the coordinate bits in which two partners differ.
+    /// `butterfly` has the axis, and the coordinate bits in which partners differ.
     pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
         if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
             return *cost;
@@ -121,9 +116,9 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost for a warp of a part of a bitonic merge. Each bit takes comparisons and
-    /// shuffles; the bits between warps take two trips through shared memory. `merge` has the axis,
-    /// and the highest and the lowest bit of the coordinate that the part compares.
+    /// Estimates the cost of a part of a bitonic merge for a warp. Each bit takes comparisons and
+    /// shuffles; bits between warps take two trips through shared memory. `merge` has the axis, and
+    /// the highest and the lowest coordinate bit.
     pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
         if let Some(cost) = self.merges.get(&(layout, merge)) {
             return *cost;
@@ -143,8 +138,6 @@ impl LayoutCosts {
 
     /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory. A wavefront
     /// moves one word of each lane.
-    ///
-    /// The estimate only ranks layouts; `passes/conversions.rs` plans the conversions.
     pub fn conversion_cost(&mut self, from: LayoutId, to: LayoutId, element_bits: u32) -> u32 {
         if from == to {
             return 0;
@@ -167,13 +160,13 @@ impl LayoutCosts {
     }
 }
 
-/// Estimates the cost of dividing the elements of a thread among the lanes that hold copies of
-/// them. Each lane selects its words.
+/// Estimates the cost of dividing a thread's elements among lanes with copies. Each lane selects
+/// its words.
 pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
     1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }
 
-/// Estimates the number of instructions of a region that combines two elements; at least 1.
+/// Estimates the instructions of a region that combines two elements; at least 1.
 pub fn combine_cost(function: &Function, region: Block, tuning: &Tuning) -> u32 {
     use FloatFn as F;
     let cost = |op: &Op| match op {

@@ -1,10 +1,9 @@
-//! Decomposes fp32 dots into several tensor core dots, for an `input_precision` of `"tf32x3"`,
-//! `"bf16x3"` or `"bf16x6"`.
+//! Decomposes fp32 dots into tensor core dots (`"tf32x3"`, `"bf16x3"`, `"bf16x6"`).
 //!
 //! The pass replaces each operand with a sum of parts that a tensor core multiplies exactly. For
-//! tf32, there are two parts: the tf32 nearest to the operand, and the tf32 nearest to the
-//! remainder. For bf16, the pass computes two or three parts in the same way. Dots of small parts
-//! have a separate accumulator. In a large accumulator, rounding would lose them.
+//! tf32, the parts are the tf32 nearest to the operand, and the tf32 nearest to the remainder. For
+//! bf16, there are two or three such parts. Dots of small parts have a separate accumulator,
+//! because rounding in a large accumulator would lose them.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
@@ -12,12 +11,11 @@
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
 //!
-//! The remainder of an infinity is NaN. So the pass replaces each infinite or NaN element of the
-//! small parts' accumulator with 0. The dot of the large parts then determines the result. A finite
-//! element that would round up to infinity is truncated instead.
+//! The remainder of an infinity is NaN. So the pass replaces infinite and NaN elements of the small
+//! parts' accumulator with 0. A finite element that would round up to infinity is truncated.
 //!
-//! If the target has no instruction for the parts, FMAs compute the dot in fp32. The pass then does
-//! not decompose the operands.
+//! If the target has no instruction for the parts, the dot is not decomposed and becomes FMAs in
+//! fp32.
 
 use smallvec::smallvec;
 use tilewright_ir::{
@@ -38,7 +36,7 @@ const TF32_LIMIT: u32 = 0x7f7f_f000;
 /// The bits of the smallest fp32 that rounds up to an infinite bf16.
 const BF16_LIMIT: u32 = 0x7f7f_8000;
 
-/// Decomposes the dots of a kernel that request it. Returns whether it changed a dot.
+/// Decomposes the dots that request it. Returns whether it changed a dot.
 pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -70,13 +68,11 @@ pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32
         DotDecomposition { cursor: Cursor::before(function, block, inst) }.decompose(inst, part, count);
         found = true;
     }
-    // `optimize` deduplicates the parts of an operand that several dots use, and hoists them out of
-    // loops.
+    // `optimize` deduplicates parts and hoists them out of loops.
     found
 }
 
 struct DotDecomposition<'f> {
-    /// A cursor before the dot.
     cursor: Cursor<'f>,
 }
 
@@ -93,9 +89,8 @@ impl DotDecomposition<'_> {
         });
         let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // Accumulate the smallest dots first. The greater the sum of the indices of the two parts,
-        // the smaller the dot. Dots whose sum is `count` or more are omitted: they are too small to
-        // matter.
+        // Accumulate the smallest dots first: those with the greatest sum of indices. Dots whose
+        // sum is `count` or more are too small to matter.
         for order in (1..count).rev() {
             for index in 0..=order {
                 small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());
@@ -107,7 +102,7 @@ impl DotDecomposition<'_> {
         self.cursor.function.insts[inst].operands = smallvec![a[0], b[0], accumulator];
     }
 
-    /// Returns the tf32 nearest to each element, and the tf32 nearest to the remainder.
+    /// Returns the nearest tf32 of each element, and that of the remainder.
     fn tf32_parts(&mut self, x: Value) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let half = self.splat_int(TF32_HALF, &ty);
@@ -136,8 +131,7 @@ impl DotDecomposition<'_> {
         self.cursor.value(Op::Bitcast { element: Element::Value(Dtype::F32) }, &[kept], ty)
     }
 
-    /// Returns `count` parts: the bf16 nearest to each element, the bf16 nearest to the remainder,
-    /// and so on.
+    /// Returns `count` parts: the nearest bf16 of each element, then of each remainder.
     fn bf16_parts(&mut self, x: Value, count: usize) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let fits = self.is_below(x, BF16_LIMIT);
@@ -155,8 +149,7 @@ impl DotDecomposition<'_> {
         parts
     }
 
-    /// Returns a mask of the elements whose absolute value is below a limit. The mask is false for
-    /// NaN.
+    /// Returns a mask of the elements whose absolute value is below a limit; false for NaN.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);
@@ -177,7 +170,6 @@ impl DotDecomposition<'_> {
         self.cursor.value(Op::Cast { element: Element::Value(dtype), rounding }, &[x], ty)
     }
 
-    /// Returns a tile with the shape of another tile, whose elements are one constant.
     fn splat(&mut self, literal: Option<Literal>, like: &Type) -> Value {
         let literal = literal.expect("fp32 has literals");
         let ty = like.with_dtype(literal.dtype);

@@ -1,10 +1,9 @@
-//! Equivalence classes of values with the same layout. Pointwise ops, branches and loops keep the
-//! layout of their operands, so their operands and results are in one class.
+//! Groups values that have the same layout into equivalence classes. Pointwise ops, branches and
+//! loops keep layouts, so their operands and results are in one class.
 //!
-//! Shape ops and reductions are edges between classes. An operand of a dot is an edge from its
-//! class to a fixed layout. If the layouts at the two ends of an edge differ, the edge needs a
-//! `convert_layout`; [`super::selection`] counts its cost. Values that each use recomputes
-//! ([`super::rematerialization`]) are in no class.
+//! Shape ops and reductions are edges between classes. An operand of a dot is an edge to a fixed
+//! layout. An edge whose ends have different layouts needs a `convert_layout`; [`super::selection`]
+//! counts its cost. Values that each use recomputes ([`super::rematerialization`]) are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
@@ -20,7 +19,6 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// A class of values with the same layout and the same shape.
 #[derive(Default)]
 pub struct Class {
-    /// The shape.
     pub shape: Shape,
     /// The loads, stores and atomic operations on tiles.
     pub accesses: Vec<Accesses>,
@@ -39,20 +37,16 @@ pub struct Class {
     pub arithmetic: u64,
     /// The indices of the edges that start or end at this class.
     pub edges: Vec<usize>,
-    /// True if a value of this class is an operand of a dot whose batch is divided among warps.
+    /// True if a value is an operand of a dot whose batch is divided among warps.
     pub feeds_batched_dot: bool,
 }
 
-/// Equal accesses of a class, which have one estimated cost.
 pub struct Accesses {
-    /// The instructions.
     pub insts: Vec<Inst>,
-    /// The contiguity, alignment and masks of the accesses.
     pub shape: AccessShape,
     /// True if all operands except the stored value are rematerializable. Then the accesses can
     /// have another layout than the class.
     pub are_free: bool,
-    /// True if the accesses are stores.
     pub is_store: bool,
     /// The relative execution count.
     pub weight: u64,
@@ -60,7 +54,6 @@ pub struct Accesses {
 
 /// A use of a value by an op that needs a certain layout.
 pub struct Edge {
-    /// The class of the value.
     pub from: usize,
     /// The op, and the class or layout that it needs.
     pub to: EdgeEnd,
@@ -70,7 +63,6 @@ pub struct Edge {
     pub weight: u32,
 }
 
-/// The end of an edge.
 #[derive(Clone, Copy)]
 pub enum EdgeEnd {
     /// A shape op, and the class of its result.
@@ -81,18 +73,14 @@ pub enum EdgeEnd {
     Operand(LayoutId),
 }
 
-/// All classes of a function.
 pub struct Classes {
-    /// The classes.
     pub list: Vec<Class>,
-    /// The edges.
     pub edges: Vec<Edge>,
     of_value: SecondaryMap<Value, Option<u32>>,
     of_inst: SecondaryMap<Inst, Option<u32>>,
 }
 
 impl Classes {
-    /// Groups the values of a function into classes.
     pub fn new(
         function: &Function,
         rematerializable: &Rematerializable,
@@ -122,8 +110,7 @@ impl Classes {
         classes
     }
 
-    /// Makes the classes of a program that states its layouts. `of_value` has the class of each
-    /// value.
+    /// Makes the classes of a program that states its layouts.
     pub fn stated(of_value: SecondaryMap<Value, Option<u32>>) -> Self {
         Self { list: Vec::new(), edges: Vec::new(), of_value, of_inst: SecondaryMap::new() }
     }
@@ -198,7 +185,7 @@ impl<'a> ClassUnion<'a> {
         }
     }
 
-    /// Adds the node of an instruction on tiles of this shape. Returns the node.
+    /// Adds the node of an instruction on tiles of this shape.
     fn node(&mut self, inst: Inst, shape: &Shape) -> usize {
         let node = self.function.values.len() + inst.index();
         self.shapes[node] = Some(shape.clone());
@@ -260,7 +247,6 @@ impl<'a> ClassUnion<'a> {
     }
 }
 
-/// Collects accesses, dots, reductions and edges of the classes.
 struct ClassCollector<'a> {
     function: &'a Function,
     rematerializable: &'a Rematerializable,
@@ -268,7 +254,7 @@ struct ClassCollector<'a> {
     infos: &'a Infos,
     target: GpuTarget,
     classes: &'a mut Classes,
-    /// For each visited value, the relative execution count of its definition.
+    /// The relative execution count of each visited value's definition.
     weights: SecondaryMap<Value, Option<u32>>,
 }
 
@@ -327,8 +313,7 @@ impl ClassCollector<'_> {
             }
             OpFamily::Dot => {
                 let Some(plan) = self.dots.of(inst) else { return };
-                // FMAs read their operands from shared memory, so the class of an operand may have
-                // any layout.
+                // FMAs read their operands from shared memory, so these may have any layout.
                 if plan.instruction != DotInstruction::Fma {
                     let layouts = plan.operands.into_iter().zip(plan.fits);
                     for (operand, (layout, fits)) in data.operands.iter().zip(layouts) {
@@ -375,9 +360,8 @@ impl ClassCollector<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The selection counts the cost of converting the stored value. Accesses may have another
-        // layout than the class only if all other operands are rematerializable, because these need
-        // no conversion.
+        // The selection counts the cost of converting the stored value. If all other operands are
+        // rematerializable, the access may have another layout than the class.
         let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands
@@ -402,7 +386,7 @@ impl ClassCollector<'_> {
     fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
-            // A value that is defined outside of the loop is converted outside of the loop.
+            // A value that is defined outside of the loop is converted there.
             let weight = self.weights[value].map_or(weight, |defined| weight.min(defined));
             self.push(Edge { from, to, element_bits, weight });
         }
@@ -420,7 +404,6 @@ impl ClassCollector<'_> {
     }
 }
 
-/// Adds `weight` to the count of an item.
 fn count<T: PartialEq>(list: &mut Vec<(T, u64)>, item: T, weight: u32) {
     match list.iter_mut().find(|(known, _)| *known == item) {
         Some((_, total)) => *total += u64::from(weight),

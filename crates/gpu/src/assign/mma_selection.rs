@@ -1,5 +1,4 @@
-//! Selects the instruction of each `dot`, a tensor core instruction or FMAs, and the layouts of its
-//! operands and accumulator.
+//! Selects the instruction of each `dot` and the layouts of its fragments.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
@@ -21,19 +20,17 @@ use tilewright_gpu_ir::{LayoutId, TensorMemory};
 /// The instruction that computes a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DotInstruction {
-    /// `mma.sync`. Operands of fp32 are rounded to tf32.
+    /// `mma.sync`, which rounds fp32 operands to tf32.
     MmaSync {
-        /// The instruction.
         mma: Mma,
-        /// The number of warps along the first axis of the batch, along M and along N.
+        /// The warps along the first axis of the batch, along M and along N.
         warps: [u32; 3],
     },
-    /// `wgmma`. It reads B from shared memory, and also A if A has no layout in registers. Operands
-    /// of fp32 are truncated to tf32.
+    /// `wgmma`. It reads B from shared memory, and A if A has no layout in registers. It truncates
+    /// fp32 operands to tf32.
     Wgmma {
-        /// The instruction.
         mma: Mma,
-        /// The number of warps along M and along N.
+        /// The warps along M and along N.
         warps: [u32; 2],
     },
     /// `tcgen05.mma`. It reads A and B from shared memory, and its accumulator is in tensor memory.
@@ -53,30 +50,25 @@ impl DotInstruction {
     }
 }
 
-/// The instruction of a dot, and its layouts.
 #[derive(Clone, Copy)]
 pub struct DotPlan {
-    /// The instruction.
     pub instruction: DotInstruction,
     /// The layouts of A and B in registers. `None` for an operand that the dot reads from shared
-    /// memory; the stores to this memory may have any layout.
+    /// memory.
     pub operands: [Option<LayoutId>; 2],
-    /// For A and B each: false if the operand has to move from registers to shared memory. Each
-    /// instruction of the dot then loads its part from there. An operand has to move if three
-    /// conditions hold. It has a layout in registers. The registers can hold the accumulator, but
-    /// not also the operand. The operand takes at most half of the shared memory.
+    /// False for an operand (A or B) that moves from registers to shared memory. Each instruction
+    /// of the dot then loads its part. This happens if the registers hold the accumulator but not
+    /// the operand, and the operand takes at most half of the shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
 }
 
-/// The plans of all dots of a function.
 pub struct DotPlans {
     plans: SecondaryMap<Inst, Option<DotPlan>>,
 }
 
 impl DotPlans {
-    /// Selects the instruction and the layouts of each dot.
     pub fn new(function: &Function, target: GpuTarget, num_warps: u32, layouts: &mut LayoutCosts) -> Self {
         let found = collect_dots(function);
         let dots: Vec<Inst> = found.iter().map(|(_, inst)| *inst).collect();
@@ -123,7 +115,7 @@ impl DotPlans {
                 let Some(layout) = &operands[operand] else { return true };
                 let ty = &types.operands[operand];
                 let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
-                // If the operand cannot go to memory, it stays in registers, even if these spill.
+                // An operand that cannot go to memory stays in registers, even if they spill.
                 let can_go_to_memory =
                     fits_registers(accumulator_words) && bytes <= target.max_shared_bytes / 2;
                 !can_go_to_memory || fits_registers(words(layout, operand) + accumulator_words)
@@ -135,18 +127,15 @@ impl DotPlans {
         Self { plans }
     }
 
-    /// Returns the plan of a dot.
     pub fn of(&self, inst: Inst) -> Option<DotPlan> {
         self.plans[inst]
     }
 }
 
-/// Converts operands of types without an instruction to a type with an instruction. Converts 16-bit
-/// accumulators to fp32 if tensor cores do not accumulate in 16 bits.
+/// Converts operands and 16-bit accumulators to types with an instruction.
 ///
-/// If no such type exists, FMAs compute the dot. The pass then converts the operands and a
-/// floating-point accumulator to fp32, or to fp64 if the accumulator is fp64. Leaves dots with
-/// integer accumulators unchanged.
+/// If no such type exists, FMAs compute the dot in fp32, or in fp64 for an fp64 accumulator. Dots
+/// with integer accumulators do not change.
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
         let types = DotTypes::of(function, inst);
@@ -175,8 +164,7 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
         function.insts[inst].operands = operands;
         let mut new_dot = None;
         if supported[2] != types.dtypes[2] {
-            // The instruction becomes a conversion of a new dot, so the uses of its result stay
-            // valid.
+            // The instruction becomes a conversion of a new dot, so uses of its result stay valid.
             let ty = function.ty(result).with_dtype(supported[2]);
             let dot = function.create_inst(
                 data.op.clone(),
@@ -197,8 +185,7 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
     }
 }
 
-/// Returns whether tensor cores compute a dot with operands and accumulator of these types. Here,
-/// fp32 is tf32.
+/// Returns whether tensor cores compute a dot of these types; fp32 is tf32 here.
 pub fn has_instruction(
     function: &Function,
     inst: Inst,
@@ -210,8 +197,7 @@ pub fn has_instruction(
     types.wgmma(target, num_warps).is_ok() || types.tensor_core(DotShape::of(&types), target).is_some()
 }
 
-/// Returns whether `wgmma` can compute both a dot and its transpose, which has the operands
-/// swapped.
+/// Returns whether `wgmma` can compute a dot and its transpose.
 pub fn has_wgmma_in_both_orders(function: &Function, inst: Inst, target: GpuTarget, num_warps: u32) -> bool {
     let types = DotTypes::of(function, inst);
     if types.wgmma(target, num_warps).is_err() {
@@ -221,7 +207,7 @@ pub fn has_wgmma_in_both_orders(function: &Function, inst: Inst, target: GpuTarg
     wgmma_selection::instruction([b, a, accumulator], types.precision, [n, m, k], target, num_warps).is_ok()
 }
 
-/// Returns the `mma.sync` of a dot of two fp16 or bf16 matrices that accumulates in fp32.
+/// Returns the `mma.sync` of a dot of fp16 or bf16 that accumulates in fp32.
 pub fn half_precision_mma_sync(function: &Function, inst: Inst, target: GpuTarget) -> Option<Mma> {
     let types = DotTypes::of(function, inst);
     let is_half = |dtype: &Dtype| matches!(dtype, Dtype::F16 | Dtype::BF16);
@@ -246,10 +232,10 @@ pub fn collect_dots(function: &Function) -> Vec<(Block, Inst)> {
     found
 }
 
-/// Finds the chained dots. Two dots are chained if an operand of the second is computed elementwise
-/// from the result of the first. A dot is also chained if a chained dot accumulates on its result.
+/// Finds the chained dots. In a chain, an operand of the second dot is computed elementwise from
+/// the result of the first. A dot on whose result a chained dot accumulates is also chained.
 ///
-/// If all warps of chained dots are along M, each warp computes its own operands of the next dot.
+/// With all warps along M, a warp computes its own operands of the next dot.
 fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
     let mut found = EntitySet::new();
     for dot in dots {
@@ -259,16 +245,14 @@ fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
             found.extend(operand_dots);
         }
     }
-    // If one dot accumulates on the result of another dot, the accumulators of both should have the
-    // same layout.
+    // If a dot accumulates on the result of another, both accumulators should have one layout.
     for dot in dots.iter().rev().filter(|dot| found.contains(**dot)).copied().collect::<Vec<_>>() {
         found.extend(find_source_dots(function, &function.insts[dot].operands[2..]));
     }
     found
 }
 
-/// Finds the dots from whose results the values are computed, without moving elements to other
-/// threads.
+/// Finds the dots from whose results values are computed within threads.
 fn find_source_dots(function: &Function, values: &[Value]) -> Vec<Inst> {
     let mut seen: EntitySet<Value> = EntitySet::new();
     let mut stack: Vec<Value> = values.to_vec();
@@ -324,7 +308,7 @@ impl DotTypes {
         Self { operands, dtypes, precision }
     }
 
-    /// Returns the types of the operands and the accumulator with which the GPU computes the dot.
+    /// Returns the types with which the GPU computes the dot.
     fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         let has_instruction = |types: &Self| {
@@ -357,8 +341,7 @@ impl DotTypes {
         format!("dot of {a} x {b} -> {}", self.dtypes[2])
     }
 
-    /// Returns a remark with the selected instruction, and the reason why no better one was
-    /// selected.
+    /// Returns a remark with the instruction, and why no better one was selected.
     fn because(&self, instruction: DotInstruction, target: GpuTarget, num_warps: u32) -> RemarkReason {
         let DotShape { m, n, k } = DotShape::of(self);
         let name = |mma: Mma| format!("m{}n{}k{}", mma.m, mma.n, mma.k);
@@ -396,8 +379,8 @@ impl DotTypes {
         }
     }
 
-    /// Returns the `wgmma` for these types and the warps along M and N. The error is the reason why
-    /// no instruction exists.
+    /// Returns the `wgmma` and the warps along M and N. The error is the reason why no instruction
+    /// exists.
     fn wgmma(&self, target: GpuTarget, num_warps: u32) -> Result<(Mma, [u32; 2]), &'static str> {
         if self.operands[0].rank() != 2 {
             return Err("wgmma multiplies single matrices, and the operands are batches");
@@ -413,8 +396,8 @@ impl DotTypes {
         tcgen05_selection::instruction(self.dtypes, self.precision, k, &self.operands[2], target, num_warps)
     }
 
-    /// Returns the `mma.sync` for these types. Returns `None` if the target has none, or if a tile
-    /// is smaller than that of the instruction.
+    /// Returns the `mma.sync` for these types. Returns `None` if the target has none, or if the
+    /// tile is smaller than the instruction.
     fn tensor_core(&self, shape: DotShape, target: GpuTarget) -> Option<Mma> {
         use Dtype as D;
         let has = |feature| target.features.has(feature);
@@ -443,11 +426,9 @@ impl DotTypes {
     }
 }
 
-/// Returns the numbers of warps along the batch, M and N. With these, a warp loads the fewest
-/// elements.
-///
-/// Warps compute the same elements only if no division avoids this. The warps of a chained dot are
-/// along M first.
+/// Returns the warps along the batch, M and N with which a warp loads the fewest elements.  Warps
+/// compute the same elements only if no division avoids this. The warps of a chained dot are along
+/// M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);
     if is_chained {
@@ -465,7 +446,7 @@ fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained
     splits.min_by_key(cost).expect("there is a warp")
 }
 
-/// Returns the layouts of A and B, for operands in registers, and of the accumulator.
+/// Returns the layouts of A and B in registers, and of the accumulator.
 fn fragments(
     instruction: DotInstruction,
     types: &DotTypes,
@@ -502,8 +483,8 @@ fn in_fragments(
     ([0, 1].map(layout), mma.layout(Fragment::Accumulator, shapes[2], warps))
 }
 
-/// Returns the layout of an accumulator of FMAs. A thread has a square of up to 4 by 4 elements, so
-/// each operand element that it loads serves several FMAs.
+/// Returns the layout of an accumulator of FMAs. A thread has up to 4 by 4 elements, so each
+/// operand element that it loads serves several FMAs.
 fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
     let rank = shape.len();
     let (m, n) = (shape[rank - 2], shape[rank - 1]);

@@ -1,4 +1,4 @@
-//! Layout assignment: rewrites tile IR to the GPU dialect, with a layout for every value.
+//! Layout assignment: rewrites tile IR to the GPU dialect, with layouts.
 //!
 //! | file | contents |
 //! |---|---|
@@ -56,8 +56,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 pub use stated::translate as translate_stated;
 
-/// Assigns a layout to every value of a kernel without calls. If the launcher makes tensor maps,
-/// also marks the loads and stores that tensor copies may execute.
+/// Assigns a layout to every value of a kernel without calls.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -66,7 +65,7 @@ pub fn assign_layouts(
 ) -> Module {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
-    // `addresses` assumes that integers in addresses do not wrap around; `certain` assumes nothing.
+    // `addresses` assumes that integers in addresses do not wrap around; `certain` does not.
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
     let dots = DotPlans::new(function, target, num_warps, &mut costs);

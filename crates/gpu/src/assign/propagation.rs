@@ -1,6 +1,5 @@
-//! Layout propagation from uses to definitions: collects the layouts that the uses of each value
-//! demand. The walk starts at the ops with a selected layout. From each op, it goes back to the
-//! values that are rematerialized for the op.
+//! Collects the layouts that the uses of each value demand. The walk goes back from each op with a
+//! selected layout to the values that are rematerialized for it.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -18,16 +17,14 @@ use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::{default_layout, operand_layout, reduced_layout};
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// The layouts in which values are demanded and instructions are executed.
 pub struct Demands {
-    /// The layouts that the uses of a value demand. For a value that is not rematerialized, the
-    /// first layout is that of its definition.
+    /// The layouts that the uses of a value demand. The first layout of a value that is not
+    /// rematerialized is that of its definition.
     pub of_value: SecondaryMap<Value, SmallVec<[LayoutId; 2]>>,
     /// The selected layouts of classes and accesses.
     choice: LayoutChoice,
 }
 
-/// The kernel and the analyses that layout assignment reads.
 pub struct AssignContext<'a> {
     pub function: &'a Function,
     pub rematerializable: &'a Rematerializable,
@@ -40,7 +37,7 @@ pub struct AssignContext<'a> {
     pub certain: &'a Infos,
     pub target: GpuTarget,
     pub num_warps: u32,
-    /// The workers that the program starts itself.
+    /// The workers that the program starts.
     pub workers: &'a Workers,
 }
 
@@ -55,7 +52,6 @@ impl AssignContext<'_> {
 }
 
 impl Demands {
-    /// Collects the demands of all instructions that are not rematerialized.
     pub fn new(context: &AssignContext<'_>, choice: LayoutChoice, layouts: &mut LayoutCosts) -> Self {
         let demands = Self { of_value: SecondaryMap::new(), choice };
         let mut walk = DemandWalk { context, layouts, demands, carrier: SecondaryMap::new() };
@@ -64,8 +60,8 @@ impl Demands {
         walk.demands
     }
 
-    /// Returns the layout in which an instruction is executed. Returns `None` if neither the
-    /// instruction nor its first result has a selected layout, as for a rematerialized instruction.
+    /// Returns the layout in which an instruction is executed. Returns `None` if no layout was
+    /// selected, as for a rematerialized instruction.
     pub fn executed_in(&self, context: &AssignContext<'_>, inst: Inst) -> Option<LayoutId> {
         if let Some(class) = class_of_tensor_store(context, inst) {
             return Some(self.choice.of_class[class]);
@@ -82,8 +78,7 @@ impl Demands {
 
     /// Returns the layout in which an instruction demands its operand.
     ///
-    /// `result` is the layout of the instruction's result, if the instruction is rematerialized or
-    /// keeps the layout of its operands.
+    /// `result` is the layout of the result, for instructions whose operands have the same layout.
     pub fn of_operand(
         &self,
         context: &AssignContext<'_>,
@@ -135,8 +130,8 @@ impl Demands {
         }
     }
 
-    /// Returns the layout in which an operand is stored to shared memory. This is the layout of its
-    /// definition, or the default layout if the operand is rematerialized.
+    /// Returns the layout in which an operand is stored to shared memory: that of its definition,
+    /// or the default.
     fn any_layout(
         &self,
         context: &AssignContext<'_>,
@@ -157,11 +152,10 @@ impl Demands {
     }
 }
 
-/// Returns the class of the value that a store writes, if the kernel makes the store's tensor map.
+/// Returns the class of the stored value, if the kernel makes the store's tensor map.
 ///
-/// The tensor copy stores the value in the layout of its class. Threads store only tiles that the
-/// copy cannot store. Another layout for these stores would keep addresses live in registers that
-/// dots need.
+/// Threads store only tiles that the copy cannot store. A separate layout for them would keep
+/// addresses live in registers that dots need.
 fn class_of_tensor_store(context: &AssignContext<'_>, inst: Inst) -> Option<usize> {
     let Op::Store { .. } = context.function.insts[inst].op else { return None };
     let MapId::Device(_) = context.boxes.of(inst)?.map else { return None };
@@ -177,7 +171,6 @@ struct DemandWalk<'a, 'f> {
 }
 
 impl DemandWalk<'_, '_> {
-    /// Records the layout of the definition of each value that is not rematerialized.
     fn record_definitions(&mut self, block: Block) {
         let (function, context) = (self.context.function, self.context);
         for inst in &function.blocks[block].insts {
@@ -238,8 +231,7 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands the operands of an instruction. Skips instructions that are rematerialized for their
-    /// users, or removed.
+    /// Demands the operands of an instruction that is neither rematerialized nor removed.
     fn straight(&mut self, inst: Inst) {
         let (function, context) = (self.context.function, self.context);
         let data = &function.insts[inst];
@@ -271,7 +263,7 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands a value in a layout. For a rematerialized value, also demands its operands.
+    /// Demands a value in a layout, and the operands of a rematerialized value.
     fn demand(&mut self, value: Value, layout: LayoutId) {
         let function = self.context.function;
         if function.ty(value).is_scalar() || self.demands.of_value[value].contains(&layout) {

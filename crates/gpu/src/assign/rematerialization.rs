@@ -1,29 +1,24 @@
-//! Rematerialization: finds tiles that are cheap enough for each thread to recompute, such as
-//! indices, masks and pointers.
+//! Finds tiles that each thread can recompute, such as indices and masks.
 //!
-//! Such a value has no fixed layout. It is computed in each layout that its uses demand, so it
-//! never needs a conversion. Loops may carry such values: a loop carries a tile of pointers once
-//! for each layout.
+//! A use computes such a value in its layout, so no conversion is needed. A loop carries a
+//! rematerialized tile of pointers once for each layout.
 //!
-//! In kernels with dots, the pass also rematerializes vectors of integers that are loaded outside
-//! of loops, such as the indices of gathered rows. Each thread loads the indices that it needs. So
-//! the tile of pointers that is computed from the indices needs no fixed layout either.
+//! In kernels with dots, vectors of integers that are loaded outside of loops are also
+//! rematerialized. Example: the indices of gathered rows. Then the tile of pointers that is
+//! computed from them needs no fixed layout either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The values that are rematerialized.
 pub struct Rematerializable {
-    /// An estimate of the number of ops that compute a rematerialized value; `None` for other
-    /// values. An op whose result has several uses counts once for each use. A tile that a loop
-    /// carries counts as one op. A scalar counts 0, because every thread has it.
+    /// The estimated number of ops that compute a rematerialized value. An op with several uses
+    /// counts once for each use. A tile that a loop carries counts as one op. A scalar counts 0.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
 impl Rematerializable {
-    /// Finds the values of a function that are rematerialized.
     pub fn new(function: &Function, tuning: &Tuning) -> Self {
         let mut has_dots = false;
         function.walk(function.entry, &mut |inst| {
@@ -39,7 +34,7 @@ impl Rematerializable {
     }
 
     /// Finds the rematerialized values of a function that states its layouts. These are scalars,
-    /// and tiles without a stated layout that pure source, pointwise or shape ops compute.
+    /// and tiles without a stated layout that pure ops compute.
     pub fn stated(function: &Function) -> Self {
         let mut ops = SecondaryMap::new();
         for (value, data) in &function.values {
@@ -55,7 +50,6 @@ impl Rematerializable {
         Self { ops }
     }
 
-    /// Returns whether a value is rematerialized.
     pub fn contains(&self, value: Value) -> bool {
         self.ops[value].is_some()
     }
@@ -65,12 +59,11 @@ struct RematerializationSearch<'f> {
     function: &'f Function,
     tuning: &'f Tuning,
     ops: SecondaryMap<Value, Option<u32>>,
-    /// Results of loops that cannot be rematerialized. The search assumes that all other results
-    /// can be rematerialized, until it finds a yielded value that cannot.
+    /// Results of loops that cannot be rematerialized. The search assumes that results can be
+    /// rematerialized until a yielded value cannot.
     converted: EntitySet<Value>,
     changed: bool,
     has_dots: bool,
-    /// The number of enclosing loops.
     loops: u32,
 }
 
@@ -91,8 +84,7 @@ impl RematerializationSearch<'_> {
         let data = &self.function.insts[inst];
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
-            // The cost of assembly and of `map` is unknown, and an op with effects must be executed
-            // only once.
+            // The cost of assembly and of `map` is unknown, and an op with effects must run once.
             OpFamily::Pointwise
                 if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Map { .. }) =>
             {
@@ -133,7 +125,7 @@ impl RematerializationSearch<'_> {
     }
 
     /// Returns whether an instruction loads a vector of indices in a kernel with dots. The elements
-    /// must be integers of at least 32 bits. The load must not be volatile, or in a loop.
+    /// are integers of at least 32 bits. The load is not volatile and not in a loop.
     fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);

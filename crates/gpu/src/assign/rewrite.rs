@@ -1,12 +1,11 @@
-//! Builds the function in the GPU dialect, with each value in the layouts that its uses demand.
+//! Builds the function in the GPU dialect, in the layouts that uses demand.
 //!
-//! A rematerialized value is computed once for each layout. Other values are computed once, with a
+//! A rematerialized value is computed once for each layout. Another value is computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is placed in the block of its value, just before the first use. If the first
-//! use is in a loop or a branch, the conversion is before the loop or branch. So all loads are
-//! issued before the first wait for one of them. Also, no loop converts a value that is defined
-//! before the loop.
+//! A `convert_layout` is in the block of its value, just before the first use, or before the loop
+//! or branch with this use. So loads are issued before the first wait, and no loop converts a value
+//! from outside.
 
 mod clusters;
 mod device;
@@ -33,7 +32,6 @@ use tilewright_gpu_ir::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, M
 pub(super) use device::barrier_operand;
 pub(super) use tensor_memory::check_moves;
 
-/// Builds the module of a kernel.
 pub fn rewrite(
     source: &ir::Module,
     context: &AssignContext<'_>,
@@ -84,19 +82,17 @@ struct Rewrite<'a, 'f> {
     versions: FxHashMap<(Value, Option<LayoutId>), Value>,
     /// The block that defines each new value.
     homes: SecondaryMap<Value, Option<Block>>,
-    /// The converted operands of FMA dots. The key is the new value before the conversion, and the
-    /// layout after the conversion.
+    /// The converted operands of FMA dots, by the value and the new layout.
     staged: FxHashMap<(Value, LayoutId), Value>,
     /// The parameters that are tensor maps.
     tensor_maps: Vec<Value>,
-    /// The addresses of the tensor maps that the kernel makes; `None` until the first use of a map.
+    /// The addresses of the maps that the kernel makes; `None` until the first use.
     made_maps: Vec<Option<Value>>,
     /// The shared memory that the program allocates itself.
     memory: device::SharedAllocations,
 }
 
 impl Rewrite<'_, '_> {
-    /// Returns the type of an old value in a layout.
     fn ty(&mut self, old: Value, layout: Option<LayoutId>) -> Type {
         let stated = self.context.function.ty(old);
         let is_in_flight = matches!(stated.layout.as_deref(), Some(StatedLayout::InFlight { .. }));
@@ -126,7 +122,6 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Returns the layouts in which a value is computed.
     fn layouts_of(&self, value: Value) -> SmallVec<[Option<LayoutId>; 2]> {
         if self.context.function.ty(value).is_scalar() {
             return smallvec![None];
@@ -140,8 +135,7 @@ impl Rewrite<'_, '_> {
         demanded[..count].iter().map(|layout| Some(*layout)).collect()
     }
 
-    /// Returns the new value of an old value in a layout. Adds a conversion if no such value exists
-    /// yet.
+    /// Returns the new value of an old value in a layout. Adds a conversion if necessary.
     fn get(&mut self, old: Value, layout: Option<LayoutId>) -> Value {
         let layout = if self.context.function.ty(old).is_scalar() { None } else { layout };
         if let Some(new) = self.versions.get(&(old, layout)) {
@@ -166,7 +160,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Returns an operand of an FMA dot after a `convert_layout`. The conversion goes through
-    /// shared memory, even if the operand already has this layout.
+    /// shared memory even if the layouts are equal.
     fn staged(&mut self, old: Value, from: Value, layout: LayoutId) -> Value {
         if let Some(new) = self.staged.get(&(from, layout)) {
             return *new;
@@ -199,7 +193,6 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Copies an instruction without control flow, once for each layout of its result.
     fn straight(&mut self, inst: Inst, block: Block) {
         let function = self.context.function;
         let data = &function.insts[inst];
@@ -236,8 +229,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Waits for an asynchronous dot right after its start. A later pass schedules ops between the
-    /// dot and the wait.
+    /// Waits for an asynchronous dot right after its start. A later pass moves ops between the dot
+    /// and the wait.
     fn wait_for_dot(&mut self, dot: Inst, block: Block) -> Inst {
         let (pending, location) = (self.new.insts[dot].results[0], self.new.insts[dot].location);
         let ty = self.new.ty(pending).clone();
@@ -261,7 +254,7 @@ impl Rewrite<'_, '_> {
         new
     }
 
-    /// Appends a copy of an old instruction. Its results have these layouts.
+    /// Appends a copy of an old instruction, with results in these layouts.
     fn push(
         &mut self,
         old: Inst,
@@ -279,8 +272,8 @@ impl Rewrite<'_, '_> {
         copy
     }
 
-    /// Returns the dialect's op for an instruction. The op includes decisions, such as the access
-    /// width. `first` is the new first operand, `result` the layout of the result.
+    /// Returns the dialect's op for an instruction. The op has decisions such as the access width.
+    /// `first` is the new first operand, and `result` the layout of the result.
     fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
         let AssignContext { function, addresses, certain, dots, target, .. } = *self.context;
         let data = &function.insts[old];
@@ -303,7 +296,7 @@ impl Rewrite<'_, '_> {
                 GpuOp::Elementwise { function, equal_registers: bits }
             }
             // Other programs may write to the address. If each warp loaded the scalar, warps could
-            // load different values and diverge, even around barriers.
+            // load different values and diverge around barriers.
             ir::Op::Load { cache, volatile, .. }
                 if (volatile || cache == CacheModifier::Volatile)
                     && self.is_scalar_for_block(old, result) =>
@@ -365,10 +358,9 @@ impl Rewrite<'_, '_> {
         Op::Gpu(op)
     }
 
-    /// Returns a mask of the register-index bits that do not change the address of a load.
+    /// Returns the register-index bits that do not change the address of a load.
     ///
-    /// As for vector accesses, integers in the pointers and the mask are assumed not to overflow.
-    /// Integers in the operand `other` may overflow.
+    /// Integers in pointers and masks are assumed not to overflow.
     fn equal_loads(&self, load: Inst, layout: Option<LayoutId>) -> u32 {
         let AssignContext { function, addresses, certain, .. } = *self.context;
         let Some(layout) = layout else { return 0 };
@@ -378,7 +370,7 @@ impl Rewrite<'_, '_> {
         infos.fold(u32::MAX, |bits, info| bits & equal_registers(self.costs.get(layout), info))
     }
 
-    /// Returns whether an instruction loads a scalar that one thread can load for the block.
+    /// Returns whether one thread can load a scalar for the block.
     fn is_scalar_for_block(&self, load: Inst, layout: Option<LayoutId>) -> bool {
         let function = self.context.function;
         let data = &function.insts[load];
@@ -396,7 +388,6 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Copies a loop.
     fn copy_loop(&mut self, inst: Inst, block: Block) {
         let function = self.context.function;
         let data = &function.insts[inst];
@@ -461,7 +452,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Ends a region with values in the layouts of the instruction's results.
+    /// Ends a region with values in the layouts of its results.
     fn terminate(&mut self, old: Block, new: Block, yielded: Vec<(Value, Option<LayoutId>)>) {
         let operands = yielded.into_iter().map(|(value, layout)| self.get(value, layout)).collect();
         if let Some(inst) = self.context.function.terminator(old) {

@@ -1,16 +1,16 @@
-//! Layout selection: selects one layout for each equivalence class.
+//! Selects one layout for each equivalence class.
 //!
-//! The classes form a graph (`equivalence`). An edge is an op or operand at which two layouts may
-//! differ, so that a conversion is needed. The candidates of a class are:
+//! The classes form a graph (`equivalence`). An edge is an op or operand at which a conversion may
+//! be needed. The candidates of a class are:
 //!
 //! - the coalesced layouts of its accesses
 //! - the accumulator layouts of its dots
 //! - layouts for its reductions and scans
 //! - the layouts for which an edge needs no conversion
 //!
-//! The selection takes the candidate with the lowest estimated cost. The cost includes the ops of
-//! the class and the conversions on its edges. This cost depends on the layouts of the neighbors,
-//! so the selection is iterated.
+//! The selection takes the candidate with the lowest estimated cost of the class's ops and the
+//! conversions on its edges. This cost depends on the neighbors' layouts, so the selection is
+//! iterated.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -27,7 +27,6 @@ use tilewright_gpu_ir::layout_rules::{
 /// The maximum number of passes over all classes. Few selections change after the second pass.
 const MAX_ITERATIONS: usize = 4;
 
-/// The selected layouts.
 pub struct LayoutChoice {
     /// The layout of each class.
     pub of_class: Vec<LayoutId>,
@@ -37,17 +36,16 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// In a first run, a class with edges but without candidates gets the default layout. If this
-/// happens, a second run lets such classes wait for the layout of a neighbor. Returns the cheaper
-/// of the two results.
+/// In a first run, classes with edges but without candidates get the default layout. In a second
+/// run, such classes wait for the layout of a neighbor. Returns the cheaper result.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
     layouts: &mut LayoutCosts,
     num_warps: u32,
 ) -> LayoutChoice {
-    // Select classes with accumulators first, because dots constrain them most. Then select classes
-    // by their distance to the operands of batched dots. At equal distances, accesses are first.
+    // Select classes with accumulators first, then by their distance to operands of batched dots,
+    // then those with accesses.
     let distances = distances_to_batched_dots(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
     order.sort_by_key(|class| {
@@ -78,8 +76,8 @@ pub fn select_layouts(
     selection.finish()
 }
 
-/// Returns the number of shape ops between each class and a dot whose batch is divided among warps.
-/// Returns `usize::MAX` for a class that no such dot uses.
+/// Returns the number of shape ops between each class and a batched dot. Returns `usize::MAX` for a
+/// class that no such dot uses.
 fn distances_to_batched_dots(classes: &Classes) -> Vec<usize> {
     let start = |class: &Class| if class.feeds_batched_dot { 0 } else { usize::MAX };
     let mut distances: Vec<usize> = classes.list.iter().map(start).collect();
@@ -104,12 +102,10 @@ struct LayoutSelection<'a> {
     chosen: Vec<Option<LayoutId>>,
     /// True if classes without candidates wait for the layout of a neighbor.
     waits: bool,
-    /// True if a class with edges but without candidates got the default layout.
     has_guessed: bool,
 }
 
 impl LayoutSelection<'_> {
-    /// Selects layouts of all classes until none changes, in at most [`MAX_ITERATIONS`] passes.
     fn select_all(&mut self, order: &[usize]) {
         for _ in 0..MAX_ITERATIONS {
             let mut changed = false;
@@ -122,7 +118,7 @@ impl LayoutSelection<'_> {
         }
     }
 
-    /// Selects the layout of a class. Returns whether the layout changed.
+    /// Selects the layout of a class, and returns whether it changed.
     fn select(&mut self, class: usize) -> bool {
         if self.waits && self.chosen[class].is_some() {
             return false;
@@ -137,8 +133,7 @@ impl LayoutSelection<'_> {
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // A layout in which lanes divide the elements of a broadcast has fewer registers. So
-        // compare costs that include pointwise ops.
+        // Fewer registers make pointwise ops cheaper, so compare costs that include these ops.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut lowest = cost + self.arithmetic(class, whole);
             for candidate in shared {
@@ -151,16 +146,15 @@ impl LayoutSelection<'_> {
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
-    /// Returns the candidate layouts of a class without duplicates. The selected layout is the
-    /// first.
+    /// Returns the candidate layouts of a class; the selected layout is the first.
     fn candidates(&mut self, class: usize) -> SmallVec<[LayoutId; 8]> {
         let data = &self.classes.list[class];
         let mut found: SmallVec<[LayoutId; 8]> = self.chosen[class].into_iter().collect();
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            // Only asynchronous copies need lanes that replicate elements, and accesses outside of
-            // loops are never asynchronous.
+            // Only asynchronous copies need such lanes, and accesses outside of loops are never
+            // asynchronous.
             if access.weight < u64::from(self.layouts.tuning.loop_weight)
                 && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
             {
@@ -196,8 +190,8 @@ impl LayoutSelection<'_> {
         self.layouts.add(access.shape.layout(shape, self.num_warps, None))
     }
 
-    /// Returns the layout of a class for which an edge costs nothing. Returns `None` if the layout
-    /// of the neighbor does not determine such a layout.
+    /// Returns the layout of a class for which an edge costs nothing. Returns `None` if the
+    /// neighbor does not determine it.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
             EdgeEnd::Operand(layout) => Some(layout),
@@ -216,31 +210,28 @@ impl LayoutSelection<'_> {
                 let layout = reduced_layout(self.layouts.get(from), axis);
                 Some(self.layouts.add(layout))
             }
-            // Several layouts have the same reduced layout, so the layout of the result determines
-            // none of them.
+            // Several layouts have the same reduced layout.
             EdgeEnd::Reduced(..) => None,
         }
     }
 
-    /// Returns the layouts of a class in which lanes divide the elements of a broadcast. Several
-    /// lanes hold the same elements of the operand; each of them gets a different part of the
-    /// result.
+    /// Returns the layouts of a class in which lanes divide the elements of a broadcast. Lanes with
+    /// the same operand elements get different parts of the result.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// Returns the cost of the pointwise ops of a class in a layout. This cost is proportional to
-    /// the registers of a thread, including copies of elements.
+    /// Returns the cost of the pointwise ops of a class in a layout, which is proportional to the
+    /// registers.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns the layout for which an edge costs nothing and in which lanes divide the elements of
-    /// a class. Returns `None` unless the edge is a broadcast to the class, and several lanes hold
-    /// the same elements of its operand.
+    /// Returns the layout for which a broadcast costs nothing and lanes divide the elements.
+    /// Returns `None` for other edges, and if no lanes hold the same elements.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
@@ -257,7 +248,6 @@ impl LayoutSelection<'_> {
         Some(self.layouts.add(layout))
     }
 
-    /// Returns the cost of the selected layouts of all classes.
     fn total_cost(&mut self) -> u64 {
         let classes = self.classes;
         let mut cost = 0;
@@ -283,7 +273,6 @@ impl LayoutSelection<'_> {
         cost
     }
 
-    /// Returns the cost of a class in a layout, without its edges.
     fn own_cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let data = &classes.list[class];
@@ -311,7 +300,6 @@ impl LayoutSelection<'_> {
         cost
     }
 
-    /// Returns the cost of the conversion on an edge if `class` has the layout `layout`.
     fn edge_cost(&mut self, edge: &Edge, class: usize, layout: LayoutId) -> u32 {
         let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
@@ -331,8 +319,8 @@ impl LayoutSelection<'_> {
 
     /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
     ///
-    /// The layout is that of the class, or the accesses' own layout after a conversion. For a
-    /// store, lanes that hold copies of the same elements may also divide these elements.
+    /// The layout is that of the class, or the accesses' own layout after a conversion. Lanes with
+    /// copies may divide the elements of a store.
     fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
@@ -347,7 +335,7 @@ impl LayoutSelection<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // Divide only if each thread then stores one element. In other cases, other warps may hold
+        // Divide only if each thread then stores one element. Otherwise, other warps may hold
         // copies, too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
@@ -370,7 +358,7 @@ impl LayoutSelection<'_> {
                 let definition = self.function.defining_inst(value);
                 span = span.or_else(|| self.function.call_chain(definition?).into_iter().last());
             }
-            // List names of the program before ids of values.
+            // Names of the program come before ids of values.
             names.sort_by_key(|name| !name.starts_with('%'));
             names.truncate(6);
             let mut costs: Vec<(u64, LayoutId)> = Vec::new();

@@ -1,6 +1,6 @@
-//! Sinks an elementwise op or cast on both operands of a `tl.join` below the join. For example, the
-//! kernel joins 4-bit integers, two in a byte, and converts them to the operand type of a dot. If
-//! the conversion comes after the join, both integers of a byte share a register.
+//! Sinks an op on both operands of a `tl.join` below the join. Example: a kernel joins the two
+//! 4-bit integers of a byte, and converts them for a dot. If the conversion comes after the join,
+//! both integers share a register.
 //!
 //! ```text
 //! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
@@ -10,7 +10,7 @@
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Type, Value};
 
-/// Sinks ops below joins, among the ops of a block that compute an operand of a dot.
+/// Sinks ops below joins in the computation of a dot's operand.
 pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     while let Some(value) = work.pop() {
@@ -30,15 +30,15 @@ pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     }
 }
 
-/// A selection, along a new axis, between two tiles that the same op computes.
+/// A selection, along a new axis, between two tiles of the same op.
 struct Joined {
     select: Inst,
     axis: u32,
     /// The instruction that computes the first of the two tiles.
     function: Inst,
-    /// The index of the only operand in which the instructions of the two tiles differ.
+    /// The only operand in which the instructions of the two tiles differ.
     operand: usize,
-    /// This operand of the first and of the second instruction.
+    /// This operand of both instructions.
     sides: [Value; 2],
 }
 
@@ -104,7 +104,7 @@ impl Joined {
     }
 }
 
-/// Returns the tile that a value broadcasts along a new axis, and this axis.
+/// Returns the tile that a value broadcasts along a new axis, and the axis.
 fn broadcast_along_new_axis(function: &Function, value: Value) -> Option<(Value, u32)> {
     let broadcast = &function.insts[function.defining_inst(value)?];
     let Op::Broadcast { .. } = broadcast.op else { return None };

@@ -1,9 +1,8 @@
-//! Splits K across warps, in dots with few rows whose operand B the kernel computes from a load.
-//! For example, B may have dequantized weights of 8 or 4 bits.
+//! Splits K across warps in dots with few rows and a computed operand B. Example: B has dequantized
+//! weights of 8 or 4 bits.
 //!
-//! Each warp computes only its own rows of B, in registers and not through shared memory. Warps
-//! with different parts of K load different parts of A. The instructions of an iteration accumulate
-//! in different columns, so they do not wait for each other.
+//! Each warp computes its own rows of B in registers, without shared memory. Instructions of one
+//! iteration accumulate in different columns, so they do not wait for each other.
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = %zeros {
@@ -11,15 +10,13 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
-//! In the sketch, `parts` splits K into a new axis, and `columns` permutes the columns of the
-//! accumulator. In the dot, two consecutive columns of a lane are `groups` columns apart: 8 times
-//! the number of warps along N. So the pass permutes the columns of B in the loop, and permutes the
-//! columns of the accumulator back after the loop. The columns of a lane are then consecutive in a
-//! row of B, and the lane loads them as words.
+//! `parts` splits K into a new axis, and `columns` permutes the columns of the accumulator. In the
+//! dot, consecutive columns of a lane are `groups` apart, 8 times the number of warps along N. So
+//! the pass permutes the columns of B in the loop, and those of the accumulator back after the
+//! loop. The lane then loads consecutive elements of B as words.
 //!
-//! The launcher may add warps and make tensor maps. Then a loop with short iterations also gets a
-//! partition of warps for its copies (`passes/partition_warps.rs`), although the program does not
-//! request it.
+//! If the launcher can add warps and make tensor maps, a loop with short iterations also gets a
+//! partition of warps for its copies (`passes/partition_warps.rs`).
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -39,7 +36,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// The number of lanes of a warp along N.
 const GROUPS: u32 = 8;
 
-/// Splits K across warps in each dot for which this is faster. Returns whether it changed a dot.
+/// Splits K across warps where this is faster. Returns whether it changed a dot.
 pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -67,7 +64,6 @@ pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launc
     found
 }
 
-/// Requests a partition of warps for the copies of a dot's loop.
 fn request_specialization(function: &mut Function, split: KSplit) {
     let KSplit { owner, computed, .. } = split;
     let Op::For { options } = &mut function.insts[owner].op else { return };
@@ -81,15 +77,13 @@ fn request_specialization(function: &mut Function, split: KSplit) {
     remarks::about("split_k_across_warps", function, owner, || "loop".into(), because);
 }
 
-/// The division of K of a dot among warps.
 #[derive(Clone, Copy)]
 struct KSplit {
     /// The number of parts of K.
     parts: u32,
-    /// The number of lanes along N in all warps. Elements that are neighbors in a row of B become
-    /// columns of the dot whose indices differ by this number.
+    /// The number of lanes along N in all warps. Neighbors in a row of B become columns whose
+    /// indices differ by this number.
     groups: u32,
-    /// The number of elements of B that a thread computes in an iteration.
     computed: u32,
     /// The loop that carries the accumulator.
     owner: Inst,
@@ -118,8 +112,10 @@ impl KSplit {
     }
 }
 
-/// Returns the loop that carries an accumulator, if three conditions hold. The accumulator starts
-/// at zero. Only the dot uses the accumulator. Only the yield of the loop uses the dot's result.
+/// Returns the loop that carries an accumulator.
+///
+/// The accumulator must start at zero, only the dot uses it, and only the yield uses the dot's
+/// result.
 fn accumulating_loop(function: &Function, block: Block, dot: Inst, accumulator: Value) -> Option<Inst> {
     let Definition::Parameter(home, _) = function.values[accumulator].definition else { return None };
     let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
@@ -136,12 +132,10 @@ fn is_zero(function: &Function, value: Value) -> bool {
     constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
-/// Returns whether an operand is computed elementwise from loads of this block. The largest load
-/// must be contiguous along the last axis. It must load integers, or fewer bytes than the operand
-/// has.
+/// Returns whether an operand is computed elementwise from loads of this block. The largest load is
+/// contiguous along the last axis. It loads integers, or fewer bytes than the operand has.
 ///
-/// Other operands go through shared memory, where they move no more bytes than they load. This
-/// costs fewer registers and instructions than an accumulator in each warp.
+/// Other operands go through shared memory, which costs fewer registers and instructions.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -203,8 +197,7 @@ impl KSplitting<'_> {
         self.widen_carried(owner, accumulator, &wide, groups);
     }
 
-    /// Makes a loop carry one accumulator for each part of K. Adds these accumulators after the
-    /// loop.
+    /// Makes a loop carry an accumulator for each part of K, and adds them after the loop.
     fn widen_carried(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
         let carried = self.cursor.function.carried_by(owner, parameter);
         let carried = carried.expect("the loop carries the accumulator");
@@ -231,7 +224,6 @@ impl KSplitting<'_> {
         self.cursor.function.replace_uses(&replaced, |other| after.contains(&other));
     }
 
-    /// Adds the accumulators of all parts.
     fn add_parts(&mut self, parts: Value, ty: &Type) -> Value {
         let region = self.cursor.function.blocks.push(BlockData::default());
         let scalar = Type::scalar(Dtype::F32);

@@ -1,6 +1,6 @@
-//! Translates a program that states its layouts (Gluon). Each value gets the layout of its type;
-//! the compiler selects no layout. Tiles without a stated layout, such as constants, are computed
-//! in the layouts that their uses demand, or in the default layout.
+//! Translates a program that states its layouts (Gluon). Each value gets the layout of its type.
+//! Tiles without a stated layout, such as constants, get the layouts that their uses demand, or the
+//! default.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_base::{Code, Diagnostic};
@@ -25,11 +25,11 @@ use tilewright_gpu_ir::Module;
 use tilewright_gpu_ir::layout_rules::default_layout;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
+/// Builds the module of a kernel in the GPU dialect, with the stated layouts.
 ///
 /// # Errors
-/// If the kernel chooses the shared memory of an access at run time, or uses an accumulator in
-/// flight. The call also fails if the kernel states a tensor copy or workers that cannot exist.
+/// If the kernel chooses shared memory at run time, or uses an accumulator in flight. The call also
+/// fails if a stated tensor copy or worker cannot exist.
 pub fn translate(
     module: &ir::Module,
     target: GpuTarget,
@@ -73,10 +73,9 @@ pub fn translate(
     Ok(program)
 }
 
-/// Refuses accesses to shared memory whose allocation the kernel chooses at run time. Also refuses
-/// accesses to the memory of `mbarrier`s by functions that are not for `mbarrier`s.
+/// Refuses accesses to shared memory that the kernel chooses at run time. Also refuses accesses to
+/// `mbarrier` memory by other functions.
 fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
-    // A view shares the memory of its operand, which is checked as well.
     let is_allocation = |value: Value| {
         let inst = function.defining_inst(value);
         inst.is_some_and(|inst| {
@@ -118,7 +117,6 @@ fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
     found
 }
 
-/// Makes a class for each stated layout.
 fn stated_layouts(
     function: &ir::Function,
     rematerializable: &Rematerializable,

@@ -1,9 +1,7 @@
-//! Swaps the operands of tf32 dots with row-major B. The dot then computes the transpose of the
-//! result.
+//! Swaps the operands of tf32 dots with row-major B. The dot then computes the transpose.
 //!
-//! `wgmma` reads B from shared memory. There, elements that do not have 16 bits must be contiguous
-//! along K. `wgmma` can also read A from registers, where each tf32 takes one word. Threads can
-//! load these words from memory in any order:
+//! `wgmma` reads B from shared memory, where tf32 elements must be contiguous along K. It can read
+//! A from registers, which threads load in any order:
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = trans %zero {
@@ -11,8 +9,8 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = trans %e
 //! ```
-//! A transpose of a value in registers only renames coordinates. In any case, the epilogue moves
-//! the result to other threads.
+//! A transpose in registers only renames coordinates. The epilogue moves the result to other
+//! threads in any case.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -29,8 +27,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 
-/// Swaps the operands of each dot that is faster as the transpose of its result. Returns whether it
-/// changed a dot.
+/// Swaps the operands of each dot that is faster as its transpose. Returns whether it changed a
+/// dot.
 pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -50,11 +48,10 @@ pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32)
     found
 }
 
-/// Returns whether a dot should read A from registers, although a load and not a computation
-/// defines A.
+/// Returns whether a dot should read a loaded A from registers.
 ///
-/// This requires a tf32 dot, and a load of A in the block of the dot. A must be column-major in
-/// global memory, and must fit into the registers reserved for it.
+/// This requires a tf32 dot, and a load of A in the dot's block. A must be column-major in global
+/// memory, and fit into the registers reserved for it.
 pub fn is_loaded_by_columns(
     function: &Function,
     block: Block,
@@ -68,7 +65,7 @@ pub fn is_loaded_by_columns(
         && fits_registers(function.ty(data.operands[0]), target, num_warps)
 }
 
-/// Returns whether A has elements of one word and fits into the registers reserved for it.
+/// Returns whether A has 32-bit elements and fits into the registers reserved for it.
 fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
     let words: u32 = a.shape.iter().product();
     a.element.bytes() == WORD_BYTES && words <= target.tuning.transposed_registers * LANES * num_warps
@@ -79,7 +76,6 @@ fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
 enum AccumulatorSource {
     /// The loop that carries the accumulator, and the loop's parameter for it.
     Carried(Inst, Value),
-    /// A constant.
     Constant,
 }
 
@@ -118,8 +114,8 @@ fn is_faster_swapped(
     }
 }
 
-/// Returns the axis along which an operand is contiguous in global memory. Returns `None` if the
-/// block of the dot does not load the operand.
+/// Returns the axis along which a loaded operand is contiguous in global memory. Returns `None` if
+/// the dot's block does not load the operand.
 fn loaded_axis(function: &Function, block: Block, value: Value) -> Option<usize> {
     let inst = function.defining_inst(value)?;
     let data = &function.insts[inst];
@@ -171,7 +167,6 @@ impl OperandSwap<'_> {
         }
     }
 
-    /// Transposes the initial value of a carried accumulator and the result of its loop.
     fn transpose_carried(&mut self, owner: Inst, parameter: Value) {
         let carried = self.function.carried_by(owner, parameter).expect("the loop carries the accumulator");
         let is_home = |function: &Function, block: &Block| function.blocks[*block].insts.contains(&owner);
@@ -188,7 +183,7 @@ impl OperandSwap<'_> {
         self.transpose_result(block, owner, carried.result);
     }
 
-    /// Changes a result to its transpose. Its users get a `trans` of the new result.
+    /// Changes a result to its transpose; its users get a `trans` of the new result.
     fn transpose_result(&mut self, block: Block, inst: Inst, result: Value) {
         let ty = self.function.ty(result).clone();
         self.function.values[result].ty = transposed(&ty);

@@ -1,5 +1,4 @@
-//! Selects the `wgmma` instruction of a dot and the division of the tile among warps. Decides
-//! whether the instruction reads A from registers or from shared memory.
+//! Selects the `wgmma` of a dot, the division of the tile, and the source of A.
 
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
@@ -12,10 +11,10 @@ const ROWS: u32 = 64;
 const MIN_COLUMNS: u32 = 8;
 /// The maximum number of columns of an instruction.
 const MAX_COLUMNS: u32 = 256;
-/// The bits of a row of A along K in an instruction.
+/// The bits of a row of A along K in one instruction.
 const DEPTH_BITS: u32 = 256;
 
-/// Returns the instruction for types of A, B and the accumulator, and the warps along M and N.
+/// Returns the instruction for the types of A, B and the accumulator, and the warps along M and N.
 ///
 /// # Errors
 /// If no instruction computes the dot; the error is the reason.
@@ -37,8 +36,8 @@ pub fn instruction(
     if m < ROWS || n < MIN_COLUMNS || k < depth {
         return Err("the tile is smaller than a wgmma instruction: 64 rows, 8 columns, 32 bytes of k");
     }
-    // Divide M first. Then each warpgroup reads its own part of A. The result of a dot is then in
-    // the threads that need the operand of the next dot.
+    // Divide M first. Each warpgroup then reads its own part of A. The result of a dot is in the
+    // threads that need it as the operand of the next dot.
     let groups = num_warps / WARPGROUP_WARPS;
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;
@@ -63,9 +62,9 @@ fn operand_bits([a, b, accumulator]: [Dtype; 3], precision: InputPrecision) -> O
     }
 }
 
-/// Returns whether A is computed in the block of the dot, so that it stays in registers.
+/// Returns whether A is computed in the block of the dot, and so stays in registers.
 ///
-/// A dot reads A from shared memory if A is only loaded, or computed before the loop of the dot.
+/// Otherwise, the dot reads A from shared memory.
 pub fn is_computed_in_block(function: &Function, dot: Inst) -> bool {
     let mut value = function.insts[dot].operands[0];
     loop {
@@ -80,7 +79,6 @@ pub fn is_computed_in_block(function: &Function, dot: Inst) -> bool {
     }
 }
 
-/// Returns whether a value is defined in the block of an instruction.
 fn is_in_block_of(function: &Function, value: Value, inst: Inst) -> bool {
     let Some(definition) = function.defining_inst(value) else { return false };
     function.blocks.values().any(|block| block.insts.contains(&definition) && block.insts.contains(&inst))

@@ -1,10 +1,10 @@
-//! Makes partitions of the workers that a program starts itself (Gluon, `warp_specialize`).
+//! Makes partitions of the workers that a program starts (Gluon, `warp_specialize`).
 //!
-//! In tile IR, `start_workers` starts each worker in warps of its own, and the code of the kernel
-//! continues. In the GPU dialect, all code of the kernel becomes the first partition of the op
-//! `warp_specialize`. A few instructions remain before the op, in all warps. They allocate the
-//! shared memory of workers, initialize its `mbarrier`s, and compute scalars for workers. All
-//! partitions wait for each other at `start_workers` and at `join_workers`.
+//! In tile IR, `start_workers` starts each worker in separate warps, and the kernel continues. In
+//! the GPU dialect, the code of the kernel becomes the first partition of `warp_specialize`. Before
+//! this op, all warps allocate the workers' shared memory, initialize its `mbarrier`s, and compute
+//! the workers' scalars. All partitions wait for each other at `start_workers` and at
+//! `join_workers`.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
@@ -20,13 +20,13 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, MAX_WARPS, Module, Op};
 
-/// The granularity, the minimum and the maximum of a thread's registers for `setmaxnreg`.
+/// The granularity and the limits of a thread's registers for `setmaxnreg`.
 const REGISTER_STEP: u32 = 8;
 const MIN_REGISTERS: u32 = 24;
 const MAX_REGISTERS: u32 = 256;
 
 /// The maximum number of partitions. Each partition has a named barrier (see
-/// [`partition_barrier`]), and one more barrier is for all partitions.
+/// [`partition_barrier`]), and all partitions have one more.
 const MAX_PARTITIONS: usize = tilewright_gpu_ir::MAX_PARTITIONS - 1;
 
 /// The partitions of a kernel, in the order of the warps.
@@ -38,7 +38,7 @@ pub struct PartitionPlan {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Partition {
     warps: u32,
-    /// The registers of a thread; 0 to keep the number.
+    /// The registers of a thread; 0 keeps the number.
     registers: u32,
     contents: Contents,
 }
@@ -49,17 +49,16 @@ enum Contents {
     Kernel,
     /// The worker with this index.
     Worker(usize),
-    /// No code: the warps only complete a warpgroup.
+    /// No code: these warps complete a warpgroup.
     Padding,
 }
 
 impl PartitionPlan {
     /// Plans the partitions for `own` warps of the kernel and these workers.
     ///
-    /// Workers are in descending order of their warps. So each worker begins at a warpgroup, or
-    /// shares a warpgroup with others. If workers request registers, unused warps complete the
-    /// kernel's last warpgroup and the program's last warpgroup. The kernel then gets the registers
-    /// that the workers leave.
+    /// Workers are in descending order of their warps, so each begins at a warpgroup or shares one.
+    /// If workers request registers, unused warps complete the last warpgroups of the kernel and of
+    /// the program. The kernel then gets the registers that the workers leave.
     ///
     /// # Errors
     /// Returns the reason why the workers cannot have these registers.
@@ -98,7 +97,7 @@ impl PartitionPlan {
         Ok(plan)
     }
 
-    /// Gives all partitions of a warpgroup the same number of registers, and the kernel the rest.
+    /// Gives a warpgroup's partitions equal registers, and the kernel the rest.
     fn share_registers(&mut self) -> Result<(), String> {
         let mut first = 0;
         let mut of_group = vec![0; (self.warps() / WARPGROUP_WARPS) as usize];
@@ -144,12 +143,11 @@ impl PartitionPlan {
     }
 }
 
-/// The workers of a kernel.
 #[derive(Default)]
 pub struct Workers {
-    /// For each value that a worker computes, the worker's number of warps; 0 for other values.
+    /// The number of warps of the worker that computes each value; 0 for other values.
     pub warps: SecondaryMap<Value, u32>,
-    /// For each instruction of a worker, the worker's number of warps; 0 for other instructions.
+    /// The number of warps of each instruction's worker; 0 for other instructions.
     pub warps_at: SecondaryMap<Inst, u32>,
     /// The partitions; `None` for a kernel without workers.
     pub plan: Option<PartitionPlan>,
@@ -158,8 +156,8 @@ pub struct Workers {
 /// Finds the workers of a kernel.
 ///
 /// # Errors
-/// If the kernel starts workers more than once, within a loop or within a branch, or has too many
-/// warps or partitions. The call also fails if the workers cannot have the requested registers.
+/// If the kernel starts workers twice, in a loop or in a branch, or has too many warps or
+/// partitions. The call also fails if the workers cannot have the requested registers.
 pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Workers, Box<Diagnostic>> {
     let mut starts = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -213,7 +211,6 @@ pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Work
 }
 
 impl Workers {
-    /// Records the warps of the values and instructions of a block.
     fn add_warps(&mut self, function: &ir::Function, block: Block, count: u32) {
         for value in &function.blocks[block].parameters {
             self.warps[*value] = count;
@@ -231,8 +228,8 @@ impl Workers {
     }
 }
 
-/// Makes the code of a kernel the first partition of a `warp_specialize`. This op replaces the
-/// `start_workers` of the program.
+/// Makes the kernel's code the first partition of a `warp_specialize`, which replaces
+/// `start_workers`.
 ///
 /// # Errors
 /// If a worker uses a scalar that only the warps of the kernel can compute.
@@ -246,7 +243,7 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
     let mut outside = Outside::new(function, start);
     outside.add_captured(function, start)?;
     let (mut before, kernel) = outside.divide(function, start);
-    // All threads of the cluster participate in its barriers, so these are outside of partitions.
+    // All threads of the cluster participate in its barriers, so they are outside of partitions.
     let is_barrier = |inst: &Inst| {
         matches!(function.insts[*inst].op, Op::Gpu(GpuOp::ClusterArrive {} | GpuOp::ClusterWait {}))
     };
@@ -257,7 +254,6 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
     let regions = std::mem::take(&mut function.insts[start].regions);
     let location = function.insts[start].location;
     let (mut own, mut last) = (kernel, late);
-    // The terminator of the kernel remains in the entry block.
     last.extend(own.pop());
     let mut blocks: SmallVec<[Block; 2]> = smallvec![];
     for partition in &plan.partitions {
@@ -298,7 +294,7 @@ pub fn enclose(program: &mut Module, plan: &PartitionPlan) -> Result<(), Box<Dia
     Ok(())
 }
 
-/// The instructions of the entry block that all warps execute, before the partitions.
+/// The instructions of the entry block that all warps execute before the partitions.
 struct Outside {
     /// The instructions before the start of the workers.
     before: Vec<Inst>,
@@ -312,7 +308,6 @@ impl Outside {
         Self { before, found: EntitySet::new() }
     }
 
-    /// Adds the definitions of the values that workers use.
     fn add_captured(&mut self, function: &Function, start: Inst) -> Result<(), Box<Diagnostic>> {
         let mut uses = Vec::new();
         for region in &function.insts[start].regions {
@@ -324,8 +319,7 @@ impl Outside {
             self.add_value(function, value, user)?;
         }
         // The `mbarrier`s are initialized before the partitions that use them. An instruction such
-        // as a loop may initialize further `mbarrier`s. Then their other initializations must move,
-        // too.
+        // as a loop may initialize several `mbarrier`s, so their other initializations move, too.
         loop {
             let moved = self.before.iter().copied().find(|inst| {
                 !self.found.contains(*inst)
@@ -343,8 +337,8 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns whether an instruction, or an instruction in its regions, satisfies `is_op` and
-    /// accesses an `mbarrier` that all warps allocate.
+    /// Returns whether an instruction satisfies `is_op` and accesses an `mbarrier` that all warps
+    /// allocate. Also checks the instructions in its regions.
     fn manages(&self, function: &Function, inst: Inst, is_op: impl Fn(&Op) -> bool) -> bool {
         let mut found = false;
         each_within(function, inst, &mut |inner| {
@@ -402,8 +396,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns whether an instruction before this one writes global memory, or may wait for another
-    /// program's write.
+    /// Returns whether global memory may change between the entry and an instruction.
     fn may_change_memory_before(&self, function: &Function, inst: Inst) -> bool {
         let mut found = false;
         for other in self.before.iter().take_while(|other| **other != inst) {
@@ -419,8 +412,7 @@ impl Outside {
         found
     }
 
-    /// Divides the entry block into the instructions for all warps, and those for the kernel's own
-    /// warps.
+    /// Divides the entry block into instructions of all warps and of the kernel's warps.
     fn divide(&self, function: &mut Function, start: Inst) -> (Vec<Inst>, Vec<Inst>) {
         let insts = function.blocks[function.entry].insts.clone();
         let (mut before, mut kernel) = (Vec::new(), Vec::new());
@@ -428,8 +420,7 @@ impl Outside {
         let mut previous_is_init = false;
         for inst in insts {
             let data = &function.insts[inst];
-            // Drop the fence and the barrier after an initialization; one of each follows all
-            // initializations.
+            // One fence and one barrier follow all initializations, so drop those after each.
             let is_sync = matches!(data.op, Op::Gpu(GpuOp::FenceProxy { .. }) | Op::Tile(ir::Op::Barrier {}));
             if previous_is_init && is_sync {
                 continue;
@@ -455,7 +446,6 @@ impl Outside {
     }
 }
 
-/// Calls `each` with an instruction, and with the instructions in its regions.
 fn each_within(function: &Function, inst: Inst, each: &mut impl FnMut(Inst)) {
     each(inst);
     for region in &function.insts[inst].regions {
@@ -467,7 +457,6 @@ fn each_within(function: &Function, inst: Inst, each: &mut impl FnMut(Inst)) {
 mod tests {
     use super::*;
 
-    /// Returns the warps and the registers of each partition.
     fn plan(own: u32, warps: &[i64], registers: &[i64]) -> Vec<(u32, u32)> {
         let plan = PartitionPlan::new(own, warps, registers).unwrap();
         plan.partitions.iter().map(|partition| (partition.warps, partition.registers)).collect()
@@ -484,7 +473,7 @@ mod tests {
         assert_eq!(plan(4, &[1, 1], &[24, 30]), [(4, 256), (1, 32), (1, 32), (2, 32)]);
         assert_eq!(plan(4, &[4, 1], &[240, 24]), [(4, 240), (4, 240), (1, 24), (3, 24)]);
         assert_eq!(plan(8, &[4], &[24]), [(8, 240), (4, 24)]);
-        // Unused warps complete the warpgroup of the kernel, too.
+        // Unused warps also complete the warpgroup of the kernel.
         assert_eq!(plan(2, &[1], &[24]), [(2, 256), (2, 256), (1, 24), (3, 24)]);
     }
 

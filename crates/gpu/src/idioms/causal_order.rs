@@ -1,15 +1,13 @@
 //! Causal order: the longest programs start first.
 //!
-//! The loop of causal attention ends at the diagonal, so its trip count grows with the program id
-//! along axis 0. A GPU starts blocks in the order of their ids. So the longest programs are among
-//! the last to start, and most multiprocessors wait for them. If the longest programs start first,
-//! all programs end at about the same time (R. L. Graham, "Bounds on multiprocessing timing
-//! anomalies", 1969). Programs cannot observe the order. If a program may wait for another program,
-//! the kernel keeps the order of the ids.
+//! The trip count of causal attention grows with the program id along axis 0. A GPU starts blocks
+//! in the order of their ids. So the longest programs would start last, and most multiprocessors
+//! would wait for them. If the longest programs start first, all programs end at about the same
+//! time (Graham, "Bounds on multiprocessing timing anomalies", 1969). Programs cannot observe the
+//! order, except a program that waits for another: such a kernel keeps its order.
 //!
-//! The pass estimates the length of a program by the trip counts of its loops with dots. The
-//! analysis finds whether these counts grow or fall with the program id along axis 0. It follows
-//! sums, products with constants, quotients, minima and maxima.
+//! The length of a program is estimated by the trip counts of its loops with dots. The analysis
+//! follows sums, products with constants, quotients, minima and maxima to the program id.
 
 use tilewright_ir::{
     Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, constant_int,
@@ -22,10 +20,9 @@ use tilewright_gpu_ir::ProgramOrder;
 /// The maximum number of definitions that the analysis of a loop bound visits.
 const MAX_STEPS: u32 = 24;
 
-/// The change of an integer from one program along axis 0 to the next.
+/// The change of an integer from one program along axis 0 to the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slope {
-    /// Changes by this amount.
     By(i128),
     Falls,
     Grows,
@@ -56,7 +53,6 @@ pub fn program_order(module: &Module) -> ProgramOrder {
     order
 }
 
-/// Collects the outermost loops with dots.
 fn collect_dot_loops(kernel: &Function, block: Block, loops: &mut Vec<Inst>) {
     for &inst in &kernel.blocks[block].insts {
         let data = &kernel.insts[inst];
@@ -79,16 +75,15 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns the slope of the distance between the bounds of a loop. The trip count changes in the
-/// same direction. Returns `None` if the slope is unknown, or if the step is not a positive
-/// constant.
+/// Returns the slope of the distance between the bounds of a loop, and so of its trip count.
+/// Returns `None` if the slope is unknown, or if the step is not a positive constant.
 fn trip_count_slope(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
     let step = constant_int(kernel, step).filter(|step| *step > 0)?;
     let mut steps = 0;
     let slope = sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)?;
-    // Persistent programs process tiles in turn, so the trip counts of two programs differ by at
-    // most one. This difference does not count.
+    // Trip counts of persistent programs, which process tiles in turn, differ by at most one. This
+    // difference does not count.
     Some(if matches!(slope, Slope::By(by) if by.abs() < step) { Slope::By(0) } else { slope })
 }
 
@@ -97,7 +92,6 @@ impl Slope {
         matches!(self, Slope::Falls | Slope::By(..0))
     }
 
-    /// Returns the slope of the integer multiplied by a factor.
     fn times(self, factor: i128) -> Option<Self> {
         Some(match (self, factor) {
             (Slope::By(by), _) => Slope::By(by.checked_mul(factor)?),
@@ -108,7 +102,6 @@ impl Slope {
     }
 }
 
-/// Returns the slope of the sum of two integers.
 fn sum(one: Slope, other: Slope) -> Option<Slope> {
     match (one, other) {
         (Slope::By(one), Slope::By(other)) => Some(Slope::By(one.checked_add(other)?)),
@@ -119,8 +112,8 @@ fn sum(one: Slope, other: Slope) -> Option<Slope> {
 
 /// Returns the slope of a monotonic function of two integers, such as their minimum.
 ///
-/// Only the direction of the result is exact. So for a minimum or a maximum, the caller drops the
-/// amount ([`without_amount`]).
+/// Only the direction is exact. For a minimum or a maximum, the caller drops the amount
+/// ([`without_amount`]).
 fn monotonic(one: Slope, other: Slope) -> Option<Slope> {
     match (one, other) {
         (Slope::By(0), slope) | (slope, Slope::By(0)) => Some(slope),
@@ -170,7 +163,7 @@ fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
     }
 }
 
-/// Returns a slope without its amount, for an integer whose change differs from program to program.
+/// Returns the direction of a slope whose amount differs from program to program.
 fn without_amount(slope: Slope) -> Slope {
     match slope {
         Slope::By(0) => slope,

@@ -1,5 +1,4 @@
-//! Optimizations of idioms: each file optimizes one idiom of kernels. The passes in the other
-//! folders apply to any kernel.
+//! Optimizations of idioms, one in each file. The passes in the other folders apply to any kernel.
 //!
 //! | idiom | mechanism |
 //! |---|---|

@@ -1,18 +1,17 @@
-//! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): a warp skips the rescaling of an
-//! accumulator if all its factors are 1.
+//! Online softmax: a warp skips multiplications of an accumulator by 1. (Milakov and Gimelshein,
+//! arXiv 1805.02867.)
 //!
-//! A loop over the blocks of a row multiplies its accumulators by the correction factor
-//! `2^(m - max(m, x))`. Here, `m` is the largest score so far and `x` the largest score of the
-//! block. The factor is 1 unless `x` is larger than `m`. In a long row, few blocks have a larger
-//! score. Multiplication by 1 is exact, so a warp may skip it.
+//! A loop over the blocks of a row multiplies its accumulators by `2^(m - max(m, x))`. `m` is the
+//! largest score so far, and `x` that of the block. The factor is 1 unless `x` is larger than `m`,
+//! which few blocks of a long row have. Multiplication by 1 is exact, so a warp may skip it.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
 //! %b = broadcast (expand_dims %f)                    =>   %b = …
 //! %s = mul %acc, %b                                       %s = rescale %acc, %b
 //! ```
-//! Only accumulators of dots become `rescale`: they have many registers, so a vote and a branch
-//! cost little compared with the multiplications.
+//! Only accumulators of dots become `rescale`: their multiplications cost much more than a vote and
+//! a branch.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
@@ -51,9 +50,8 @@ pub fn skip_rescaling(module: &mut Module) {
     }
 }
 
-/// If a `rescale` can replace `mul`, returns its operands: the accumulator of a dot of the body,
-/// and the correction factors. Requires an fp32 accumulator of at least `rescaled_registers`
-/// registers.
+/// Returns the operands of a `rescale` for `mul`: a dot's accumulator and the factors. The
+/// accumulator is fp32 and has at least `rescaled_registers` registers.
 fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Inst) -> Option<[Value; 2]> {
     let data = &function.insts[mul];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
@@ -75,21 +73,19 @@ fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Ins
     if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
 }
 
-/// The bound that a correction factor must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactorBound {
-    /// No bound: the kernel may select another value in place of the maximum, under any condition.
+    /// No bound: the kernel may select any other value in place of the maximum.
     Any,
-    /// At most 1: the kernel selects another value in place of the maximum only if the other value
-    /// is at least as large.
+    /// At most 1: a value that the kernel selects in place of the maximum is at least as large.
     AtMostOne,
 }
 
 /// Returns whether a value is a correction factor: 1, `exp(m - max(m, n))` or
 /// `exp2(m - max(m, n))`.
 ///
-/// Shape ops, selections and loops may carry the factor. `seen` has the values already visited,
-/// because a loop may carry its own factor.
+/// Shape ops, selections and loops may carry the factor. `seen` has the visited values, because a
+/// loop may carry its own factor.
 pub fn is_correction_factor(
     function: &Function,
     value: Value,
@@ -130,8 +126,8 @@ pub fn is_correction_factor(
     }
 }
 
-/// Returns whether a value is `m - max(m, n)`. In place of the maximum, the kernel may select
-/// another value that satisfies `bound`.
+/// Returns whether a value is `m - max(m, n)`. The kernel may select a value that satisfies `bound`
+/// in place of the maximum.
 fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBound) -> bool {
     let Some((ElementwiseFn::Sub, &[old, maximum])) = elementwise(function, value) else { return false };
     let is_maximum = |value: Value| {
@@ -149,8 +145,8 @@ fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBoun
     }
 }
 
-/// Returns whether `yes` or `no` is a constant, and is selected only if the other value is at most
-/// as large.
+/// Returns whether `yes` or `no` is a constant that is selected only as an upper bound of the
+/// other.
 fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
     use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
     let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };
@@ -165,7 +161,6 @@ fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: 
         .is_some_and(|(bound, other)| bound <= other)
 }
 
-/// Returns the function that computes a value, and its operands.
 fn elementwise(function: &Function, value: Value) -> Option<(ElementwiseFn, &[Value])> {
     let data = &function.insts[function.defining_inst(value)?];
     let Op::Gpu(GpuOp::Elementwise { function, .. }) = data.op else { return None };

@@ -1,11 +1,10 @@
-//! Allocates shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges. Ranges
-//! are assigned first fit, the largest buffer first.
+//! Allocates shared memory by liveness: buffers that are live together are disjoint. Ranges are
+//! assigned first fit, the largest buffer first.
 //!
-//! A buffer may be written while accesses to another buffer are in flight. If the two shared a
-//! range, the write would cost a barrier. So by a rule, such buffers get disjoint ranges, too. The
-//! rule holds for all buffers if the kernel then needs at most `cheap_shared_bytes`, or no more
-//! bytes than without the rule. Otherwise it holds only for buffers in loops, under the same
-//! condition. If this fails too, it holds for no buffer.
+//! If a kernel writes one buffer while accesses to another are in flight, a common range would cost
+//! a barrier. So these buffers get disjoint ranges, too, if the kernel then needs at most
+//! `cheap_shared_bytes`, or no more bytes than before. Otherwise, only such buffers in loops get
+//! disjoint ranges, under the same condition.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,10 +23,10 @@ use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op
 
 /// The minimum alignment of a buffer in bytes: that of the widest access.
 ///
-/// Every buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its
-/// users may need a larger alignment ([`Alignments`]).
+/// A buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its users
+/// may need a larger alignment ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
-/// The bytes of one 32-bit word in each of the 32 banks of shared memory.
+/// The bytes of one word in each of the 32 banks.
 const BANKS_BYTES: u64 = 128;
 /// The maximum number of tiles that the error lists.
 const MAX_LISTED_TILES: usize = 8;
@@ -39,7 +38,7 @@ const MAX_LISTED_TILES: usize = 8;
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let analysis = SlotAnalysis::new(module.kernel(), false);
     let buffers = Buffers::new(&module.header.layouts, &analysis);
-    // Keep existing offsets: the barriers that were inserted for them may not suffice for others.
+    // Keep existing offsets, because the barriers were inserted for them.
     if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
     }
@@ -78,18 +77,15 @@ pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
 
-/// Returns the bytes of shared memory that a kernel needs. Buffers may overlap in memory if their
-/// live ranges do not overlap.
-///
-/// The result includes the mbarriers that the lowering of rings adds later. So a kernel that fits
-/// before that pass also fits after it.
+/// Returns the bytes of shared memory that a kernel needs. It includes the mbarriers that the
+/// lowering of rings adds, so a kernel that fits now also fits later.
 pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     let buffers = Buffers::new(layouts, &SlotAnalysis::new(function, false));
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
 }
 
-/// Returns an upper bound of the bytes of the `mbarrier`s of rings that are not lowered yet. Each
-/// slot may get a full and an empty `mbarrier`.
+/// Returns an upper bound of the bytes of the `mbarrier`s of rings. Each slot may get a full and an
+/// empty `mbarrier`.
 fn mbarrier_bytes(function: &Function) -> u64 {
     let mut bytes = 0;
     function.walk(function.entry, &mut |inst| {
@@ -103,7 +99,6 @@ fn mbarrier_bytes(function: &Function) -> u64 {
     bytes
 }
 
-/// Returns the bytes that an instruction allocates.
 fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Alloc { .. }) = data.op else { return None };
@@ -118,8 +113,8 @@ fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     }
 }
 
-/// Returns the memory that an instruction allocates, and its range in bytes. Returns `None` if the
-/// instruction allocates nothing or has no offset yet.
+/// Returns an allocation's memory and its range in bytes. Returns `None` for other instructions,
+/// and before the offset is assigned.
 pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
     let data = &function.insts[inst];
     let bytes = u64::from(alloc_bytes(function, inst)?);
@@ -127,8 +122,8 @@ pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>
     Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
 }
 
-/// Returns the error for a kernel that needs too much shared memory. It lists the tiles that are
-/// live at the point where the most memory is in use.
+/// Returns the error for a kernel that needs too much shared memory. It lists the tiles at the
+/// point of the highest use.
 fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     let (function, target) = (module.kernel(), module.header.target);
     let limit = target.max_shared_bytes;
@@ -168,8 +163,8 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
         .hint("use smaller blocks, or a smaller num_stages")
 }
 
-/// Returns the instruction, usually a load, whose tile is stored or copied to a buffer. Returns the
-/// allocation if nothing writes the buffer.
+/// Returns the instruction, usually a load, whose tile goes to a buffer. Returns the allocation if
+/// nothing writes the buffer.
 fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     let function = analysis.function;
     let memory = function.insts[alloc].results[0];
@@ -192,13 +187,12 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     inst
 }
 
-/// The buffers of a function, and the pairs of buffers that are live at the same time.
+/// The buffers of a function, and the pairs that are live together.
 struct Buffers {
     /// The buffers with their bytes, the largest first.
     list: Vec<(Inst, u32)>,
     /// The live range of each buffer, as indices of instructions in program order.
     lives: SecondaryMap<Inst, (u32, u32)>,
-    /// The pairs that are live at the same time.
     in_use: BTreeSet<(Inst, Inst)>,
     /// The innermost loop around the `alloc` of each buffer.
     loops: SecondaryMap<Inst, Option<Inst>>,
@@ -206,7 +200,6 @@ struct Buffers {
     alignments: Alignments,
 }
 
-/// An assignment of ranges of shared memory.
 struct Placement {
     /// The first byte of each buffer, and the byte after its last one.
     ranges: SecondaryMap<Inst, Option<(u64, u64)>>,
@@ -214,7 +207,6 @@ struct Placement {
 }
 
 impl Buffers {
-    /// Finds the buffers, and the pairs that are live at the same time.
     fn new(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Self {
         let function = analysis.function;
         let mut numbering = Numbering::new(function);
@@ -227,7 +219,7 @@ impl Buffers {
         let mut lives = SecondaryMap::new();
         for (number, (a, (start, end))) in ranges.iter().enumerate() {
             lives[*a] = (*start, *end);
-            // The list is in the order in which live ranges begin.
+            // The live ranges are sorted by their start.
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
@@ -237,7 +229,7 @@ impl Buffers {
         Self { list, lives, in_use, loops: numbering.loops, alignments }
     }
 
-    /// Returns the buffers that are live at the point where the most memory is in use.
+    /// Returns the buffers at the point of the highest use.
     fn together(&self) -> Vec<(Inst, u32)> {
         let beside = |one: Inst| {
             let is_there = |other: &&(Inst, u32)| {
@@ -250,8 +242,7 @@ impl Buffers {
         sets.max_by_key(|set| set.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>()).unwrap_or_default()
     }
 
-    /// Assigns ranges first fit, the largest buffer first. The two buffers of each pair in `apart`
-    /// get disjoint ranges.
+    /// Assigns ranges first fit, the largest buffer first. Pairs in `apart` get disjoint ranges.
     fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placement {
         let mut neighbours: SecondaryMap<Inst, Vec<Inst>> = SecondaryMap::new();
         for (a, b) in apart {
@@ -281,7 +272,7 @@ impl Buffers {
     }
 }
 
-/// Returns the pairs of buffers of different partitions, because partitions run concurrently.
+/// Returns the pairs of buffers of different partitions, which run concurrently.
 fn in_other_partitions(analysis: &SlotAnalysis<'_>, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
     let is_specialized = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
     if !analysis.function.insts.values().any(is_specialized) {
@@ -302,8 +293,7 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// Returns pairs of buffers. The kernel may store to one buffer of a pair while accesses to the
-/// other one are in flight.
+/// Returns the pairs in which the kernel may store to one buffer during accesses to the other.
 fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let alloc = |place: &MemoryLocation| match place {
@@ -337,7 +327,6 @@ fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
 /// Instructions in the order of the text.
 pub(super) struct Numbering<'a> {
     function: &'a Function,
-    /// The instructions.
     pub order: Vec<Inst>,
     /// The index of each instruction, and the index of the last instruction in its regions.
     numbers: SecondaryMap<Inst, (u32, u32)>,
@@ -349,7 +338,6 @@ pub(super) struct Numbering<'a> {
 }
 
 impl<'a> Numbering<'a> {
-    /// Returns an empty numbering.
     pub fn new(function: &'a Function) -> Self {
         let mut numbering = Self {
             function,
@@ -364,7 +352,6 @@ impl<'a> Numbering<'a> {
         numbering
     }
 
-    /// Adds the instructions of a block.
     pub fn block(&mut self, block: Block) {
         let function = self.function;
         for inst in &function.blocks[block].insts {
@@ -391,8 +378,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel without
-    /// one.
+    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel.
     pub fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)

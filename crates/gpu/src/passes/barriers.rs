@@ -1,9 +1,9 @@
-//! Inserts barriers of the block. A barrier precedes an access to memory if an access of another
-//! warp may be in flight and conflicts with it. Two accesses conflict if they may access the same
-//! bytes and one of them is a store.
+//! Inserts barriers of the thread block. A barrier precedes an access that conflicts with an access
+//! of another warp in flight. Accesses conflict if they may access the same bytes and one of them
+//! is a store.
 //!
-//! Barriers also order atomic operations. A releasing operation follows all earlier accesses of the
-//! block's threads to global memory. An acquiring operation precedes all their later accesses.
+//! Barriers also order atomic operations. A release follows all earlier global accesses of the
+//! block's threads. An acquire precedes all their later ones.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -20,11 +20,11 @@ use tilewright_gpu_ir::analysis::slots::{Slot, SlotAnalysis};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, InstData, MAX_PARTITIONS, Module, Op};
 
-/// The id of the named barrier at which all partitions of a kernel wait for each other.
+/// The id of the named barrier of all partitions.
 pub const BARRIER_OF_ALL: u32 = 13;
 
-/// Returns the id of the named barrier at which the threads of a partition wait for each other. The
-/// ids count down from 15, because programs use low ids, and skip [`BARRIER_OF_ALL`].
+/// Returns the id of the named barrier of a partition. Programs use low ids, so the ids count down
+/// from 15 and skip [`BARRIER_OF_ALL`].
 ///
 /// # Panics
 /// If the index of the partition is not below [`MAX_PARTITIONS`].
@@ -34,7 +34,7 @@ pub fn partition_barrier(partition: usize) -> u32 {
     if id > BARRIER_OF_ALL { id } else { id - 1 }
 }
 
-/// Returns the op with which the threads of a partition wait for each other before an instruction.
+/// Returns the barrier for the threads that execute an instruction.
 fn barrier_before(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
     let (specialization, partition) = analysis.partition(inst)?;
     let barrier = partition_barrier(partition);
@@ -42,7 +42,6 @@ fn barrier_before(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
     Some(GpuOp::NamedBarrier { barrier, threads }.into())
 }
 
-/// Returns the number of threads of a partition.
 fn threads_of(analysis: &SlotAnalysis<'_>, specialization: Inst, partition: usize) -> u32 {
     match &analysis.function.insts[specialization].op {
         Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[partition] as u32 * LANES,
@@ -51,8 +50,7 @@ fn threads_of(analysis: &SlotAnalysis<'_>, specialization: Inst, partition: usiz
     }
 }
 
-/// Inserts barriers where threads have to wait for each other. Shared memory must already be
-/// allocated.
+/// Inserts the barriers that threads need. Shared memory must already be allocated.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
     let is_specialization = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
@@ -82,7 +80,6 @@ pub fn insert_barriers(module: &mut Module) {
     }
 }
 
-/// Returns the instructions that need a barrier before them.
 fn needed(module: &Module) -> EntitySet<Inst> {
     let function = module.kernel();
     let ranges = ranges(function);
@@ -101,8 +98,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
-        // A named barrier that waits for at least as many threads as the partition has includes all
-        // threads of the partition.
+        // A named barrier for at least the partition's number of threads includes all of them.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)
@@ -111,8 +107,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         let partition = analysis.partition(inst);
-        // Mbarriers order accesses to the compiler's rings, which another partition fills or reads.
-        // A program that states its copies may use any memory in one partition only.
+        // Mbarriers order accesses to the compiler's rings. A program that states its copies may
+        // use memory in one partition only.
         let is_own = |slot: Slot| {
             let memory = analysis.alloc(slot.root).unwrap_or(slot.root);
             partition.is_none()
@@ -132,13 +128,13 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             | (MemoryLocation::Acquired, _) => false,
         });
         // One thread releases the accesses of all threads, so these must have completed. One thread
-        // executes the acquire, and copies that any thread starts must follow it.
+        // executes the acquire, and all threads' copies must follow it.
         needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
         needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&MemoryLocation::Acquired);
         if needed[inst] {
             open.close();
         }
-        // Readers of the slot wait for the mbarrier of the tensor copy, not for a barrier.
+        // Readers of the slot wait for the mbarrier of the tensor copy.
         let is_tensor = op.info().memory == MemoryAccess::FillsShared;
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&analysis, inst));
@@ -153,7 +149,6 @@ fn needed(module: &Module) -> EntitySet<Inst> {
     set
 }
 
-/// Returns the range of each allocation of shared memory, in bytes.
 fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64>>> {
     let mut ranges = SecondaryMap::new();
     function.walk(function.entry, &mut |inst| {

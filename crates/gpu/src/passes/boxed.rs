@@ -1,6 +1,5 @@
-//! Describes the boxes of tensors that tensor copies move between global and shared memory. Returns
-//! the tensor map of a box. [`crate::assign::boxes`] finds the boxes, and marks the accesses to
-//! them with the op `tensor_box`.
+//! Describes the boxes that tensor copies move, and finds their tensor maps.
+//! [`crate::assign::boxes`] marks the accesses to boxes with the op `tensor_box`.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -16,25 +15,21 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapBox, TensorMapPlan};
 
-/// A box of a tensor that tensor copies move to or from a buffer in shared memory.
+/// A box of a tensor, moved between global memory and a buffer in shared memory.
 #[derive(Clone)]
 pub(super) struct Boxed {
-    /// The mark of the box: the `tensor_box` with its coordinates, which returns pointers to the
-    /// box.
+    /// The `tensor_box` of the box, which returns pointers to it.
     pub mark: Inst,
-    /// For each axis of the buffer, the axis of the pointers that the mark returns.
+    /// For each axis of the buffer, the axis of the pointers.
     pub axes: SmallVec<[usize; 5]>,
-    /// The extents along the axes of the buffer.
     pub shape: ir::Shape,
     /// The layout of the box in the buffer.
     pub boxes: BoxLayout,
-    /// True if a copy writes the box to the tensor.
     pub is_written: bool,
 }
 
 impl Boxed {
-    /// Returns the box of a load, if tensor copies can fill slots with the loaded tile or its
-    /// transpose.
+    /// Returns the box of a load, if tensor copies can load it or its transpose.
     pub fn of_load(
         header: &Header,
         function: &Function,
@@ -56,10 +51,10 @@ impl Boxed {
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
-    /// Returns the tensor map of the box, and the id of the map from which it is derived.
+    /// Returns the tensor map of the box, and the id of the map that it is derived from.
     ///
-    /// The axes of the buffer come after the other axes of the map. Returns `None` if no tensor
-    /// copy can move the box.
+    /// The axes of the buffer are the last ones of the map. Returns `None` if no tensor copy can
+    /// move the box.
     pub fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, MapId)> {
         let (number, plan) = map_plan(header, function, function.insts[self.mark].operands[1])?;
         let plan = plan.transposed(&self.axes)?;
@@ -70,7 +65,7 @@ impl Boxed {
         let mut extents: SmallVec<[u32; 5]> =
             std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
         if let Some(axis) = self.gathered_row_indices(function) {
-            // A gather copies each row separately, to a part of the buffer.
+            // A gather copies each row separately.
             let bits = plan.element.bytes() as u32 * 8;
             if !self.boxes.can_gather_rows(bits) {
                 return None;
@@ -88,7 +83,7 @@ impl Boxed {
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 
-    /// Returns whether the boxes of another load have the same map and the same order of axes.
+    /// Returns whether another load's box has the same map and order of axes.
     pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
         self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
     }
@@ -99,8 +94,8 @@ impl Boxed {
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Returns the coordinates of a `tensor_box`. First come those of axes that the tile does not
-    /// have, then one for each axis of the buffer, in order.
+    /// Returns the coordinates of a `tensor_box`. Those of other axes come first, then one for each
+    /// axis of the buffer.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -108,9 +103,8 @@ impl Boxed {
     }
 }
 
-/// Returns the axis along which a tile is contiguous in global memory.
-///
-/// Returns `None` unless the tile is a box of a tensor, or a transpose of a box.
+/// Returns the axis along which a box of a tensor, or its transpose, is contiguous in global
+/// memory. Returns `None` for other tiles.
 pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
     let (loaded, axes) = transposed(function, value)?;
     let load = function.defining_inst(loaded)?;
@@ -122,8 +116,7 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
     plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
 }
 
-/// Returns the tensor map for a box: a parameter, or a map that the kernel makes. Adds a map if no
-/// existing map fits.
+/// Returns the tensor map for a box, and adds a map if no map fits.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
     let (wanted, id) = boxed.plan(header, function)?;
@@ -138,7 +131,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
         return Some(parameters[first + same]);
     }
-    // A transposed box needs a separate map: its axes have another order.
+    // A transposed box needs a separate map, because its axes have another order.
     if header.tensor_maps[number].copied.is_none() && boxed.axes.is_sorted() {
         header.tensor_maps[number] = wanted;
         return Some(map);
@@ -152,8 +145,8 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     Some(value)
 }
 
-/// Follows a value back through `transpose` ops. Returns the tile that they permute. For each axis
-/// of the value, also returns the axis of that tile.
+/// Follows a value back through `transpose` ops to the tile that they permute. For each axis of the
+/// value, also returns the axis of the tile.
 pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
@@ -170,13 +163,12 @@ fn is_tile(function: &Function, value: Value) -> bool {
     function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
 }
 
-/// Returns the index of the coordinate that can disable a copy: the first scalar coordinate.
+/// Returns the index of the first scalar coordinate, which can disable a copy.
 pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
     coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
 }
 
-/// Returns whether a copy or a `tensor_box` gathers rows: one of its coordinates is a tile of row
-/// indices.
+/// Returns whether a copy or a `tensor_box` gathers rows.
 pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let first = match data.op {
@@ -188,10 +180,8 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
-/// Creates instructions that disable a copy if a condition is false. They replace a coordinate with
-/// a coordinate outside of any tensor.
-///
-/// The result of the second instruction is the coordinate.
+/// Creates instructions that disable a copy if a condition is false. They move a coordinate out of
+/// any tensor. The second one's result is this coordinate.
 pub(super) fn mask_coordinate(
     function: &mut Function,
     condition: Value,

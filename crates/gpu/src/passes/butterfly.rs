@@ -1,9 +1,7 @@
-//! Lowers butterfly exchanges and bitonic merges that cross warps, and histograms, whose counters
-//! are in shared memory. [`super::conversions`] calls these functions.
+//! Lowers butterfly exchanges, bitonic merges and histograms through shared memory.
 //!
-//! An exchange pairs elements whose coordinates differ in a bit. If warps hold this bit, a
-//! conversion swaps it with a bit that registers or lanes hold. So the exchange stays inside of a
-//! warp.
+//! An exchange pairs elements whose coordinates differ in one bit. If warps hold this bit, a
+//! conversion first swaps it with a bit of registers or lanes. Then the exchange stays in a warp.
 //!
 //! ```text
 //! %y = bitonic %x {high = 9, low = 0}    %a = convert_layout %x ; %b = bitonic %a {high = 9, low = 8}
@@ -20,7 +18,7 @@ use super::conversions::Pass;
 use tilewright_gpu_ir::layout_rules::{default_layout, line_layout, rows};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// Returns the axis of an exchange, and the bits of the coordinate that it exchanges, in order.
+/// Returns the axis and the coordinate bits of an exchange, in order.
 fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
     match op {
         ir::Op::Bitonic { axis, high, low, .. } => (*axis as usize, (*low..=*high).rev().collect()),
@@ -47,8 +45,7 @@ fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
     }
 }
 
-/// Splits the exchanged bits into runs whose bits all cross warps (`true`) or all stay within
-/// warps.
+/// Splits the bits into runs that all cross warps (`true`) or all stay within warps.
 fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     let (axis, mut bits) = bits_of(op);
     let scan = Scan::along(layout, axis);
@@ -67,11 +64,11 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// Returns a layout in which warps hold none of `bits`, if possible. The function swaps each of
-/// these bits that warps hold in `layout` with a bit that registers or lanes hold.
+/// Returns a layout in which warps hold none of `bits`, if possible. It swaps each such bit with a
+/// bit of registers or lanes.
 ///
-/// Bits of registers are swapped before bits of lanes, bits of the same axis before others, and low
-/// bits before high bits.
+/// Bits of registers come before bits of lanes, bits of the axis before others, and low bits before
+/// high bits.
 fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
     let tile = layout.output();
     let column = |bit: &u32| 1_u32 << (tile.shift(axis) + bit);
@@ -95,7 +92,7 @@ fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
 }
 
 impl Pass<'_> {
-    /// Lowers an exchange along an axis. Another layout serves the bits that cross warps.
+    /// Lowers an exchange along an axis; another layout serves the bits that cross warps.
     pub(super) fn exchange(&mut self, inst: Inst, op: &ir::Op, block: Block) {
         let data = self.cursor.function.insts[inst].clone();
         let (operand, result) = (data.operands[0], data.results[0]);

@@ -1,8 +1,7 @@
 //! Multicasts tensor copies to the blocks of a cluster.
 //!
-//! Neighboring programs often need the same tile of an operand. If one program is divided between
-//! blocks (`tile/cluster.rs`), these blocks need the same tile wherever its coordinates do not
-//! depend on the block.
+//! In a divided program (`tile/cluster.rs`), all blocks need a tile whose coordinates do not depend
+//! on the block.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
@@ -10,27 +9,22 @@
 //!                                                     tensor_load %slot, %map, %full, …
 //!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
-//! If programs are not divided, a cluster is a pair: its two blocks run neighboring programs. Each
-//! block of a pair compares the coordinates of its boxes and its trip counts with those of the
-//! other block. It recomputes these integers of the other block from `program_id ^ 1`. They are
-//! known before the first copy, and both blocks get the same result. If all integers are equal,
-//! each block copies half of a tile to both blocks (`multicast_loads`), and the L2 cache delivers
-//! each half once.
+//! Otherwise, a cluster is a pair of blocks that run neighboring programs. Each block of a pair
+//! compares the coordinates of its boxes and its trip counts with those of the other block. It
+//! recomputes the other block's integers from `program_id ^ 1` before the first copy. If all are
+//! equal, each block copies half of a tile to both blocks, so the L2 cache delivers the tile once.
 //!
-//! The last parameter of a kernel for pairs is the number of programs along the first axis. It is 0
-//! if the launch has no clusters of two blocks; this disables sharing. Blocks past the last program
-//! exit at once.
+//! The last parameter of a kernel for pairs is the number of programs along axis 0. It is 0 in a
+//! launch without pairs, which disables sharing. Blocks past the last program exit at once.
 //!
-//! Sharing is faster if the L2 cache limits the kernel. This is the case if rows begin in the
-//! middle of a sector, because each such row is read with an extra sector. Only the launch knows
-//! most strides. So the pass does not change an undivided kernel whose strides are all known to be
-//! whole sectors. It also does not change an undivided kernel unless all its rings share the same
-//! full and empty `mbarrier`s.
+//! Sharing is faster if the L2 cache limits the kernel. This happens if rows begin in the middle of
+//! a sector, because each of them is read with an extra sector. Only the launch knows most strides,
+//! so the pass skips an undivided kernel only if all strides are known whole sectors. It also skips
+//! an undivided kernel whose rings do not share their full and empty `mbarrier`s.
 //!
-//! The blocks of a divided program are a cluster of two or more at every launch. A value that does
-//! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares
-//! nothing. If the coordinates of a tile do not depend on the rank, each block copies its part of
-//! the tile to all blocks.
+//! A divided program always runs as a cluster of two or more blocks. A value that does not depend
+//! on the rank is equal in all of them. So without comparisons, each block copies its part of such
+//! a tile to all blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,14 +53,13 @@ pub fn share_copies(module: &mut Module) {
     let may_wait = may_wait(module) != Wait::Never;
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // If programs may wait for each other, two programs that copy for each other could deadlock.
-    // The blocks of one divided program cannot, because they wait for the same event.
+    // Programs that wait for each other could deadlock if they also copied for each other. Blocks
+    // of one program wait for the same event.
     if may_wait && header.cluster == 1 {
         return;
     }
     let is_done = header.paired || has_multicast_loads(function);
-    // The blocks of a pair must be neighboring programs, so the program order must be that of the
-    // launch.
+    // The blocks of a pair must be neighboring programs.
     let is_ordered = header.order != ProgramOrder::AsLaunched;
     if is_done || is_ordered || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
         return;
@@ -121,21 +114,18 @@ fn has_multicast_loads(function: &Function) -> bool {
     found
 }
 
-/// The integers that must be the same in both blocks.
 #[derive(Clone, Default)]
 struct Same {
     values: BTreeSet<Value>,
-    /// The values that are already traced.
     seen: FxHashSet<Value>,
 }
 
-/// The buffers that blocks can share, and the range of instructions that use their barriers.
+/// The buffers that blocks can share, and the instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// The index in the entry block of the first copy to a shared buffer. If the copy is in a
-    /// region, this is the index of the op that contains it.
+    /// The index in the entry block of the first copy to a shared buffer, or of the op around it.
     first: usize,
-    /// The index in the entry block after which no block arrives at the barriers of another block.
+    /// The index in the entry block after which no block arrives at another block's barriers.
     last: usize,
 }
 
@@ -181,9 +171,8 @@ impl Found {
                 shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        // The pass inserts a cluster barrier before the first copy to a shared buffer. The shared
-        // buffers and their `mbarrier`s must be made before this cluster barrier. Copies to other
-        // buffers may precede it.
+        // A cluster barrier precedes the first copy to a shared buffer. The shared buffers and
+        // their `mbarrier`s must exist before it.
         let is_shared =
             |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
         let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
@@ -199,7 +188,7 @@ impl Found {
 
 /// Returns whether threads, not only the asynchronous proxy, read the slots of a buffer.
 ///
-/// The arrivals that release a slot to other blocks do not order accesses of threads.
+/// Arrivals that release a slot to other blocks do not order accesses of threads.
 fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
     let function = analysis.function;
     let mut found = false;
@@ -219,13 +208,12 @@ fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
 enum Parts {
     /// Each block copies an equal number of the tile's boxes.
     Boxes,
-    /// The tile is one box. Each block copies an equal part of it: the pass divides the extent of
-    /// the map's box along `axis` by the number of blocks.
+    /// The tile is one box, of which each block copies an equal part. The extent of the map's box
+    /// along `axis` is divided by the number of blocks.
     Of { map: usize, axis: usize },
 }
 
-/// Returns the division of a tile into parts. Returns `None` if the tile cannot be divided or is
-/// too small.
+/// Returns the division of a tile, or `None` if it is impossible or the tile is too small.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
     let tuning = header.target.tuning;
@@ -246,7 +234,7 @@ fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) ->
         && (boxes.bytes / blocks).is_multiple_of(boxes.alignment);
     let map = function.insts[loads[0]].operands[1];
     let number = launch_map_index(header, function, map)?;
-    // The map must have no other copies, because they would copy only a part, too.
+    // Other copies by the map would also copy only a part.
     let mut is_own = true;
     function.walk(function.entry, &mut |inst| {
         is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);
@@ -255,7 +243,7 @@ fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) ->
     (is_whole && is_own).then_some(Parts::Of { map: number, axis: own + axis })
 }
 
-/// Returns whether all rows of a tensor are known to begin at the same offset in a sector.
+/// Returns whether all rows begin at the same offset in a sector.
 fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
     let needed = i64::from((SECTOR_BYTES / plan.element.bytes() as u32).min(MAX_KNOWN_DIVISOR));
     let known = |argument: &u32| i64::from(function.parameters[*argument as usize].divisibility);
@@ -269,7 +257,7 @@ fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
 
 /// The groups of rings that tensor copies fill, each with full and empty barriers.
 ///
-/// A kernel that is not divided has one group.
+/// An undivided kernel has one group.
 struct Barriers {
     /// The empty barriers of each group, by its full barriers.
     groups: BTreeMap<Value, Value>,
@@ -277,7 +265,6 @@ struct Barriers {
     loads: BTreeMap<Value, Vec<Inst>>,
     /// The instructions that fill slots: tensor loads, and the `mbarrier_expect`s of their bytes.
     filling: Vec<Inst>,
-    /// All instructions that use the barriers.
     uses: Vec<Inst>,
     /// The bounds of the loops around the uses.
     bounds: Vec<Value>,
@@ -305,8 +292,7 @@ impl Barriers {
                     empty.insert(data.operands[0]);
                 }
                 Op::Gpu(GpuOp::MbarrierWait {}) => {}
-                // In a launch with pairs, the grid may have more blocks than programs, so
-                // `num_programs` would be wrong.
+                // A launch with pairs may have more blocks than programs.
                 Op::Tile(ir::Op::NumPrograms { axis: 0 }) if is_divided => return,
                 Op::Tile(ir::Op::NumPrograms { axis: 0 })
                 | Op::Gpu(GpuOp::WarpSpecialize { .. } | GpuOp::MbarrierArriveCopies {}) => {
@@ -316,7 +302,7 @@ impl Barriers {
                 // tidy: wildcard because no other op uses an `mbarrier`
                 op => {
                     // Programs that branch on values of other programs may not reach the same
-                    // copies. The blocks of one program do reach them.
+                    // copies. Blocks of one program do.
                     is_plain &= is_divided || !observes_others(op);
                     return;
                 }
@@ -327,7 +313,6 @@ impl Barriers {
         let groups = if is_divided {
             let found: BTreeSet<(Value, Value)> =
                 loads.values().flatten().filter_map(|load| group_of(analysis, *load, &empty)).collect();
-            // Each barrier belongs to one group.
             let ends: BTreeSet<Value> = found.iter().flat_map(|(full, empty)| [*full, *empty]).collect();
             is_plain &= ends.len() == 2 * found.len();
             found.into_iter().collect()
@@ -354,8 +339,8 @@ impl Barriers {
         (is_plain && are_two && is_group).then_some(Self { groups, loads, filling, uses, bounds })
     }
 
-    /// Returns the full and empty barriers of the slots that loads fill. Returns `None` if the
-    /// loads have different full barriers.
+    /// Returns the full and empty barriers of the slots that loads fill. Returns `None` if the full
+    /// barriers differ.
     fn group(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
         let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
         let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
@@ -363,7 +348,6 @@ impl Barriers {
     }
 }
 
-/// Returns the barriers that an instruction uses.
 fn barriers_of(function: &Function, inst: Inst) -> Value {
     let data = &function.insts[inst];
     let index = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
@@ -372,7 +356,7 @@ fn barriers_of(function: &Function, inst: Inst) -> Value {
 
 /// Returns the full and empty barriers of the slot that a load fills.
 ///
-/// The wait for the empty barrier is in the block of the `slot` op, before this op.
+/// The wait for the empty barrier is before the `slot` op, in its block.
 fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
     let function = analysis.function;
     let data = &function.insts[load];
@@ -392,7 +376,7 @@ fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }
 
-/// The values that depend on the rank of a block in the cluster of a divided program.
+/// The values that depend on a block's rank in a divided program.
 struct Ranked(FxHashSet<Value>);
 
 impl Ranked {
@@ -433,8 +417,7 @@ impl Ranked {
     }
 }
 
-/// Returns whether an instruction divides the id of a block by a multiple of the size of its
-/// cluster.
+/// Returns whether an instruction divides a block id by a multiple of the cluster size.
 fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
@@ -453,8 +436,7 @@ fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
 /// Decides whether a value is the same in all blocks that share copies.
 struct Trace<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The values that may differ between the blocks of a divided program; `None` if the program is
-    /// not divided.
+    /// The values that depend on the rank; `None` if the program is not divided.
     ranked: Option<Ranked>,
     /// The instructions of the entry before the first copy.
     early: BTreeSet<Inst>,
@@ -463,9 +445,8 @@ struct Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Collects integers of the entry block for a value. If both blocks of a pair have equal
-    /// integers, the value is equal in equal iterations. Returns `None` if the value may differ in
-    /// any case.
+    /// Collects the entry-block integers on which a value depends. If they are equal in both blocks
+    /// of a pair, so is the value. Returns `None` if the value may differ in any case.
     ///
     /// In a divided program, collects nothing, and returns `None` if the value depends on the rank.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
@@ -478,7 +459,6 @@ impl Trace<'_> {
         let function = self.analysis.function;
         let inst = match function.values[value].definition {
             Definition::Parameter(block, _) if block == function.entry => return Some(()),
-            // The counter of a loop.
             Definition::Parameter(block, 0) => {
                 let loop_ = self.analysis.owner(block)?;
                 return matches!(function.insts[loop_].op.as_tile(), Some(ir::Op::For { .. })).then_some(());
@@ -491,8 +471,7 @@ impl Trace<'_> {
             if !self.depends(inst)? {
                 return Some(());
             }
-            // If only one operand of an addition or a multiplication depends on the program id,
-            // comparing this operand is enough. One comparison may then serve several values.
+            // If only one operand depends on the program id, comparing this operand suffices.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -510,8 +489,7 @@ impl Trace<'_> {
         operands.iter().try_for_each(|operand| self.same(*operand, found))
     }
 
-    /// Returns the operands of an integer instruction, if its results depend only on these
-    /// operands.
+    /// Returns the operands of an integer instruction whose results depend only on them.
     fn operands(&self, inst: Inst) -> Option<&[Value]> {
         let function = self.analysis.function;
         let data = &function.insts[inst];
@@ -530,8 +508,8 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Returns whether an instruction of the entry depends on the program id along axis 0. This id
-    /// differs between the blocks of a pair. Returns `None` if the answer is unknown.
+    /// Returns whether an entry instruction depends on the program id along axis 0. Returns `None`
+    /// if this is unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;
@@ -563,7 +541,7 @@ impl Trace<'_> {
 struct Writer<'f> {
     /// The position before the first copy.
     cursor: Cursor<'f, Gpu>,
-    /// For each value of this block, the value that recomputes it for the other block.
+    /// The recomputation of each value for the other block.
     partners: FxHashMap<Value, Value>,
 }
 
@@ -579,13 +557,13 @@ impl Writer<'_> {
         let inserted = self.cursor.position().index - index;
         self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
         self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
-        // Wait before the last instruction, which is the return.
+        // The last instruction is the return.
         let end = self.cursor.function.blocks[block].insts.len() - 1;
         self.cursor.go_to(Position { block, index: end });
         self.cursor.emit(GpuOp::ClusterWait {}, &[], []);
     }
 
-    /// Returns each buffer with the condition that both blocks of a pair need the same tiles.
+    /// Returns each buffer, with the condition that both blocks need the same tiles.
     fn conditions<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let entry = self.cursor.function.entry;
         let number = Type::scalar(ir::Type::scalar(Dtype::I32));
@@ -608,14 +586,13 @@ impl Writer<'_> {
         shares
     }
 
-    /// Returns the buffers of a divided program, each with the condition `true`, because the blocks
-    /// always share them.
+    /// Returns the buffers of a divided program, with the condition `true`.
     fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let condition = self.cursor.int(Dtype::I1, 1);
         found.shared.iter().map(|shared| (shared, condition)).collect()
     }
 
-    /// Returns the value that recomputes a value of the entry for the block with the id `id`.
+    /// Returns the recomputation of an entry value for the block `id`.
     fn partner(&mut self, value: Value, id: Value) -> Value {
         if let Some(known) = self.partners.get(&value) {
             return *known;

@@ -1,11 +1,10 @@
-//! Lowers the ops that move elements between warps to copies through shared memory. These ops are:
+//! Lowers ops that move elements between warps to copies through shared memory. These ops are:
 //!
-//! - conversions of layouts;
-//! - reductions, scans (`scans.rs`), butterfly exchanges and bitonic merges over several warps, and
-//!   histograms (`butterfly.rs`);
-//! - gathers;
-//! - atomic operations that leave their result in one thread although several threads need it;
-//! - `wgmma`s whose operands are not in a layout that the instruction reads (`wgmma_operands.rs`).
+//! - conversions of layouts
+//! - reductions, scans (`scans.rs`), and exchanges, merges and histograms (`butterfly.rs`)
+//! - gathers
+//! - atomic operations whose result several threads need
+//! - `wgmma`s whose operands have a layout that the instruction does not read (`wgmma_operands.rs`)
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
@@ -22,8 +21,8 @@
 //!                                         %p = wgmma %b, … ; %s = wgmma_wait %p
 //! ```
 //! Each buffer ends with a `dealloc` after its last use. A value that only dots read stays in
-//! shared memory, and the dots load its elements when they need them. The remaining
-//! `convert_layout` ops rename registers, or shuffle within warps.
+//! shared memory, and the dots load it. The remaining `convert_layout` ops rename registers or
+//! shuffle within warps.
 
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -56,7 +55,7 @@ const WORD_BITS: u32 = 32;
 ///
 /// # Errors
 /// If such an op is in a partition of the warps. The barrier between its store and its load would
-/// be a barrier of the whole block.
+/// be one of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -88,10 +87,9 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 
 /// The lowering of a conversion.
 enum Lowering {
-    /// No lowering is needed: no element leaves its warp.
+    /// No element leaves its warp.
     WithinWarps,
-    /// The value goes through a buffer with this layout to registers. The flag is true if
-    /// `ldmatrix` loads the value.
+    /// The value goes through a buffer with this layout. The flag is true if `ldmatrix` loads it.
     Through(Layout, bool),
     /// The value goes to a buffer with this layout, which dots read.
     To(Layout),
@@ -101,7 +99,6 @@ pub(super) struct Pass<'m> {
     pub(super) header: &'m mut Header,
     pub(super) cursor: Cursor<'m, Gpu>,
     roles: OperandRoles,
-    /// The buffers of values from which ops gather elements.
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// The operands of asynchronous dots in shared memory.
     pub(super) staged: Staged,
@@ -157,8 +154,7 @@ impl Pass<'_> {
         self.end_lifetimes(block, &buffers);
     }
 
-    /// Stores a value to shared memory at its definition, once, if ops gather elements from it.
-    /// Returns the buffer.
+    /// Stores a value from which ops gather to shared memory, once, and returns the buffer.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
@@ -176,16 +172,15 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Records an instruction in a partition of the warps, if its lowering needs shared memory and
-    /// a barrier of the block. Partitions that the compiler makes have no such instructions. In
-    /// partitions that a program states, a later pass inserts named barriers.
+    /// Records an instruction in a partition that needs a barrier of the block. The compiler's
+    /// partitions have none. In partitions that a program states, a later pass inserts named
+    /// barriers.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.partition_warps != 0 && !self.header.explicit && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
         }
     }
 
-    /// Returns the number of warps that execute the current block.
     pub(super) fn warps(&self) -> u32 {
         if self.partition_warps == 0 { self.header.num_warps } else { self.partition_warps }
     }
@@ -201,7 +196,6 @@ impl Pass<'_> {
         )
     }
 
-    /// Returns the type of a buffer for a value.
     fn buffer(&mut self, value: Value, memory: &Layout) -> Type {
         let tile = self.cursor.function.ty(value).as_registers().expect("a stored value is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
@@ -217,7 +211,7 @@ impl Pass<'_> {
         buffer
     }
 
-    /// Lowers a conversion. Returns the buffer if dots read it.
+    /// Lowers a conversion, and returns the buffer if dots read it.
     fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
         let data = &self.cursor.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
@@ -284,18 +278,16 @@ impl Pass<'_> {
         });
     }
 
-    /// Returns the plan of a conversion between two layouts.
     fn plan(&self, from: &Layout, to: &Layout, bits: u32) -> Result<Plan, ConvertError> {
         convert(from, to, bits, self.header.target.tuning.conversion_trip_cost)
     }
 
-    /// Returns the lowering of a conversion in a block.
     fn lowering(&self, from: Value, to: Value, block: Block) -> Lowering {
         let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
         if self.roles.is_fma_operand(self.cursor.function, to) {
             return Lowering::To(shared_memory(source, target, bits));
         }
-        // A layout distributes the elements of a tile within one block.
+        // A layout distributes a tile within one block.
         let Plan::Shared(plan) = self.plan(source, target, bits).expect("no element leaves its block") else {
             return Lowering::WithinWarps;
         };
@@ -305,8 +297,8 @@ impl Pass<'_> {
             if let Some(axis) = contiguous.filter(|_| self.roles.is_wgmma_a(self.cursor.function, to)) {
                 return Lowering::Through(boxed(axis), false);
             }
-            // If the tile was loaded along this axis, and operands of `mma_sync` are computed from
-            // it, the buffer has the layout of a box. Threads load whole words from such a buffer.
+            // If the tile was loaded along this axis for `mma_sync`, use the layout of a box, from
+            // which threads load whole words.
             if let Some(axis) =
                 contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {
@@ -331,8 +323,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the layout of a buffer from which `ldmatrix` loads an operand without bank
-    /// conflicts. Returns `None` if `ldmatrix` cannot load the operand.
+    /// Returns the layout of a buffer that `ldmatrix` reads without bank conflicts. Returns `None`
+    /// if `ldmatrix` cannot load the operand.
     fn matrix_memory(
         &self,
         source: &Layout,
@@ -346,8 +338,7 @@ impl Pass<'_> {
         let shape = source.output().shape();
         let rank = shape.len();
         // Rows are along the axis that is contiguous in global memory. Without such an axis, they
-        // are along the axis with the widest vectors of the source, or the last of several such
-        // axes.
+        // are along the last axis with the widest vectors of the source.
         let axis = contiguous.or_else(|| (0..rank).max_by_key(|axis| source.vector_along(*axis).width()))?;
         let order: Vec<usize> =
             [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();
@@ -355,8 +346,8 @@ impl Pass<'_> {
         target.matrix_access(&memory, bits).map(|_| memory)
     }
 
-    /// Lowers a reduction. If several warps have elements of one line along the axis, each warp
-    /// first reduces its own elements.
+    /// Lowers a reduction. If several warps hold a line along the axis, each warp first reduces its
+    /// own elements.
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();
@@ -398,10 +389,9 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line. Converts
-    /// the operands to a layout in which each warp has whole lines, if there are enough lines, and
-    /// reduces them there. Only a reduction that must keep the order of elements may still exceed
-    /// the limit.
+    /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line. If there
+    /// are enough lines, converts the operands to a layout in which each warp has whole lines. A
+    /// reduction that keeps the order of elements may still exceed the limit.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.warps());
         let to = self.header.layouts.add(lines.clone());
@@ -436,8 +426,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Stores values to shared memory, and loads them as values of other types. One barrier serves
-    /// all values. `memory` returns the layout of a buffer, given the element width in bits.
+    /// Stores values to shared memory, and loads them as other types. One barrier serves all
+    /// values. `memory` returns the layout of a buffer for an element width in bits.
     pub(super) fn through_memory(
         &mut self,
         values: &[Value],
@@ -456,7 +446,6 @@ impl Pass<'_> {
         loaded
     }
 
-    /// Converts a value to another layout.
     pub(super) fn converted(&mut self, value: Value, to: LayoutId, block: Block) -> Value {
         let tile = self.cursor.function.ty(value).as_registers().expect("a converted value is in registers");
         let ty = Type::registers(tile.clone(), Some(to));
@@ -469,7 +458,7 @@ impl Pass<'_> {
         result
     }
 
-    /// Redefines the result of another instruction as the conversion of a value.
+    /// Redefines another instruction's result as the conversion of a value.
     pub(super) fn convert_to(&mut self, from: Value, result: Value, block: Block) {
         let op = GpuOp::ConvertLayout {}.into();
         let inst =
@@ -480,8 +469,8 @@ impl Pass<'_> {
         self.convert(inst, block);
     }
 
-    /// Lowers an atomic operation. If several threads hold copies of an element, one of them
-    /// executes the operation and passes the result to the others.
+    /// Lowers an atomic operation. If several threads hold an element, one of them executes the
+    /// operation and passes on the result.
     fn atomic(&mut self, inst: Inst) {
         let data = &mut self.cursor.function.insts[inst];
         let was_everywhere = match &mut data.op {
@@ -510,7 +499,7 @@ impl Pass<'_> {
         let (op, operands, location) = (data.op.clone(), data.operands.clone(), data.location);
         self.cursor.location = location;
         let done = self.cursor.value(op, &operands, ty.clone());
-        // The old instruction becomes the op that returns the result in all threads.
+        // The old instruction becomes the op that gives the result to all threads.
         let tile = ty.as_registers().expect("results of atomic operations are in registers").clone();
         if ty.layout().is_some() {
             let memory = rows(&tile.shape);
@@ -549,7 +538,7 @@ impl Pass<'_> {
             return;
         }
         let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
-        // For each pending result, the values that its dot in flight still reads.
+        // The values that the dot in flight of each pending result still reads.
         let mut reads: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
         let insts = self.cursor.function.blocks[block].insts.clone();
         for (index, inst) in insts.iter().enumerate() {
@@ -588,13 +577,13 @@ fn shared_memory(source: &Layout, target: &Layout, bits: u32) -> Layout {
     shared_plan(source, target, bits).expect("no element leaves its block").memory
 }
 
-/// The roles of values as operands, at the start of the pass.
+/// The uses of values as operands, at the start of the pass.
 struct OperandRoles {
     uses: Uses,
     parents: Parents,
     /// The values from which operands of `mma_sync` are computed element by element.
     mma_inputs: EntitySet<Value>,
-    /// Values that stay in registers, whatever their uses.
+    /// Values that stay in registers in any case.
     in_registers: EntitySet<Value>,
 }
 
@@ -611,14 +600,13 @@ impl OperandRoles {
         Self { uses, parents, mma_inputs, in_registers: EntitySet::new() }
     }
 
-    /// Returns whether a value has uses, all of them as A or B of dots that load operands
-    /// themselves.
+    /// Returns whether all uses are A or B of dots that load their operands.
     fn is_dot_operand(&self, function: &Function, value: Value) -> bool {
         let is_operand = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. } | GpuOp::MmaSync { .. }));
         self.has_only(value, |one| one.operand < 2 && is_operand(&function.insts[one.inst].op))
     }
 
-    /// Returns whether a value has uses, all of them as A of `wgmma`.
+    /// Returns whether all uses are A of `wgmma`.
     fn is_wgmma_a(&self, function: &Function, value: Value) -> bool {
         let is_wgmma = |op: &Op| matches!(op, Op::Gpu(GpuOp::Wgmma { .. }));
         self.has_only(value, |one| one.operand == 0 && is_wgmma(&function.insts[one.inst].op))
@@ -629,19 +617,18 @@ impl OperandRoles {
         !uses.is_empty() && !self.in_registers.contains(value) && uses.iter().all(holds)
     }
 
-    /// Returns whether a value is A or B of a dot that FMAs compute.
+    /// Returns whether an FMA dot has the value as A or B.
     fn is_fma_operand(&self, function: &Function, value: Value) -> bool {
         let is_fma = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. }));
         self.uses.of(value).iter().any(|one| one.operand < 2 && is_fma(&function.insts[one.inst].op))
     }
 
-    /// Returns whether an op gathers elements of a value, at indices in another operand.
+    /// Returns whether an op gathers elements of a value.
     fn is_moved(&self, function: &Function, value: Value) -> bool {
         let is_movement = |op: &Op| op.info().family == OpFamily::Movement;
         self.uses.of(value).iter().any(|one| one.operand == 0 && is_movement(&function.insts[one.inst].op))
     }
 
-    /// Returns whether a value is used in another block than its own.
     fn is_used_outside(&self, value: Value, block: Block) -> bool {
         self.uses.users(value).any(|inst| self.parents.block(inst) != Some(block))
     }

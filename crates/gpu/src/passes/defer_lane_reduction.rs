@@ -1,5 +1,5 @@
-//! Defers the reduction across lanes of a sum that a loop carries. In the loop, each lane adds up
-//! its own elements. After the loop, one reduction adds the sums of the lanes.
+//! Defers the reduction across lanes of a sum that a loop carries. In the loop, each lane adds its
+//! own elements. One reduction after the loop adds the lanes' sums.
 //!
 //! ```text
 //! for … carry %t {                    for … carry %u {
@@ -8,10 +8,10 @@
 //!   %n = add (mul %t, %d), %s     =>    %n = add (mul %u, broadcast %d), %s
 //! }                                   } ; %t = reduce %u, add
 //! ```
-//! No iteration waits for shuffles. Only the order of the additions changes. The factor has to be
-//! between 0 and 1: in a lane whose sum is still 0, 0 times an infinity would be NaN. The initial
-//! value is divided evenly among the lanes. This division is exact, because the number of lanes is
-//! a power of two.
+//! No iteration waits for shuffles. Only the order of the additions changes. The factor must be
+//! between 0 and 1, because 0 times an infinity would be NaN in a lane whose sum is 0. The initial
+//! value is divided evenly among the lanes. This is exact, because the number of lanes is a power
+//! of two.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -27,22 +27,19 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Scope, Type};
 
 /// A sum that a loop carries.
 struct CarriedSum {
-    /// The loop.
     owner: Inst,
     /// The index of the carried value.
     index: usize,
     /// The reduction of the iteration.
     reduction: Inst,
-    /// The multiplication of the previous sum and its factor; `None` if the sum is not scaled.
+    /// The multiplication of the previous sum, and its factor; `None` without scaling.
     scaling: Option<(Inst, Value)>,
     /// The addition of the reduction and the previous sum.
     addition: Inst,
-    /// The three extents into which the reduced axis is split. They belong to the registers with
-    /// its high bits, the lanes, and the registers with its low bits.
+    /// The three extents of the split axis: high register bits, lanes, and low register bits.
     runs: [u32; 3],
 }
 
-/// Defers the reductions of the loops of a kernel.
 pub fn defer_lane_reduction(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -109,7 +106,6 @@ fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, index: u
     })
 }
 
-/// Returns whether a reduction adds up fp32 numbers.
 fn is_sum(function: &Function, reduction: Inst) -> bool {
     let data = &function.insts[reduction];
     let insts = &function.blocks[data.regions[0]].insts;
@@ -123,8 +119,8 @@ fn is_sum(function: &Function, reduction: Inst) -> bool {
         && adds(&insts[0])
 }
 
-/// Returns the split of the axis of a reduction. Lanes must hold consecutive bits of the index
-/// along the axis, and registers all other bits.
+/// Returns the split of a reduction's axis. Lanes hold consecutive bits of the index, and registers
+/// hold the others.
 fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3]> {
     let data = &function.insts[reduction];
     let Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) = data.op else { return None };
@@ -144,11 +140,10 @@ fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3
     (is_run && is_cut).then(|| [extent / (low * count), count, low])
 }
 
-/// The rewriter of one sum.
 struct SumRewriter<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// The instruction whose location new instructions get.
+    /// The instruction whose location the new instructions get.
     inst: Inst,
 }
 
@@ -168,7 +163,6 @@ impl SumRewriter<'_> {
         self.function.insts[inst].results[0]
     }
 
-    /// Returns the type of an fp32 tile with this shape and layout.
     fn tile(&mut self, shape: &[u32], layout: Layout) -> Type {
         let tile = ir::Type::tile(Dtype::F32, shape.iter().copied().collect::<ir::Shape>());
         Type::registers(tile, Some(self.header.layouts.add(layout)))
@@ -215,7 +209,7 @@ impl SumRewriter<'_> {
         self.around(found, axis, (&shape, &layout, ty));
     }
 
-    /// Divides the initial value among the lanes, and inserts the reduction after the loop.
+    /// Divides the initial value among the lanes, and reduces after the loop.
     fn around(&mut self, found: &CarriedSum, axis: u32, (shape, layout, ty): (&[u32], &Layout, Type)) {
         let block = self.block_of(found.owner);
         let initial = self.function.insts[found.owner].operands[found.index + 3];
@@ -234,8 +228,7 @@ impl SumRewriter<'_> {
         let first = self.spread(shared, axis, (shape, layout), &mut new);
         self.function.insts[found.owner].operands[found.index + 3] = first;
         new.push(found.owner);
-        // The new reduction defines the old result of the loop, so the uses of this result stay
-        // valid.
+        // The new reduction defines the loop's old result, so its uses stay valid.
         let result = self.function.insts[found.owner].results[found.index];
         let definition = self.function.values[result].definition;
         let own = self.function.values.push(ValueData { ty, definition, name: None });
@@ -250,7 +243,7 @@ impl SumRewriter<'_> {
         self.replace(block, found.owner, &new);
     }
 
-    /// Creates the reductions of the elements of each thread.
+    /// Creates the reductions within threads.
     fn in_threads(&mut self, found: &CarriedSum, axis: usize) -> Vec<Inst> {
         let [high, count, low] = found.runs;
         let value = self.function.insts[found.reduction].operands[0];
@@ -275,7 +268,7 @@ impl SumRewriter<'_> {
         new
     }
 
-    /// Broadcasts a value of each row to each lane of the row.
+    /// Broadcasts a value of each row to the lanes of the row.
     fn spread(
         &mut self,
         value: Value,
@@ -296,12 +289,10 @@ impl SumRewriter<'_> {
         self.result(*new.last().expect("the list has an instruction"))
     }
 
-    /// Returns the block that contains an instruction.
     fn block_of(&self, inst: Inst) -> Block {
         Parents::new(self.function).block(inst).expect("an instruction is in a block")
     }
 
-    /// Replaces an instruction by others.
     fn replace(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
         let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");

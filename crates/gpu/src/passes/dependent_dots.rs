@@ -1,4 +1,4 @@
-//! Finds dots with an operand that threads compute from another dot of the same block.
+//! Finds dots with an operand that is computed from another dot of the block.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Inst, OpFamily, Operation, Value};
@@ -11,8 +11,8 @@ pub fn dots_of(function: &Function, block: Block) -> Vec<Inst> {
     function.blocks[block].insts.iter().copied().filter(is_dot).collect()
 }
 
-/// Returns whether an operand of a dot is computed from another dot of the same block. If the block
-/// is the body of a loop, the other dot may be in an earlier iteration.
+/// Returns whether an operand of a dot is computed from another dot of its block. In the body of a
+/// loop, the other dot may be in an earlier iteration.
 pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operand: Value) -> bool {
     let mut work = vec![operand];
     let mut seen: FxHashSet<Value> = FxHashSet::default();
@@ -43,8 +43,8 @@ pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operan
     false
 }
 
-/// Returns the value that the body of a loop yields for a parameter. Returns `None` for the first
-/// parameter of a `for_loop`, its counter.
+/// Returns the value that the body of a loop yields for a parameter. Returns `None` for the counter
+/// of a `for_loop`.
 fn yielded_for(function: &Function, body: Block, index: usize) -> Option<Value> {
     let yielded = function.yielded(body);
     let counters = function.blocks[body].parameters.len().checked_sub(yielded.len())?;

@@ -1,11 +1,9 @@
-//! Assigns boxes to the tensor maps that the kernel makes. Also orders stores of threads before
-//! tensor copies that may read the stored memory.
+//! Assigns boxes to tensor maps that the kernel makes, and orders stores before copies.
 //!
-//! A map has the box and the swizzle of the buffers that its copies fill. Buffers that differ in
-//! box or swizzle get different maps. Maps without copies are removed. Pointers that a kernel loads
-//! may point to memory that the kernel stores to. A fence and a barrier follow each such store, so
-//! that later copies read the stored values. They also follow a store through a pointer argument,
-//! if a later copy reads this argument's memory by a map of the launch.
+//! A map has the box and the swizzle of its copies' buffers. Buffers with another box or swizzle
+//! get another map. Loaded pointers may point to memory that the kernel stores to. So a fence and a
+//! barrier follow each store, and later copies read the stored values. They also follow a store
+//! through an argument that a later copy of the launch's maps reads.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +17,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// Returns a map with the `wanted` plan for the tensor of another map.
 ///
-/// Uses an existing map with this plan, if it exists. Otherwise uses the other map itself, if it
-/// has no box yet and the plan has the same order of axes. Otherwise adds a map.
+/// Uses an existing map, or the other map if it has no box and the same order of axes. Otherwise
+/// adds a map.
 pub(super) fn map_for(
     header: &mut Header,
     function: &mut Function,
@@ -58,8 +56,7 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps without copies. Also removes staging buffers of `make_tensor_map` that no
-/// remaining map uses.
+/// Removes maps without copies, and the staging buffers of only these maps.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
         return;
@@ -101,7 +98,7 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
 
 /// Puts a fence and a barrier after each store to memory that tensor copies may read.
 ///
-/// Only such a fence makes the stores of threads visible to the asynchronous proxy.
+/// The fence makes the stores visible to the asynchronous proxy.
 pub(super) fn order_stores(module: &mut Module) {
     let mut accesses = Accesses::default();
     let function = module.kernel();
@@ -147,22 +144,19 @@ pub(super) fn order_stores(module: &mut Module) {
     }
 }
 
-/// An access to global memory, with its position.
 struct Access {
     inst: Inst,
     index: usize,
-    /// The loops around the access.
     loops: Vec<Inst>,
 }
 
 impl Access {
-    /// Returns whether the access may be executed after another access.
     fn may_follow(&self, other: &Self) -> bool {
         self.index > other.index || self.loops.iter().any(|owner| other.loops.contains(owner))
     }
 }
 
-/// The accesses of a kernel, except for those in conditions of `while` loops.
+/// The accesses of a kernel, except those in conditions of `while` loops.
 #[derive(Default)]
 struct Accesses {
     /// Stores and atomic operations.
@@ -171,7 +165,6 @@ struct Accesses {
     maps: Vec<Value>,
     /// The copies by maps of the launch, with the argument that each reads.
     copies: Vec<(Value, Access)>,
-    /// The number of visited instructions.
     count: usize,
 }
 

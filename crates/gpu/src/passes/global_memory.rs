@@ -1,9 +1,8 @@
-//! Finds accesses to global memory that must keep their order although different threads execute
-//! them.
+//! Finds global accesses of different threads that must keep their order.
 //!
-//! As in CUDA programs, pointers of different arguments are assumed to point to different memory. A
-//! store in a loop does not wait for the same store of the previous iteration. This assumes that
-//! two iterations never store to the same address from different positions of the tile.
+//! Pointers of different arguments are assumed to point to different memory, as in CUDA programs. A
+//! store in a loop is assumed not to write an address of its previous iteration from another
+//! position of the tile.
 
 use std::cell::OnceCell;
 
@@ -14,13 +13,12 @@ use tilewright_layout::Input;
 use super::loop_carried_alias::Iterations;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
-/// The kernel argument that a pointer is derived from.
+/// The kernel argument from which a pointer is derived.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Base {
     /// The analysis has not reached the pointer yet.
     #[default]
     Unseen,
-    /// A parameter of the kernel.
     Argument(Value),
     /// Unknown: the pointer may point to any memory.
     Any,
@@ -36,7 +34,6 @@ impl Base {
     }
 }
 
-/// The accesses of a kernel to global memory.
 pub struct GlobalAccesses<'a> {
     function: &'a Function,
     header: &'a Header,
@@ -94,11 +91,9 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
-    /// Returns whether an access may conflict with an earlier access by another thread, and so
-    /// needs a barrier.
+    /// Returns whether an access needs a barrier after an earlier access by another thread.
     ///
-    /// If `is_stale`, the earlier access may belong to an earlier iteration, in which its pointers
-    /// may have had other values.
+    /// If `is_stale`, the earlier access may be of an earlier iteration, with other pointers.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
         let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
         let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));
@@ -127,8 +122,8 @@ impl<'a> GlobalAccesses<'a> {
     }
 }
 
-/// Returns whether an op writes global memory. If several threads hold copies of an element, only
-/// the first of them writes it.
+/// Returns whether an op writes global memory. Of several threads with an element, only the first
+/// one writes it.
 fn is_store(op: &Op) -> bool {
     op.info().memory == MemoryAccess::WritesGlobal
 }
@@ -136,7 +131,7 @@ fn is_store(op: &Op) -> bool {
 struct BaseAnalysis<'f> {
     function: &'f Function,
     bases: SecondaryMap<Value, Base>,
-    /// True if the base of a parameter changed after the walk over its readers.
+    /// True if the base of a parameter changed after its readers were visited.
     changed: bool,
 }
 
@@ -170,8 +165,8 @@ impl BaseAnalysis<'_> {
         values.into_iter().fold(Base::Unseen, |base, value| base.join(self.bases[value]))
     }
 
-    /// Gives pointer results the base of the pointer operands. Pointers that are cast from integers
-    /// may point to any memory.
+    /// Gives pointer results the base of the pointer operands. A pointer that is cast from an
+    /// integer may point to any memory.
     fn straight(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];

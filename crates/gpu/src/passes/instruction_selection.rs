@@ -1,9 +1,9 @@
-//! Selects warp-wide instructions: `redux.sync` for reductions, and `ldmatrix` for two kinds of
-//! tiles in shared memory. These are operands of dots, and tiles that a thread would otherwise load
-//! by narrower accesses.
+//! Selects warp-wide instructions: `redux.sync` and `ldmatrix`.
 //!
-//! Runs after the pass that lowers conversions. That pass decides which tiles are in shared memory
-//! and which reductions stay inside of a warp.
+//! `ldmatrix` loads operands of dots, and tiles that would otherwise take narrower accesses.
+//!
+//! Runs after the lowering of conversions, which decides which tiles are in shared memory and which
+//! reductions stay in a warp.
 
 use tilewright_ir::Inst;
 
@@ -13,7 +13,6 @@ use tilewright_gpu_ir::warp_instructions::{
 };
 use tilewright_gpu_ir::{GpuOp, Module, Op};
 
-/// Selects the instructions of each reduction, each dot and each load from shared memory.
 pub fn select_instructions(module: &mut Module) {
     let header = &module.header;
     for function in module.functions.values_mut() {

@@ -1,14 +1,13 @@
-//! Proves that accesses to global memory in different iterations, or through different pointers, do
-//! not overlap.
+//! Proves that global accesses of different iterations or pointers do not overlap.
 //!
-//! If each iteration moves a tile of pointers past all addresses of the tile, the tiles of two
-//! iterations have no address in common. The offset of an element is a sum. Its terms are iteration
-//! counts and coordinates in the tile, each times a constant factor, and terms that are the same
-//! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number.
-//! For this, each factor must exceed the greatest sum of all terms with smaller factors.
+//! If each iteration moves a tile of pointers past all its addresses, iterations share no address.
+//! The offset of an element is a sum of constant factors times iteration counts and coordinates,
+//! plus terms that are the same everywhere. Offsets are unique if the counts and coordinates act
+//! like digits: each factor exceeds the greatest sum of the terms with smaller factors. Example:
+//! `1024 * i + 32 * row + column`, with 32 rows and 32 columns.
 //!
-//! Two tiles of pointers may differ by a constant, as the two halves of rows do. They have no
-//! address in common if no two offsets in one tile differ by that constant.
+//! Two tiles of pointers may differ by a constant, like the halves of rows. They share no address
+//! if no two offsets in a tile differ by this constant.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -18,23 +17,22 @@ use tilewright_ir::{Block, Inst, OpFamily, Operation, Value, constant_int};
 
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// The maximum distance between two offsets: forms represent offsets modulo 2 to the power of 32.
+/// The maximum distance between two offsets, because forms are modulo 2^32.
 const MAX_DISTANCE: i128 = i32::MAX as i128;
 
-/// The maximum number of differences of coordinates that the search tries for a constant.
+/// The maximum number of coordinate differences that the search tries for a constant.
 const MAX_TRIALS: usize = 64;
 
-/// An address that is linear in coordinates and iteration counts. Its base and its other terms are
+/// An address that is linear in coordinates and iteration counts. The base and the other terms are
 /// the same in all iterations and for all elements.
 struct LinearAddress {
     address: Address,
-    /// For each axis of the tile, the factor of its coordinate.
+    /// The factor of the coordinate along each axis of the tile.
     axes: SmallVec<[i128; 4]>,
     /// The factors of iteration counts.
     loops: SmallVec<[(Inst, i128); 2]>,
 }
 
-/// The loops of a kernel, and the addresses of its accesses.
 #[derive(Default)]
 pub struct Iterations {
     /// The loops around each access.
@@ -44,7 +42,6 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// Finds the loops around the accesses of a function.
     pub fn new(function: &Function) -> Self {
         let mut found = Self::default();
         found.block(function, function.entry, &mut smallvec![]);
@@ -75,8 +72,7 @@ impl Iterations {
         }
     }
 
-    /// Returns whether two accesses through one pointer have no common address in different
-    /// iterations of the loops around them.
+    /// Returns whether two accesses through a pointer share no address in different iterations.
     pub fn are_disjoint(&self, function: &Function, pointer: Value, accesses: [Inst; 2]) -> bool {
         let Some(address) = self.addresses.get(&pointer) else { return false };
         let Some(tile) = function.ty(pointer).as_registers() else { return false };
@@ -89,7 +85,7 @@ impl Iterations {
         if !accesses.iter().all(has_all) {
             return false;
         }
-        // The factor of each digit, and its maximum, if it has one.
+        // The factor of each digit, and its maximum if known.
         let mut digits: SmallVec<[(i128, Option<i128>); 4]> = smallvec![];
         for (&factor, &extent) in address.axes.iter().zip(tile.shape.iter()) {
             if factor != 0 && extent > 1 {
@@ -102,7 +98,7 @@ impl Iterations {
                 continue;
             }
             if last.is_none() && factor.abs() != step {
-                // The offset may grow faster than the index of the loop, and wrap around.
+                // The offset may wrap around.
                 return false;
             }
             digits.push((factor.abs(), last));
@@ -117,8 +113,7 @@ impl Iterations {
         true
     }
 
-    /// Returns whether two tiles of pointers share no address. Both must be computed in one
-    /// iteration.
+    /// Returns whether two tiles of pointers, computed in one iteration, share no address.
     pub fn are_apart(&self, function: &Function, a: Value, b: Value) -> bool {
         let [Some(one), Some(other)] = [a, b].map(|pointer| self.addresses.get(&pointer)) else {
             return false;
@@ -142,12 +137,10 @@ impl Iterations {
     }
 }
 
-/// Returns the absolute value of the step of a loop. If both bounds are constants, also returns the
-/// index of its last iteration.
+/// Returns the absolute step of a loop, and for constant bounds the index of the last iteration.
 ///
-/// If the upper bound is not a constant, the loop counts up from a constant of 0 or more. Then an
-/// index plus a number below the step is less than 2 to the power of 32. Returns `None` for all
-/// other loops.
+/// Otherwise, the loop counts up from a constant of 0 or more. Then an index plus a number below
+/// the step is less than 2^32. Returns `None` for all other loops.
 fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
     let operands = &function.insts[inst].operands;
     let [lower, upper, step] = [0, 1, 2].map(|index| constant_int(function, operands[index]));
@@ -161,8 +154,8 @@ fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
     Some((step.abs(), distance.map(|distance| (distance - 1).max(0) / step.abs())))
 }
 
-/// Returns the address of a pointer. The factors of its coordinates and iteration counts must be
-/// constants. Its base and all other terms must be defined outside of loops.
+/// Returns the address of a pointer. The factors are constants, and the base and the other terms
+/// are defined outside of loops.
 fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> Option<LinearAddress> {
     let function = evolution.function;
     let rank = function.ty(pointer).as_registers()?.rank();
@@ -187,10 +180,9 @@ fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> O
     is_fixed(address.base).then_some(LinearAddress { address, axes, loops })
 }
 
-/// Returns whether differences of digits, each times its factor, may add up to `number`. `digits`
-/// has the factor and the maximum of each digit, in the order of the factors. The absolute value of
-/// a difference of two values of a digit is at most the maximum. Returns true if the search takes
-/// too long.
+/// Returns whether digit differences, times their factors, may add up to `number`. `digits` has the
+/// factor and the greatest difference of each digit, sorted by factor. Returns true if the search
+/// takes too long.
 fn is_difference(number: i128, digits: &[(i128, i128)], trials: &mut usize) -> bool {
     let Some((&(factor, last), smaller)) = digits.split_last() else { return number == 0 };
     let rest: i128 = smaller.iter().map(|(factor, last)| factor * last).sum();

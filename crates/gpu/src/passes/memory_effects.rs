@@ -1,5 +1,4 @@
-//! Computes the memory effects of instructions. A forward walk of structured control flow finds the
-//! accesses that may still be in flight in other warps.
+//! Computes the memory effects of instructions, and the accesses in flight in other warps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +10,25 @@ use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Oper
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// The maximum of the count of dots that started after a given dot.
+/// The limit of the count of later dots.
 const MAX_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MemoryLocation {
-    /// A slot of a buffer in shared memory, or the whole buffer if the index of the slot is
-    /// unknown.
+    /// A slot of a buffer, or the whole buffer if the index is unknown.
     Shared(Slot),
     /// The global memory that this load or store accesses.
     Global(Inst),
-    /// An acquire that one thread executes for all threads of the block. Later accesses of all
-    /// threads to global memory must be ordered after it.
+    /// An acquire that one thread executes for the block. Later global accesses of all threads must
+    /// follow it.
     Acquired,
 }
 
-/// An effect of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// All threads store.
     Write(MemoryLocation),
-    /// All threads load.
     Read(MemoryLocation),
-    /// All threads of the block wait for each other.
     Barrier,
 }
 
@@ -58,8 +52,8 @@ fn slot(analysis: &SlotAnalysis<'_>, memory: Value) -> Slot {
     analysis.slot(memory).unwrap_or_else(|| Slot { root: root(), index: SlotIndex::Lost })
 }
 
-/// Returns whether two slots of one buffer may be the same. They differ if their indices differ by
-/// a nonzero constant.
+/// Returns whether two slots of one buffer may be equal. They are not if their indices differ by a
+/// nonzero constant.
 pub fn may_share_base(a: Slot, b: Slot) -> bool {
     match (a.index, b.index) {
         (SlotIndex::At(a), SlotIndex::At(b)) => a.base != b.base || a.offset == b.offset,
@@ -69,18 +63,17 @@ pub fn may_share_base(a: Slot, b: Slot) -> bool {
 
 /// Returns the effects of an instruction on memory, in order.
 ///
-/// An asynchronous copy or dot counts as an effect of the op that starts it, although it completes
-/// later.
+/// An asynchronous copy or dot is an effect of the op that starts it.
 pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let data = &function.insts[inst];
     let shared = |operand: usize| MemoryLocation::Shared(slot(analysis, data.operands[operand]));
     let memory = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
-        // When the op ends, its partitions have started all effects of their regions, in any order.
+        // The partitions start the effects of their regions in any order.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
         // One thread invalidates the `mbarrier`s. No other thread may still wait for them, and
-        // later accesses to their memory must follow.
+        // later accesses to the memory must follow.
         Op::Gpu(GpuOp::Dealloc {}) if matches!(function.ty(data.operands[0]), Type::Mbarrier { .. }) => {
             return smallvec![Effect::Write(shared(0))];
         }
@@ -103,11 +96,10 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     }
 }
 
-/// Returns how an atomic operation orders the accesses of the thread block to global memory.
-/// Returns `None` for other ops.
+/// Returns how an atomic operation orders the block's global accesses; `None` for other ops.
 ///
-/// One thread executes the operation for each element. After an acquire, the other threads must
-/// wait for this thread. Before a release, this thread must wait for the other threads.
+/// One thread executes the operation for each element. Other threads wait for it after an acquire,
+/// and it waits for them before a release.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }
@@ -120,7 +112,7 @@ pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     }
 }
 
-/// Returns the memory effects of the regions of an instruction, each on all slots of its buffer.
+/// Returns the memory effects of regions, each on all slots of its buffer.
 fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let mut all = SmallVec::new();
@@ -133,7 +125,7 @@ fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 
     all
 }
 
-/// Returns the memory that the asynchronous proxy reads somewhere in the function.
+/// Returns the memory that the asynchronous proxy reads in the function.
 pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocation> {
     let function = analysis.function;
     let mut found = BTreeSet::new();
@@ -149,13 +141,12 @@ pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocati
     found
 }
 
-/// Returns the effects of the asynchronous copies for which an instruction waits. Each thread waits
-/// only for its own copies. A barrier before the instruction does not complete them, so other
-/// threads need a barrier after it.
+/// Returns the effects of the copies for which an instruction waits. Each thread waits only for its
+/// own copies, so other threads need a barrier after the instruction.
 pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let awaited = match function.insts[inst].op.info().phase.awaited() {
-        // Every thread waits for the dots of its warpgroup.
+        // A thread waits for the dots of its whole warpgroup.
         None | Some(AsyncPhase::StartsDot) => return smallvec![],
         Some(awaited) => awaited,
     };
@@ -175,25 +166,23 @@ pub struct Open {
     pub reads: BTreeSet<MemoryLocation>,
     /// The memory with stores in flight.
     pub writes: BTreeSet<MemoryLocation>,
-    /// The memory whose accesses may be of an earlier iteration of a loop.
+    /// The memory whose accesses may be of an earlier iteration.
     pub stale: BTreeSet<MemoryLocation>,
     /// The memory that unfinished asynchronous dots may read, even after barriers. The number
-    /// counts the dots that started after the last dot that reads this memory.
+    /// counts the dots that started after the last reader of this memory.
     dots: BTreeMap<MemoryLocation, u32>,
-    /// The memory that warps read before they arrived at `mbarrier`s, with these `mbarrier`s.
+    /// The memory that warps read before they arrived at `mbarrier`s.
     ///
-    /// A wait for any of these `mbarrier`s completes the reads. The set has only the `mbarrier`s
-    /// that are common to all paths, and may be empty.
+    /// A wait for one of these `mbarrier`s completes the reads. The set has the `mbarrier`s of all
+    /// paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
-    /// Memory that the asynchronous proxy reads, and that threads wrote since their last proxy
-    /// fence without slots. A fence covers only the writes of its own thread. So after the fence,
-    /// these writes count as stores in flight again, until a barrier.
+    /// Memory that threads wrote and have not fenced, and that the asynchronous proxy reads. A
+    /// fence covers only its own thread's writes, so they are in flight again until a barrier.
     unfenced: BTreeSet<MemoryLocation>,
 }
 
 impl Open {
-    /// Completes all accesses except those of asynchronous dots: all threads have waited for each
-    /// other.
+    /// Completes all accesses except those of asynchronous dots.
     pub fn close(&mut self) {
         self.reads.clear();
         self.writes.clear();
@@ -201,11 +190,10 @@ impl Open {
         self.released.clear();
     }
 
-    /// At an arrival at an `mbarrier`, releases the reads that the arrival covers. At a wait for
-    /// the `mbarrier`, completes these reads.
+    /// An arrival at an `mbarrier` releases the reads that it covers, and a wait completes them.
     ///
-    /// An arrival at `mbarrier` `i` covers slot `i` of each buffer that has as many slots as there
-    /// are `mbarrier`s.
+    /// An arrival at `mbarrier` `i` covers slot `i` of each buffer with as many slots as there are
+    /// `mbarrier`s.
     pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {
@@ -219,8 +207,7 @@ impl Open {
                     }
                     MemoryLocation::Global(_) | MemoryLocation::Acquired => false,
                 };
-                // The arrival also covers reads that earlier arrivals have released to other
-                // `mbarrier`s.
+                // The arrival also covers reads that were released to other `mbarrier`s.
                 for (_, barriers) in self.released.iter_mut().filter(|(place, _)| is_its(place)) {
                     barriers.insert(barrier);
                 }
@@ -240,9 +227,8 @@ impl Open {
 
     /// Returns whether effects need a barrier before them.
     ///
-    /// They need a barrier if one of them conflicts with an access that may be in flight. If the
-    /// effects include a barrier, only the effects before it count. `meet` returns whether two
-    /// accesses may access the same memory.
+    /// An effect conflicts with an access in flight. Only effects before a barrier of the
+    /// instruction count. `meet` returns whether two accesses may access the same memory.
     pub fn needs_barrier(
         &self,
         effects: &[Effect],
@@ -260,8 +246,7 @@ impl Open {
         })
     }
 
-    /// Returns whether accesses to global memory may be in flight, or another thread's acquire is
-    /// open.
+    /// Returns whether global accesses are in flight, or another thread's acquire is open.
     pub fn has_global(&self) -> bool {
         let is_global =
             |place: &MemoryLocation| matches!(place, MemoryLocation::Global(_) | MemoryLocation::Acquired);
@@ -286,9 +271,8 @@ impl Open {
     /// Adds the effects of asynchronous dots, of their waits and of fences. `read` is the result of
     /// [`read_asynchronously`].
     ///
-    /// A dot reads its operands until it is finished, so barriers before its wait do not cover
-    /// these reads. A barrier between a store and its fence does not make the store visible to the
-    /// asynchronous proxy.
+    /// A dot reads its operands until it ends, so barriers before its wait do not cover the reads.
+    /// A barrier between a store and its fence does not make the store visible.
     pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<MemoryLocation>) {
         match op {
             Op::Gpu(GpuOp::Wgmma { .. }) => {
@@ -317,8 +301,8 @@ impl Open {
         }
     }
 
-    /// Ends all dots of the warp except the last `pending` dots. Other warps may still execute
-    /// their dots, so the reads stay in flight until a barrier.
+    /// Ends the warp's dots except the last `pending` ones. Other warps' reads stay in flight until
+    /// a barrier.
     fn end_dots(&mut self, pending: u32) {
         let is_done = |later: u32| later >= pending;
         let done = self.dots.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);
@@ -341,7 +325,7 @@ impl Open {
         self.unfenced.extend(&other.unfenced);
     }
 
-    /// Replaces the index of each slot by its index after an edge of control flow.
+    /// Replaces the index of each slot by its index after an edge.
     fn rename(&mut self, analysis: &SlotAnalysis<'_>, edge: &Edge) {
         let rename = |place| match place {
             MemoryLocation::Shared(slot) => MemoryLocation::Shared(analysis.rename(slot, edge)),
@@ -362,18 +346,17 @@ impl Open {
         }
     }
 
-    /// Marks the accesses that are in flight now, but were not in `since`, as stale.
+    /// Marks accesses that are in flight now, but not in `since`, as stale.
     fn age(&mut self, since: &Self) {
         self.stale.extend(self.reads.difference(&since.reads));
         self.stale.extend(self.writes.difference(&since.writes));
     }
 }
 
-/// Walks a function in the order of execution, until the open accesses reach a fixed point.
+/// Walks a function until the open accesses reach a fixed point.
 ///
-/// Each walk visits the whole function. It does not repeat each loop until the loop's own fixed
-/// point, so nested loops do not multiply the visits. `step` may be called several times for an
-/// instruction. Its last call gets all accesses that may be open there.
+/// Each walk visits the whole function, so nested loops do not multiply the visits. `step` may see
+/// an instruction several times; its last call gets all open accesses.
 pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
     let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {
@@ -383,7 +366,7 @@ pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open))
 
 struct Walk<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The accesses that may be open where an iteration of a loop begins.
+    /// The accesses that may be open at the start of an iteration.
     entries: SecondaryMap<Inst, Open>,
     changed: bool,
 }
@@ -443,7 +426,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Joins the open accesses before an iteration of a loop with those of other iterations.
+    /// Joins the open accesses with those of other iterations.
     fn enter(&mut self, inst: Inst, open: &mut Open) {
         let entry = &mut self.entries[inst];
         open.join(entry);

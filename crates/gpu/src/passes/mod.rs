@@ -62,8 +62,8 @@ pub const PASSES: &[Pass] = &[
     Pass::new("barriers", barriers::insert_barriers),
 ];
 
-/// The passes over a program that states its layouts, copies and `mbarrier`s (Gluon), in order.
-/// They still insert the barriers between the threads of the block.
+/// The passes over a program that states its layouts and copies (Gluon), in order. They still
+/// insert barriers of the block.
 pub const EXPLICIT_PASSES: &[Pass] = &[
     Pass::fallible("conversions", conversions::lower_conversions),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
@@ -72,7 +72,7 @@ pub const EXPLICIT_PASSES: &[Pass] = &[
     Pass::new("barriers", barriers::insert_barriers),
 ];
 
-/// The parts of `pipelining`: tests run them one by one.
+/// The steps of `pipelining`, which tests run one by one.
 pub const PARTS: &[Pass] = &[
     Pass::fallible("schedule_loops", pipelining::schedule_loops),
     Pass::fallible("expand_loops", pipelining::expand_loops),

@@ -1,6 +1,5 @@
-//! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
-//! partition computes. An option of a loop requests the partitions. The program sets this option by
-//! `tl.range(warp_specialize=True)`. The pass that splits K of a dot across warps may also set it.
+//! Warp specialization: producer warps copy the tiles of consumer warps. A loop requests it, by
+//! `tl.range(warp_specialize=True)` or by the pass that splits K.
 //!
 //! ```text
 //! for %tile {                     %r = alloc : ring<3, …>
@@ -16,29 +15,26 @@
 //!                                 }
 //!                                 dealloc %r
 //! ```
-//! The pass first rewrites each loop to fill a slot in the same iteration that takes it
-//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code. The producer
-//! keeps the ops that fill slots ([`pipelining::is_fill`]) and the ops that only these need. The
-//! consumer keeps all other ops. The producer runs ahead by the slots of the rings, even across
-//! inner loops. It copies for the next tile of a persistent kernel while the consumer computes and
-//! stores the previous tile.
+//! First, each loop fills a slot in the iteration that takes it
+//! ([`pipelining::lower_for_producer`]). Each partition gets a copy of the code. The producer keeps
+//! the ops that fill slots ([`pipelining::is_fill`]), and the ops that only these need. The
+//! consumer keeps the others. The producer runs ahead by the slots of the rings, even across inner
+//! loops. In a persistent kernel, it copies for the next tile while the consumer stores the
+//! previous one.
 //!
-//! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. The
-//! producer has as many warps as the consumer if a load is not a tensor copy, or depends on other
-//! loads. The layouts distribute the addresses over that many warps. Each thread starts its
-//! `cp.async` copies and does not wait for them. The copies arrive at the `mbarrier` of the slot
-//! when they are complete. In this case, the addresses may depend on loads, and both partitions
-//! execute these loads. At stores to memory that the producer may load, the partitions synchronize
-//! ([`order`]).
+//! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
+//! is not a tensor copy, or depends on other loads, the producer has as many warps as the consumer.
+//! The layouts distribute the addresses over them. The `cp.async` copies arrive at the `mbarrier`
+//! of the slot when they complete. Addresses may then depend on loads, which both partitions
+//! execute. At stores to memory that the producer may load, the partitions synchronize ([`order`]).
 //!
-//! **Registers** ([`Partitions`]). The register file may not give each thread as many registers as
-//! an instruction can name. Then the producer has whole warpgroups, which release registers to the
-//! consumer.
+//! **Registers** ([`Partitions`]). If the register file cannot give each thread the largest number,
+//! the producer has whole warpgroups, which release registers to the consumer.
 //!
-//! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
-//! no other program writes, but not on atomic ops. The kernel must not store to memory that tensor
-//! copies load, and must not have atomic ops that acquire or release. A kernel that breaks one of
-//! these rules compiles as if it did not request partitions, and a remark states the reason.
+//! **Obstacles.** Copies may not depend on atomic ops, or on loads of memory that other programs
+//! write. The kernel may not store to memory that tensor copies load, and has no atomic ops that
+//! acquire or release. Otherwise, a remark states the reason, and the kernel compiles without
+//! partitions.
 
 mod order;
 
@@ -62,24 +58,19 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
 
-/// The hardware allocates the registers of a thread, and moves them between partitions, in
-/// multiples of this number.
+/// The granularity of a thread's registers.
 const REGISTER_STEP: u32 = 8;
 
-/// The warps of the two partitions, and the registers of their threads.
 #[derive(Clone, Copy)]
 struct Partitions {
     consumer: u32,
     producer: u32,
-    /// The registers of a thread of the consumer, and of the producer. 0 keeps the number at the
-    /// launch.
+    /// The registers of a thread of the consumer and of the producer; 0 keeps the number.
     registers: [u32; 2],
 }
 
 impl Partitions {
-    /// Divides the registers of a multiprocessor between the consumer and the producer. If a thread
-    /// cannot have as many registers as an instruction can name, the producer leaves registers to
-    /// the consumer.
+    /// Divides the registers between the consumer and the producer.
     fn of(header: &Header, by_threads: bool, accumulator: u32) -> Result<Self, &'static str> {
         let (consumer, tuning) = (header.num_warps, header.target.tuning);
         let at_launch = |warps: u32| REGISTER_FILE / (warps * LANES) / REGISTER_STEP * REGISTER_STEP;
@@ -137,7 +128,6 @@ pub fn partition_warps(module: &mut Module) {
     }
 }
 
-/// A module with partitions.
 struct Specialized {
     module: Module,
     /// The number of slots of each ring.
@@ -157,7 +147,7 @@ fn specialized(module: &Module) -> Result<Specialized, &'static str> {
     if plan.by_threads {
         order::check(module, &pointers_of_producer(module, &plan))?;
     }
-    // The rings get as many slots as fit into shared memory, up to the requested number of stages.
+    // The rings get as many slots as fit, up to the requested number of stages.
     for slots in (2..=plan.stages).rev() {
         let mut divided = module.clone();
         divided.header.stages = 0;
@@ -172,7 +162,7 @@ fn specialized(module: &Module) -> Result<Specialized, &'static str> {
     Err("not even two slots fit into shared memory")
 }
 
-/// Returns the pointers that the threads of a producer load or copy from.
+/// Returns the pointers that a producer's threads load or copy from.
 fn pointers_of_producer(module: &Module, plan: &ProducerPlan) -> Vec<Value> {
     let function = module.kernel();
     let loads: Vec<_> = plan.plans.iter().flat_map(|plan| &plan.loads).collect();
@@ -189,7 +179,7 @@ fn pointers_of_producer(module: &Module, plan: &ProducerPlan) -> Vec<Value> {
     depended.into_iter().chain(copied).map(|load| function.insts[load].operands[0]).collect()
 }
 
-/// Returns the registers of a thread that the largest accumulator of an asynchronous dot takes.
+/// Returns the registers of a thread for the largest accumulator of an asynchronous dot.
 fn largest_accumulator(module: &Module) -> u32 {
     let (function, threads) = (module.kernel(), module.header.num_warps * LANES);
     let mut largest = 0;
@@ -246,7 +236,6 @@ fn check(module: &Module) -> Result<(), &'static str> {
     }
 }
 
-/// Divides the ops of a kernel between two partitions.
 fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Result<(), &'static str> {
     let Module { header, functions, entry, .. } = &mut *module;
     let function = &mut functions[*entry];
@@ -313,14 +302,14 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
     check_producer(module.kernel(), producer, by_threads)
 }
 
-/// Returns whether each partition may execute a load itself. The load must not be volatile, because
-/// another program may write its memory between the two executions.
+/// Returns whether each partition may execute a load. The memory of a volatile load may change
+/// between the two executions.
 fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
-/// Returns whether an op accesses a buffer that is not a ring, as layout conversions do. Each
-/// partition has its own copy of such a buffer.
+/// Returns whether an op accesses a buffer other than a ring, as conversions do. Each partition has
+/// its own copy of the buffer.
 fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     let memory = match data.op {
         Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
@@ -331,8 +320,7 @@ fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
 }
 
-/// Removes the loops and branches of a block that have neither effects nor results. Returns whether
-/// the block has an effect.
+/// Removes loops and branches without effects and results. Returns whether the block has an effect.
 fn drop_idle(function: &mut Function, block: Block) -> bool {
     let mut acts = false;
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
@@ -354,8 +342,7 @@ fn drop_idle(function: &mut Function, block: Block) -> bool {
     acts
 }
 
-/// Removes all instructions of a block, and of the regions inside it, that `is_kept` does not
-/// select.
+/// Removes the instructions of a block and its regions that `is_kept` rejects.
 fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &InstData) -> bool) {
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
     insts.retain(|inst| is_kept(function, &function.insts[*inst]));
@@ -367,8 +354,7 @@ fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &Inst
     function.blocks[block].insts = insts;
 }
 
-/// Replaces the barriers of the program, which are for all threads of the block, with barriers for
-/// the threads of the consumer.
+/// Replaces barriers of the block with barriers of the consumer.
 fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     let mut barriers = Vec::new();
     function.walk(block, &mut |inst| {
@@ -383,8 +369,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     }
 }
 
-/// Checks that the producer has copies and uses no value of the consumer. If one thread copies, the
-/// producer must also use no tile.
+/// Checks that the producer copies and uses no value of the consumer. A producer of one thread may
+/// use no tile.
 fn check_producer(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
     let mut known: FxHashSet<Value> = function.blocks[function.entry].parameters.iter().copied().collect();
     for inst in &function.blocks[function.entry].insts {

@@ -1,4 +1,4 @@
-//! Proves that the elements of a tile past a bound are unused: no stored value depends on them.
+//! Proves that no stored value depends on the elements of a tile past a bound.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, result_axis};
@@ -6,23 +6,19 @@ use tilewright_ir::{Definition, Function, Inst, Op, OpFamily, Parents, Uses, Val
 
 use super::masks::{Bound, bounds};
 
-/// The uses of values, and the parents of instructions.
 pub struct Structure {
-    /// The uses of values.
     pub uses: Uses,
-    /// The blocks of instructions, and the instructions around blocks.
     pub parents: Parents,
 }
 
 impl Structure {
-    /// Computes the uses and the parents of a function.
     pub fn new(function: &Function) -> Self {
         Self { uses: Uses::new(function), parents: Parents::new(function) }
     }
 }
 
-/// Returns whether the elements of a tile with `index + rest >= 0` along an axis are unused. Each
-/// store of a value that is computed from them must have a mask that excludes them.
+/// Returns whether the elements with `index + rest >= 0` along an axis are unused. A mask must
+/// exclude them from each store of a value that is computed from them.
 pub fn is_needed_only_below(
     evolution: &mut ScalarEvolution<'_>,
     structure: &Structure,
@@ -110,7 +106,6 @@ impl Demand<'_, '_> {
     }
 }
 
-/// Returns whether a value is a parameter of the kernel.
 pub fn is_kernel_parameter(function: &Function, value: Value) -> bool {
     matches!(function.values[value].definition, Definition::Parameter(block, _) if block == function.entry)
 }

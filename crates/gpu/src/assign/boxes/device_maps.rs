@@ -1,14 +1,13 @@
-//! Plans the tensor maps that the kernel makes itself. The launch does not know the base or the
-//! shape of these tensors.
+//! Plans tensor maps that the kernel makes itself. The launch does not know the base or the shape
+//! of their tensors.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
-//! Making a map takes about a microsecond. So the kernel makes a map only if the base, the strides
-//! and the extents are known before a loop around the access. The kernel makes the map there, and
-//! each iteration uses it. The alignment of base and strides must be known at compile time. If the
-//! kernel loads the base or the strides of a tensor descriptor, a hint states their alignment
+//! Making a map takes about a microsecond. So the kernel makes a map before a loop around the
+//! access, where the base, the strides and the extents must be known. Their alignment must be known
+//! at compile time. For a base or strides that the kernel loads, a hint states the alignment
 //! (`HintKind::Described`).
 
 use std::fmt;
@@ -22,7 +21,6 @@ use super::masks::{Bound, bounds};
 use super::{Search, is_written};
 use tilewright_gpu_ir::TensorMapPlan;
 
-/// The id of a tensor map of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapId {
     /// A map that the launch makes.
@@ -40,21 +38,19 @@ impl fmt::Display for MapId {
     }
 }
 
-/// A tensor map that the kernel makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceMap {
-    /// The plan of the map. Its arguments are indices in `inputs`.
+    /// The plan of the map, whose arguments are indices in `inputs`.
     pub plan: TensorMapPlan,
     /// The scalars from which the map is made.
     pub inputs: Vec<Value>,
-    /// The base or the input that is defined in the innermost block. The kernel makes the map in
-    /// this block, where all inputs are known.
+    /// The input that is defined in the innermost block. The kernel makes the map in this block.
     pub last: Value,
 }
 
-/// The position and the inputs of a tensor map while it is planned.
+/// The position and the inputs of a tensor map that is being planned.
 pub struct MapInputs {
-    /// The block in which the kernel would make the map, and the blocks around this block.
+    /// The block in which the kernel would make the map, and the blocks around it.
     around: Vec<Block>,
     inputs: Vec<Value>,
 }
@@ -65,7 +61,7 @@ impl MapInputs {
         self.around.contains(&block)
     }
 
-    /// Returns the index of an input, and adds the input if it is new.
+    /// Returns the index of an input; adds a new input.
     pub fn index(&mut self, value: Value) -> u32 {
         let index = self.inputs.iter().position(|input| *input == value).unwrap_or_else(|| {
             self.inputs.push(value);
@@ -76,7 +72,6 @@ impl MapInputs {
 }
 
 impl Search<'_> {
-    /// Returns the block that defines a value.
     pub(super) fn block_of(&self, value: Value) -> Option<Block> {
         self.structure.parents.block_of_value(self.evolution.function, value)
     }
@@ -102,12 +97,10 @@ impl Search<'_> {
         };
         let rank = function.ty(operands[0]).rank();
         let inputs = inputs(&address.offset.form, &bounds, rank)?;
-        // The launch makes a map that depends only on kernel arguments; the caller has already
-        // rejected such a map.
+        // The caller has already rejected such a map for the launch.
         if inputs.iter().chain([&address.base]).all(|input| is_kernel_parameter(function, *input)) {
             return None;
         }
-        // The blocks around the access, from the innermost to the outermost.
         let mut around: Vec<Block> = self.structure.parents.block(inst).into_iter().collect();
         while let Some(owner) = around.last().and_then(|block| self.structure.parents.owner(*block)) {
             around.push(self.structure.parents.block(owner)?);
@@ -141,7 +134,7 @@ fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
         for term in form.terms().flat_map(|(product, _)| product) {
             match term {
                 Term::Value(value) => inputs.push(*value),
-                // The kernel makes the map once, so no stride or extent may change with these
+                // The kernel makes the map once, so strides and extents may not change with these
                 // terms.
                 Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => return None,
             }

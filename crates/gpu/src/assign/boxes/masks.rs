@@ -1,22 +1,22 @@
-//! Translates a mask to bounds of the indices along single axes. A bound
-//! compares an index with a [`Form`], which is a polynomial of scalars.
+//! Translates a mask to bounds of the indices along single axes. A bound compares an index with a
+//! [`Form`], a polynomial of scalars.
 
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
-/// A bound of the index along one axis, which is one conjunct of a mask.
+/// A bound of the index along one axis: a conjunct of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
-    /// The index along the axis (the first field) plus the form is less than 0.
+    /// The index along the axis, plus the form, is less than 0.
     Below(usize, Form),
-    /// The index along the axis (the first field) plus the form is 0 or more.
+    /// The index along the axis, plus the form, is at least 0.
     From(usize, Form),
 }
 
 impl Bound {
     /// Returns the bound for the result of a shape op. `axis` maps an axis of the operand to the
-    /// axis of the result. Returns `None` if the result does not have this axis.
+    /// axis of the result.
     fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Below(own, rest) => Self::Below(axis(own)?, rest),
@@ -32,8 +32,8 @@ pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bo
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
 }
 
-/// Returns the indices that a mask bounds. An index is the position along an axis of the tile, or an
-/// element of another tile, such as a tile of loaded indices. Returns `None` if the mask is not a conjunction of bounds.
+/// Returns the indices that a mask bounds. An index is a position along an axis, or an element of a
+/// tile of loaded indices. Returns `None` if the mask is not a conjunction of bounds.
 pub fn bounded_indices(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Term>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(index, _)| index).collect())
@@ -44,10 +44,8 @@ struct Masks<'a, 'f> {
 }
 
 impl Masks<'_, '_> {
-    /// Returns the bounded indices and their bounds, whose conjunction is the mask.
-    ///
-    /// Returns `None` for other masks, such as a mask with a negation, a disjunction or a loaded
-    /// condition.
+    /// Returns the bounded indices and their bounds, whose conjunction is the mask. Returns `None`
+    /// for a mask with a negation, a disjunction or a loaded condition.
     fn conjuncts(&mut self, mask: Value) -> Option<Vec<(Term, Bound)>> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -72,7 +70,6 @@ impl Masks<'_, '_> {
         }
     }
 
-    /// Returns the index that a comparison bounds, and the bound.
     fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<(Term, Bound)> {
         // The comparison is `small + more < great`.
         let (small, great, more) = match function {
@@ -84,8 +81,7 @@ impl Masks<'_, '_> {
             _ => return None,
         };
         // For nonnegative indices, `index < max(x, 0)` is `index < x`, and `index >= max(x, 0)` is
-        // `index >= x`. But for index 0 and negative `x`, `index <= max(x, 0)` is not `index <= x`,
-        // and `index > max(x, 0)` is not `index > x`.
+        // `index >= x`. With `<=` or `>`, index 0 and a negative `x` give another result.
         let is_strict = more == 0;
         let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
         let difference = small.minus(&great)?.offset(more)?;
@@ -106,8 +102,8 @@ impl Masks<'_, '_> {
         }
     }
 
-    /// Returns the form of one side of a comparison. Ignores a clamp to the range of an index, if
-    /// `may_be_clamped` and the other side is this index.
+    /// Returns the form of one side of a comparison. If `may_be_clamped`, ignores a clamp to the
+    /// range of the index `other`.
     fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Form> {
         if may_be_clamped
             && let Some(index) = self.evolution.form_everywhere(other)
@@ -119,11 +115,8 @@ impl Masks<'_, '_> {
         self.evolution.form_everywhere(side)
     }
 
-    /// Returns the range of a tile of consecutive indices. The start is always 0, and the end is
-    /// exclusive. Returns `None` for other tiles.
-    ///
-    /// If the indices continue from block to block of a cluster, the range includes the indices of
-    /// all blocks.
+    /// Returns the range of a tile of consecutive indices that begin at 0; the end is exclusive. If
+    /// the indices continue from block to block of a cluster, the range has those of all blocks.
     fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
         let shape = &self.evolution.function.ty(tile).shape;
         let (own, before) = index.split(|product| matches!(product[..], [Term::Axis(_)]));
@@ -137,7 +130,7 @@ impl Masks<'_, '_> {
         Some((0, most.checked_add(i128::from(shape[axis]))?))
     }
 
-    /// If a value is the rank of a block in its cluster, returns the greatest rank.
+    /// Returns the greatest rank if a value is a block's rank in its cluster.
     fn max_block_rank(&self, value: Value) -> Option<i128> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(value)?];
@@ -148,7 +141,7 @@ impl Masks<'_, '_> {
     }
 
     /// Returns `x` for the clamp `min(max(x, start), c)`, where `c` is from `extent` to `i32::MAX`.
-    /// Looks through splats and casts of the clamp. Returns `None` for other values.
+    /// Looks through splats and casts.
     fn clamped(&self, tile: Value, start: i128, extent: i128) -> Option<Value> {
         let function = self.evolution.function;
         let inst = |value: Value| function.defining_inst(value).map(|inst| &function.insts[inst]);
@@ -156,7 +149,7 @@ impl Masks<'_, '_> {
         loop {
             let data = inst(value)?;
             match &data.op {
-                // A cast to these types keeps the clamped value, which is at most `i32::MAX`.
+                // These types hold the clamped value, which is at most `i32::MAX`.
                 Op::Splat { .. } | Op::Cast { element: Element::Value(Dtype::I32 | Dtype::I64), .. } => {
                     value = data.operands[0];
                 }

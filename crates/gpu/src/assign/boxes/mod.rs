@@ -1,34 +1,29 @@
-//! Finds the loads and stores that access a box of a tensor. The tensor memory accelerator may copy
-//! such a box. The addresses of a box are a pointer argument plus `index * stride` for each axis,
-//! where one stride is 1. A mask may only bound indices. The launch knows strides and extents, and
-//! makes a tensor map from them. The kernel computes the coordinates of the first element of the
-//! box.
+//! Finds the loads and stores that access a box of a tensor. The address of a box is a pointer
+//! argument plus `index * stride` for each axis; one stride is 1. A mask may only bound indices.
+//! The launch makes a tensor map from the strides and extents. The kernel computes the coordinates
+//! of the box.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
 //!     a tensor with extents [unbounded, K] and strides [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A tensor copy loads zeros where the box exceeds the tensor; a masked load must do the same. So
-//! an index may be negative only if the mask excludes negative indices ([`sign`]). An index may
-//! wrap around, as in `(m * 128 + rows) % M`. Such an index counts as bounded by `M` if the
-//! elements past the bound are never stored ([`demand`]).
+//! A tensor copy loads zeros where the box exceeds the tensor, as a masked load does. So only a
+//! mask that excludes negative indices permits them ([`sign`]). An index may wrap around, as in
+//! `(m * 128 + rows) % M`. It counts as bounded by `M` if elements past the bound are never stored
+//! ([`demand`]).
 //!
-//! A store or an atomic operation must fulfill two more conditions. The box may exceed the end of
-//! the tensor, but not its start, even if a mask excludes the elements before the start. The
-//! strides must be known at compile time to be aligned.
+//! Stores and atomic operations have two more conditions: The box may not begin before the tensor,
+//! even if a mask excludes those elements. Alignment of the strides must be known at compile time.
 //!
-//! If the launch cannot make the maps of some accesses, it runs a variant that is compiled
-//! [`without`](Launcher::without) these maps. The other accesses keep their boxes.
+//! If the launch cannot make some maps, it runs a variant that is compiled
+//! [`without`](Launcher::without) them.
 //!
 //! Two submodules find further kinds of boxes:
 //!
-//! - [`device_maps`]: boxes of accesses in a loop for which the kernel makes the tensor map. The
-//!   kernel loads the base pointer, or computes the strides or extents.
-//! - [`rows`]: gathered rows. The index along one axis of a matrix is a tile of arbitrary integers,
-//!   as in `desc.gather`.
+//! - [`device_maps`]: the kernel makes the tensor map before a loop around the access.
+//! - [`rows`]: gathered rows, as in `desc.gather`.
 //!
-//! The op `tensor_box` records the box in the IR. Later passes decide which accesses become tensor
-//! copies.
+//! The op `tensor_box` records a box. Later passes decide which accesses become tensor copies.
 
 mod demand;
 mod device_maps;
@@ -63,27 +58,24 @@ use tilewright_gpu_ir::{
     LaunchInteger, LaunchTerm, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
 
-/// Addresses, strides and the starts of rows are multiples of this many bytes.
+/// Addresses, strides and row starts are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
-/// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If
-/// strides are not aligned, the launch runs the variant without the tensor's maps.
+/// The assumed divisibility of arguments that are not specialized as multiples of 16. If a stride
+/// is not aligned, the launch runs the variant without the map.
 const UNSPECIALIZED: u64 = 8;
 /// The maximum number of axes of a tensor map.
 const MAX_AXES: usize = 5;
-/// The maximum constant factor with which a run-time term of the offset joins the coordinate along
-/// the contiguous axis. A term with a larger factor becomes an axis of its own.
+/// The maximum constant factor of a term that joins the coordinate along the contiguous axis. A
+/// term with a larger factor becomes a separate axis.
 const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
-/// A load or store of a box.
 #[derive(Clone, Debug)]
 pub struct TensorBox {
-    /// The tensor map of the box.
     pub map: MapId,
-    /// The coordinates of the first element of the box along the axes of the map.
+    /// The coordinates of the first element of the box.
     pub coordinates: SmallVec<[Form; 5]>,
 }
 
-/// The loads and stores of a kernel that are boxes of tensors.
 #[derive(Default, Debug)]
 pub struct TensorBoxes {
     /// The tensor maps that the launch makes.
@@ -91,16 +83,16 @@ pub struct TensorBoxes {
     /// The tensor maps that the kernel makes.
     pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
-    /// For each tensor copy that the program states, its map.
+    /// The map of each tensor copy that the program states.
     pub of_copy: FxHashMap<Inst, MapId>,
 }
 
 impl TensorBoxes {
     /// Finds the boxes of a kernel, if the target has tensor copies.
     ///
-    /// If the launcher makes no tensor maps, only accesses whose map the kernel makes have boxes.
-    /// In a kernel without dots, only gathered rows and atomic operations have boxes: its other
-    /// accesses are as fast without tensor copies.
+    /// Without maps of the launcher, only accesses whose map the kernel makes have boxes. In a
+    /// kernel without dots, only gathered rows and atomic operations have boxes, because its other
+    /// accesses do not get faster.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
@@ -133,8 +125,7 @@ impl TensorBoxes {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || RemarkReason::note("no tensor map", reason));
             }
-            // Atomic operations keep their boxes: one copy reduces a whole box, but a thread sends
-            // single elements.
+            // Atomic operations keep their boxes, because one copy reduces a whole box.
             accesses.retain(|inst| is_possible && is_reduction(function, *inst));
         }
         if accesses.is_empty() {
@@ -194,7 +185,6 @@ impl TensorBoxes {
         }))
     }
 
-    /// Returns the box that an instruction loads or stores.
     pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
         self.of_access[inst].as_ref()
     }
@@ -224,9 +214,9 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Returns whether a tensor copy can execute an atomic operation. The operation must be relaxed,
-/// have a scope up to the GPU, and have elements that the copy can reduce. The pass that makes the
-/// copy checks that the result of the operation is unused.
+/// Returns whether a tensor copy can execute an atomic operation. The operation is relaxed, has a
+/// scope up to the GPU, and has elements that the copy can reduce. The pass that makes the copy
+/// checks that the result of the operation is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -239,12 +229,11 @@ fn is_reduction(function: &Function, inst: Inst) -> bool {
     }
 }
 
-/// An axis of the tensor.
 struct Axis {
     stride: Form,
     /// The extent of the box.
     extent: u32,
-    /// The extent of the tensor, if a mask bounds the index along this axis.
+    /// The extent of the tensor, if a mask bounds the index.
     bound: Option<Form>,
     /// The coordinate of the first element of the box.
     coordinate: Form,
@@ -258,8 +247,7 @@ struct Search<'a> {
     infos: &'a Infos,
     /// The assumed divisibility of arguments that are not specialized as multiples of 16.
     unspecialized: u64,
-    /// The position and the inputs of the map that the kernel would make, while the search plans
-    /// this map. `None` for maps that the launch makes.
+    /// The inputs of the map that the kernel would make; `None` for maps of the launch.
     making: Option<MapInputs>,
 }
 
@@ -329,8 +317,7 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // If the kernel makes the map, it checks for negative coordinates at run time, before the
-        // copy.
+        // The kernel checks for negative coordinates at run time.
         if is_written && self.making.is_none() {
             // A copy faults on elements before the start of the tensor, even if the mask excludes
             // them.
@@ -373,8 +360,8 @@ impl Search<'_> {
         Ok((plan, coordinates))
     }
 
-    /// Returns a bound of an index that wraps around. The bound holds for all needed elements.
-    /// Returns `None` if an element past the bound may be needed.
+    /// Returns the bound of an index that wraps around. Returns `None` if an element past the bound
+    /// may be needed.
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
             [Term::Axis(axis)] => Some(axis),
@@ -389,8 +376,7 @@ impl Search<'_> {
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
-    /// Returns an axis of the tile. Removes the terms that move the box along this axis from the
-    /// offset.
+    /// Returns an axis of the tile, and removes its terms from the offset.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|term| !self.is_known_at_launch(term)) || extent > 1 && stride.terms().count() != 1 {
@@ -430,8 +416,8 @@ impl Search<'_> {
             (None, Some(below)) => {
                 let moving =
                     below.split(|product| product.iter().any(|term| !self.is_known_at_launch(term))).0;
-                // A constant step along the contiguous axis is part of the coordinate. As a part of
-                // the base, it could break the alignment of the base.
+                // A constant step along the contiguous axis is part of the coordinate. In the base,
+                // it could break the alignment.
                 let is_contiguous = found.stride.as_constant() == Some(1);
                 let fixed = if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
                 moving.plus(&fixed)?
@@ -445,9 +431,9 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// Assigns the remaining terms of the offset to the axes, or to new axes of one element.
-    /// Returns the terms that are known at launch: the offset of the tensor. Returns `None` if this
-    /// offset is not aligned, or if the tensor has too many axes.
+    /// Assigns the remaining terms of the offset to axes, or to new axes of one element. Returns
+    /// the offset of the tensor, which is known at launch. Returns `None` if it is not aligned, or
+    /// if the tensor has too many axes.
     fn assign_rest(
         &self,
         offset: &Form,
@@ -514,8 +500,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns whether a number of elements is a multiple of the alignment. Each argument of the
-    /// kernel is assumed to be a multiple of `arguments`.
+    /// Returns whether a number of elements is a multiple of the alignment. `arguments` divides
+    /// each argument of the kernel.
     fn is_aligned(&self, elements: &Form, bytes: u64, arguments: u64) -> bool {
         elements.terms().all(|(product, factor)| {
             let part = Form::term(product.clone(), factor);
@@ -523,8 +509,7 @@ impl Search<'_> {
         })
     }
 
-    /// Returns a power of two that divides a form. Each argument of the kernel is assumed to be a
-    /// multiple of `arguments`.
+    /// Returns a power of two that divides a form. `arguments` divides each argument of the kernel.
     fn divisibility(&self, form: &Form, arguments: u64) -> u64 {
         let power = |factor: i128| 1_u64 << factor.trailing_zeros().min(32);
         let of_variable = |term: &Term| match term {
@@ -554,8 +539,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the index of an argument of the launch. For a map that the kernel makes, returns the
-    /// index of an input of the map.
+    /// Returns the index of an argument of the launch, or of an input of a map that the kernel
+    /// makes.
     fn argument(&mut self, value: Value) -> Option<u32> {
         let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {

@@ -1,12 +1,11 @@
-//! Finds loads and stores of gathered rows: matrix rows whose indices are a tile. Examples are
-//! `desc.gather` and `desc.scatter` of a tensor descriptor.
+//! Finds loads and stores of gathered rows, as `desc.gather` and `desc.scatter`. The indices of the
+//! rows are a tile.
 //!
 //! ```text
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
 //!     rows of a tensor with extents [N, M] and strides [stride, 1], from column y on
 //! ```
-//! The box of the tensor map is a part of one row. The tile of row indices is the coordinate along
-//! the axis of the rows. The mask bounds the indices: a load of a row outside of the tensor returns
+//! The box of the tensor map is a part of one row. A load of a row outside of the tensor returns
 //! zeros, and a store to it writes nothing.
 
 use smallvec::SmallVec;
@@ -22,8 +21,7 @@ use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
-/// The minimum number of bytes of a gathered row. The bytes of a row are a power of two, so four
-/// rows of at least this size are a multiple of 128 bytes.
+/// The minimum number of bytes of a gathered row. Four rows of this size have 128 bytes.
 const MIN_GATHERED_ROW_BYTES: u64 = 32;
 
 /// A tensor map, and the coordinates of the first element of its box.
@@ -50,9 +48,8 @@ impl TensorBoxes {
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
-            // No barrier orders the stores of threads before the reads of the asynchronous proxy.
-            // For stores to the tensor, the pass `tensor_stores` checks that no other access
-            // conflicts.
+            // No barrier orders stores of threads before reads of the asynchronous proxy. For
+            // stores to the tensor, `tensor_stores` checks for conflicting accesses.
             let may_meet = |(map, _): &PlannedBox| !is_written && written.contains(&(map.base as usize));
             let found = found.and_then(|found| {
                 if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
@@ -77,10 +74,8 @@ impl TensorBoxes {
 }
 
 impl Search<'_> {
-    /// Returns the box of an access to gathered rows, or the reason why tensor copies cannot
-    /// execute it.
-    ///
-    /// Returns `None` for an access without a tile of row indices that the mask bounds.
+    /// Returns the box of gathered rows, or why tensor copies cannot move them. Returns `None` for
+    /// other accesses.
     fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<PlannedBox, &'static str>> {
         let data = &self.evolution.function.insts[inst];
         let mask = match data.op {
@@ -107,10 +102,10 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the axis of gathered rows, with the term of the offset that has their indices.
-    /// Returns `None` if there are no gathered rows.
+    /// Returns the axis of gathered rows, and the offset's term with their indices. Returns `None`
+    /// if there are no gathered rows.
     ///
-    /// The error is the reason why tensor copies cannot gather such rows.
+    /// The error is the reason why tensor copies cannot gather them.
     pub(super) fn rows(
         &self,
         offset: &Form,
@@ -145,9 +140,8 @@ fn is_element(term: &Term) -> bool {
     matches!(term, Term::Element(..))
 }
 
-/// Returns the term of an offset that is the index along an axis. The term is the index of the
-/// tile, or the elements of a tile of indices. Returns the index of the tile if the offset has no
-/// such term. Returns `None` if the offset has several different such terms.
+/// Returns the term of an offset that is the index along an axis. It is the index of the tile, or
+/// the elements of a tile of indices. Returns `None` for several different terms.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for term in offset.terms().flat_map(|(product, _)| product) {

@@ -1,10 +1,9 @@
 //! Proves that an index is not negative.
 //!
-//! A divisor is assumed to be positive, because it usually is the number of tiles along an axis.
-//! Arguments of the kernel are assumed to be nonnegative; the launch checks the arguments that the
-//! proof uses. A loop-carried value is nonnegative if its initial value is nonnegative and no
-//! iteration makes it negative. In this example, the next value of `step` is one of the two
-//! polynomials below `while`, and both are nonnegative:
+//! A divisor is assumed to be positive: it usually is a number of tiles. Kernel arguments are
+//! assumed to be nonnegative; the launch checks those that the proof uses. Loop-carried values are
+//! proved by induction. Example: the next value of `step` is one of the two polynomials below
+//! `while`, which are nonnegative.
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first
@@ -22,8 +21,7 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op,
 
 use super::Search;
 
-/// The maximum number of nested claims of a proof. A claim states that a value or a form is
-/// nonnegative.
+/// The maximum nesting of claims. A claim states that a value or a form is nonnegative.
 const MAX_DEPTH: u32 = 24;
 /// The maximum number of claims of a proof.
 const MAX_CLAIMS: u32 = 2000;
@@ -32,17 +30,14 @@ const MAX_CLAIMS: u32 = 2000;
 pub struct Proof {
     /// The loop of each region.
     loops: FxHashMap<Block, Inst>,
-    /// The induction hypothesis: the loop-carried values that the proof assumes to be nonnegative
-    /// at the start of an iteration.
+    /// The loop-carried values that the induction assumes to be nonnegative.
     carried: Vec<Value>,
-    /// The arguments of the kernel that must not be negative.
     arguments: BTreeSet<u32>,
     claims: u32,
     depth: u32,
 }
 
 impl Proof {
-    /// Begins a proof about values of a kernel.
     pub fn new(function: &Function) -> Self {
         let mut loops = FxHashMap::default();
         function.walk(function.entry, &mut |inst| {
@@ -54,7 +49,7 @@ impl Proof {
         Self { loops, carried: Vec::new(), arguments: BTreeSet::new(), claims: 0, depth: 0 }
     }
 
-    /// Returns the arguments of the kernel that the proof assumes to be nonnegative.
+    /// Returns the kernel arguments that the proof assumes to be nonnegative.
     pub fn arguments(&self) -> SmallVec<[u32; 2]> {
         self.arguments.iter().copied().collect()
     }
@@ -71,7 +66,6 @@ impl Proof {
 }
 
 impl Search<'_> {
-    /// Returns whether the proof shows that a form is nonnegative.
     pub(super) fn is_nonnegative(&mut self, form: &Form, proof: &mut Proof) -> bool {
         if !proof.begin() {
             return false;
@@ -87,8 +81,7 @@ impl Search<'_> {
             let rest = form.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
             rest.plus_times(&operand, factor)
         };
-        // A minimum or maximum is one of its operands, so the form must be nonnegative for each
-        // operand.
+        // A minimum or maximum is one of its operands, so check the form for each operand.
         for (value, factor) in single_values(form) {
             let Some((ElementwiseFn::Min | ElementwiseFn::Max, operands)) = self.elementwise(value) else {
                 continue;
@@ -132,7 +125,6 @@ impl Search<'_> {
         self.evolution.form_everywhere(value)?.as_constant()
     }
 
-    /// Returns the elementwise function that computes a value, and its operands.
     fn elementwise(&self, value: Value) -> Option<(ElementwiseFn, SmallVec<[Value; 4]>)> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(value)?];
@@ -198,7 +190,7 @@ impl Search<'_> {
         form.is_some_and(|form| form != Form::var(Term::Value(value)) && self.is_nonnegative(&form, proof))
     }
 
-    /// Returns whether a loop-carried value is nonnegative, by induction over the iterations.
+    /// Proves by induction that a loop-carried value is nonnegative.
     fn is_carried_nonnegative(&mut self, value: Value, block: Block, proof: &mut Proof) -> bool {
         let function = self.evolution.function;
         let Some(&inst) = proof.loops.get(&block) else { return false };
@@ -217,7 +209,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the terms of a form that are a single scalar times a constant factor.
+/// Returns the terms that are a scalar times a constant.
 fn single_values(form: &Form) -> SmallVec<[(Value, i128); 4]> {
     let single = |(product, factor): (&Monomial<Term>, i128)| match product[..] {
         [Term::Value(value)] => Some((value, factor)),

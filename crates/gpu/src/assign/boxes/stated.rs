@@ -13,8 +13,8 @@ use crate::tile::legality::at;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::{LaunchInteger, LaunchTerm, TensorMapBox, TensorMapPlan};
 
-/// Returns the index of the first operand of a tensor copy that describes its tensor. The operands
-/// from this index on are the base, the extents, the strides and the coordinates.
+/// Returns the index of the base among the operands of a tensor copy. The extents, the strides and
+/// the coordinates follow the base.
 pub fn first_of_tensor(function: &DeviceFn) -> usize {
     match function {
         DeviceFn::TensorLoad { .. } => 5,
@@ -24,10 +24,10 @@ pub fn first_of_tensor(function: &DeviceFn) -> usize {
     }
 }
 
-/// Returns the rank of the tensor of a copy with this number of operands.
+/// Returns the rank of the tensor of a copy.
 pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
-    // For `n` axes, these operands are 1 base, `n` extents, `n - 1` strides (none for the last
-    // axis) and `n` coordinates: `3 * n` operands. An im2col copy also has offsets.
+    // For `n` axes, these are 1 base, `n` extents, `n - 1` strides and `n` coordinates. An im2col
+    // copy also has offsets.
     match function {
         DeviceFn::WindowLoad { window, .. } => window.steps.len(),
         // tidy: wildcard because other copies have no offsets
@@ -35,7 +35,7 @@ pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
     }
 }
 
-/// Returns the number of coordinates and offsets at the end of the operands of a copy.
+/// Returns the number of coordinates and offsets, the last operands of a copy.
 pub fn places_of_copy(function: &DeviceFn, operands: usize) -> usize {
     let rank = rank_of_tensor(function, operands);
     match function {
@@ -46,11 +46,11 @@ pub fn places_of_copy(function: &DeviceFn, operands: usize) -> usize {
 }
 
 impl TensorBoxes {
-    /// Plans a tensor map for each tensor, box and swizzle of the tensor copies of a kernel.
+    /// Plans a map for each tensor, box and swizzle of a kernel's tensor copies.
     ///
     /// # Errors
-    /// If the launcher makes no tensor maps, or no tensor copy fills shared memory with a stated
-    /// layout. The call also fails if a worker copies by a map that the kernel makes.
+    /// If the launcher makes no tensor maps, or a tensor copy cannot fill a stated layout. The call
+    /// also fails if a worker uses a map that the kernel makes.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;
@@ -114,7 +114,6 @@ impl TensorBoxes {
     }
 }
 
-/// A tensor map that the launch or the kernel makes.
 enum Plan {
     Launch(TensorMapPlan),
     Device(DeviceMap),
@@ -148,7 +147,7 @@ fn plan(
     let memory = tiles.layout.linear(&tiles.shape, bits)?;
     let boxes = BoxLayout::of(&memory, bits)
         .ok_or_else(|| format!("no tensor copy fills shared memory with the layout {}", tiles.layout))?;
-    // A tensor may have leading axes that the memory lacks.
+    // The tensor may have more leading axes than the memory.
     let own = boxes.extents(&tiles.shape);
     let mut box_extents: SmallVec<[u32; 5]> = SmallVec::from_elem(1, rank.saturating_sub(own.len()));
     box_extents.extend(own.iter().skip(own.len().saturating_sub(rank)).copied());
@@ -168,8 +167,7 @@ fn plan(
     }
     let is_window = pixels.is_some();
     let copied = TensorMapBox { extents: box_extents, swizzle: boxes.swizzle, fills_nan, is_written, pixels };
-    // The launch makes the map if it knows all parts; otherwise the kernel makes the map from its
-    // scalars.
+    // The launch makes the map if it knows all parts; otherwise the kernel makes it.
     let mut inputs = Vec::new();
     let by_launch =
         map_of(function, (parts, rank), (tiles.dtype, &copied), &mut |value| argument(function, value));
@@ -187,7 +185,6 @@ fn plan(
         Some(index as u32)
     });
     let plan = plan.ok_or("the parts of the descriptor are no scalars")?;
-    // The kernel makes the map where the last part is defined.
     let parents = Parents::new(function);
     let depth = |value: &Value| {
         let mut block = parents.block_of_value(function, *value);
@@ -202,8 +199,8 @@ fn plan(
     Ok(Plan::Device(DeviceMap { plan, inputs, last }))
 }
 
-/// Returns the tensor map of a descriptor with these parts. Returns `None` if `input` does not know
-/// one of the parts.
+/// Returns the tensor map of a descriptor. Returns `None` if `input` does not know one of the
+/// parts.
 fn map_of(
     function: &Function,
     (parts, rank): (&[Value], usize),
@@ -239,8 +236,7 @@ fn map_of(
     })
 }
 
-/// If a value is a kernel argument, returns the index of the argument. Looks through casts that
-/// keep the number.
+/// Returns the index of a kernel argument. Looks through casts that keep the number.
 fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),
@@ -253,8 +249,8 @@ fn argument(function: &Function, value: Value) -> Option<u32> {
     }
 }
 
-/// Returns whether a cast keeps every number of its operand. The result must be an integer type
-/// that has all numbers of the operand, or int64, in which the launch computes.
+/// Returns whether a cast keeps every number of its operand. The result must have all numbers of
+/// the operand's type, or be int64, in which the launch computes.
 fn keeps_number(function: &Function, cast: Inst) -> bool {
     let data = &function.insts[cast];
     let (Some(from), Some(to)) =

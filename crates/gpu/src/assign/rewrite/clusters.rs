@@ -8,7 +8,6 @@ use super::Rewrite;
 use tilewright_gpu_ir::{GpuOp, Op};
 
 impl Rewrite<'_, '_> {
-    /// Translates a function of clusters, which is already written for one block of the cluster.
     pub(super) fn cluster_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         match function {
             DeviceFn::MulticastLoad { .. } => {

@@ -1,5 +1,4 @@
-//! Translates the functions of the op `device`, with which a program states its shared memory,
-//! copies and barriers (Gluon).
+//! Translates the `device` functions of shared memory, copies and barriers (Gluon).
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,34 +16,29 @@ use crate::assign::boxes::{MapId, places_of_copy};
 use crate::assign::coalescing::AccessShape;
 use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Padding, TensorMemory, Type};
 
-/// The shared memory that a program allocates.
 #[derive(Default)]
 pub struct SharedAllocations {
     /// The new value of each allocation and view.
     values: FxHashMap<Value, Value>,
     /// The allocation of each view.
     viewed: FxHashMap<Value, Value>,
-    /// The end of each allocation's lifetime, in the block of the allocation. An instruction maps
-    /// to the allocations whose last use is the instruction or is in its regions. A wait for
-    /// asynchronous accesses counts as a use of each allocation.
+    /// The allocations whose lifetime ends at each instruction of their block. The instruction, or
+    /// one in its regions, is the last use. A wait for asynchronous accesses uses each allocation.
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
     /// The allocations to which threads copy by `cp.async`.
     copied: FxHashSet<Value>,
-    /// The allocations that tensor copies fill, or that other blocks of the cluster access. They
-    /// stay allocated to the end of the kernel, because only the phases of `mbarrier`s tell when a
-    /// copy has arrived.
+    /// The allocations that tensor copies fill, or that other blocks access. They live to the end
+    /// of the kernel, because only phases of `mbarrier`s tell when a copy has arrived.
     filled: FxHashSet<Value>,
     /// The allocations and views that the program uses as `mbarrier`s.
     barriers: FxHashSet<Value>,
-    /// The block in which all threads have waited for each other since the last read of shared
-    /// memory.
+    /// The block in which all threads have met since the last read of shared memory.
     all_have_read: Option<Block>,
-    /// True while a worker is translated that does not read shared memory.
+    /// True while the translated worker does not read shared memory.
     pub(super) has_no_reads: bool,
 }
 
 impl SharedAllocations {
-    /// Finds the lifetime of each allocation of a function.
     pub fn new(function: &Function) -> Self {
         let mut found = Self::default();
         function.walk(function.entry, &mut |inst| {
@@ -58,13 +52,11 @@ impl SharedAllocations {
         found
     }
 
-    /// At a point of a block, returns whether a thread may have read shared memory since the last
-    /// barrier of all threads.
+    /// Returns whether a thread may have read shared memory since the last barrier.
     fn read_since_barrier(&self, block: Block) -> bool {
         !self.has_no_reads && self.all_have_read != Some(block)
     }
 
-    /// Returns the allocation that an allocation or a view belongs to.
     fn allocation(&self, memory: Value) -> Value {
         self.viewed.get(&memory).copied().unwrap_or(memory)
     }
@@ -143,7 +135,6 @@ pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
     )
 }
 
-/// Returns whether an instruction, or an instruction in its regions, has a property.
 fn contains(function: &Function, inst: Inst, has: impl Fn(&Function, Inst) -> bool) -> bool {
     let mut found = has(function, inst);
     for region in &function.insts[inst].regions {
@@ -163,15 +154,14 @@ impl Rewrite<'_, '_> {
             }
             if self.memory.copied.contains(&memory) {
                 // The program may not have waited for all copies to this memory. For example, it
-                // may copy for an iteration past the end of a loop.
+                // copies for an iteration past the end of a loop.
                 self.append(inst, block, GpuOp::WaitGroup { pending: 0 }.into(), smallvec![], &[]);
             }
             self.append(inst, block, GpuOp::Dealloc {}.into(), smallvec![value], &[]);
         }
     }
 
-    /// Appends an instruction at the location of an old one. Returns its result, if it has a
-    /// result.
+    /// Appends an instruction at the location of an old one, and returns its result.
     pub(super) fn append(
         &mut self,
         old: Inst,
@@ -186,7 +176,6 @@ impl Rewrite<'_, '_> {
         self.new.insts[inst].results.first().copied()
     }
 
-    /// Returns the type of the buffer for the tiles of an allocation or a view.
     fn buffer(&mut self, memory: Value, tiles: &SharedTiles) -> Type {
         if self.memory.barriers.contains(&memory) {
             return Type::Mbarrier { slots: tiles.slots };
@@ -205,7 +194,7 @@ impl Rewrite<'_, '_> {
         })
     }
 
-    /// Returns the buffer that the operands `index` (memory) and `index + 1` (slot) select.
+    /// Returns the buffer that operand `index` (memory) and the next operand (slot) select.
     pub(super) fn tile_at(&mut self, inst: Inst, block: Block, index: usize) -> Value {
         let (memory, slot) = self.place(inst, index);
         let ty = match self.new.ty(memory).clone() {
@@ -218,7 +207,6 @@ impl Rewrite<'_, '_> {
         found.expect("a slot is a value")
     }
 
-    /// Returns the allocation and the slot that operands select.
     pub(super) fn place(&mut self, inst: Inst, index: usize) -> (Value, Value) {
         let operands = &self.context.function.insts[inst].operands;
         let (memory, slot) = (operands[index], operands[index + 1]);
@@ -226,14 +214,13 @@ impl Rewrite<'_, '_> {
         (memory, self.get(slot, None))
     }
 
-    /// Returns an operand that is a tile, in the layout that the program states for the tile.
+    /// Returns an operand tile in the layout that the program states.
     pub(super) fn tile(&mut self, inst: Inst, index: usize) -> Value {
         let operand = self.context.function.insts[inst].operands[index];
         let layout = self.demands.of_operand(self.context, self.costs, (inst, index), None);
         self.get(operand, layout)
     }
 
-    /// Translates an instruction with the op `device`.
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
         if reads_shared_memory(self.context.function, inst) {
             self.memory.all_have_read = None;
@@ -360,7 +347,6 @@ impl Rewrite<'_, '_> {
         self.append(inst, block, op, operands, &[]);
     }
 
-    /// Returns the tensor map of a copy, and its coordinates.
     pub(super) fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
         let operands = self.context.function.insts[inst].operands.clone();
         let places = places_of_copy(function, operands.len());
@@ -398,16 +384,14 @@ impl Rewrite<'_, '_> {
         matches!(layout, Some(StatedLayout::InFlight { .. }))
     }
 
-    /// Appends a barrier of the thread block before an access of all threads, which conflicts with
-    /// earlier ones of other warps.
+    /// Appends a barrier before an access of all threads that conflicts with other warps' accesses.
     pub(super) fn wait_for_accesses(&mut self, inst: Inst, block: Block) {
         self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
         self.memory.all_have_read = None;
     }
 
-    /// Appends a barrier of the thread block before a copy that one thread starts. Otherwise, other
-    /// threads could still read the memory that the copy overwrites. Needs no barrier if no thread
-    /// has read shared memory since the last barrier.
+    /// Appends a barrier before a copy that overwrites memory, if threads may still read the
+    /// memory.
     pub(super) fn wait_for_reads(&mut self, inst: Inst, block: Block) {
         if self.memory.read_since_barrier(block) {
             self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
@@ -415,8 +399,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends an op on an accumulator. Its operands are `operands`, then the accumulator, which is
-    /// the first operand of the old instruction.
+    /// Appends an op on an accumulator. The accumulator is the first operand of the old
+    /// instruction, and the last one of the new.
     fn dot(&mut self, inst: Inst, block: Block, op: GpuOp, mut operands: SmallVec<[Value; 4]>) {
         let data = &self.context.function.insts[inst];
         let old = data.results[0];
@@ -427,7 +411,7 @@ impl Rewrite<'_, '_> {
         self.define(old, layout, value, block);
     }
 
-    /// Returns the warps and the extents of the instruction of an accumulator.
+    /// Returns the warps and the instruction's extents of an accumulator.
     fn instruction(&self, accumulator: Value, operand: Dtype) -> (IntList, MmaShape) {
         let layout = self.context.function.ty(accumulator).layout.clone();
         let mut layout = layout.expect("the frontend checks the layout");
@@ -460,7 +444,6 @@ impl Rewrite<'_, '_> {
         self.dot_in_registers(inst, block, op);
     }
 
-    /// Appends a dot whose operands are tiles in registers.
     fn dot_in_registers(&mut self, inst: Inst, block: Block, op: GpuOp) {
         let result = self.context.function.insts[inst].results[0];
         let operands = (0..3).map(|index| self.tile(inst, index)).collect();

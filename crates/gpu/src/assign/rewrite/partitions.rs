@@ -1,5 +1,4 @@
-//! Translates the workers that a program starts (Gluon) to the regions of a `start_workers`, which
-//! `assign/workers.rs` replaces.
+//! Translates workers that a program starts (Gluon) to regions of `start_workers`.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -32,7 +31,6 @@ impl Rewrite<'_, '_> {
         self.wait_for_all_partitions(inst, block);
     }
 
-    /// Appends the barrier of all partitions with code.
     pub(super) fn wait_for_all_partitions(&mut self, inst: Inst, block: Block) {
         let plan = self.context.workers.plan.as_ref().expect("a kernel with workers has a plan");
         self.append(inst, block, plan.barrier_of_all(), smallvec![], &[]);

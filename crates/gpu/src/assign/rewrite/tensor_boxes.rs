@@ -1,6 +1,6 @@
-//! Marks accesses that tensor copies may execute. A `tensor_box` op combines three operands: the
-//! pointers of the access, the address of a tensor map, and the coordinates of the box. The tensor
-//! maps that the launcher makes become parameters of the kernel.
+//! Marks accesses that tensor copies may execute. A `tensor_box` op has the pointers of the access,
+//! a tensor map, and the coordinates of the box. The tensor maps that the launcher makes become
+//! parameters of the kernel.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -17,8 +17,7 @@ use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, Padding, TENSOR_MAP_BYTES,
 /// The alignment of a tensor map in bytes.
 const MAP_BYTES: u32 = 64;
 
-/// Declares a parameter for each tensor map that the launcher makes, after the parameters of the
-/// kernel.
+/// Declares a parameter for each tensor map of the launcher, after the kernel's parameters.
 pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     let maps = rewrite.context.boxes.maps.clone();
     let entry = rewrite.new.entry;
@@ -36,11 +35,10 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     rewrite.made_maps = vec![None; rewrite.context.boxes.device_maps.len()];
 }
 
-/// Returns the address of a tensor map that the kernel makes. Emits the ops that make the map at
-/// the first use.
+/// Returns the address of a tensor map that the kernel makes. At the first use, emits the ops that
+/// make the map.
 ///
-/// The map is made in the block of the last value that it depends on, before the loops of that
-/// block.
+/// They are in the block of the last input, before the loops of this block.
 pub(super) fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
     if let Some(address) = rewrite.made_maps[index] {
         return address;
@@ -71,7 +69,6 @@ pub(super) fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize
     address
 }
 
-/// Returns the pointers of an access, marked as a box of a tensor.
 pub(super) fn mark(
     rewrite: &mut Rewrite<'_, '_>,
     inst: Inst,
@@ -104,7 +101,7 @@ struct CoordinateWriter<'w, 'a, 'f> {
 }
 
 impl CoordinateWriter<'_, '_, '_> {
-    /// Returns a cursor at the end of the block, which is not complete yet.
+    /// Returns a cursor at the end of the unfinished block.
     fn cursor(&mut self) -> Cursor<'_, Gpu> {
         let mut cursor = Cursor::at_end(&mut self.rewrite.new, self.block);
         cursor.location = self.rewrite.context.function.insts[self.inst].location;
@@ -141,8 +138,8 @@ impl CoordinateWriter<'_, '_, '_> {
         sum.unwrap_or_else(|| self.constant(0))
     }
 
-    /// Computes a variable of a coordinate. If the result already includes a constant factor,
-    /// divides `factor` by this constant.
+    /// Computes a variable of a coordinate. Divides `factor` by a constant that the result already
+    /// includes.
     fn variable(&mut self, atom: Term, factor: &mut i128) -> Value {
         let function = self.rewrite.context.function;
         match atom {
@@ -172,9 +169,9 @@ impl CoordinateWriter<'_, '_, '_> {
         }
     }
 
-    /// Returns the tile of gathered row indices, in 32 bits, in the layout of the gathering copies.
+    /// Returns the tile of gathered row indices in 32 bits.
     ///
-    /// Clamps indices beyond 32 bits, because no tensor has such rows.
+    /// Clamps other indices, because no tensor has such rows.
     fn gathered_row_indices(&mut self, old: Value) -> Value {
         let tile = self.rewrite.context.function.ty(old).clone();
         let dtype = tile.dtype().expect("row indices are integers");
@@ -203,7 +200,6 @@ impl CoordinateWriter<'_, '_, '_> {
         indices
     }
 
-    /// Returns a scalar of the kernel, in 32 bits.
     fn scalar(&mut self, value: Value) -> Value {
         let new = self.rewrite.get(value, None);
         if *self.rewrite.new.ty(new) == int32() {

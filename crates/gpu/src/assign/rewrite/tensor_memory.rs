@@ -24,8 +24,7 @@ pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
     })
 }
 
-/// Checks that an instruction moves each tile that a program loads from tensor memory or stores
-/// there.
+/// Checks that an instruction moves each tile that a program loads from or stores to tensor memory.
 ///
 /// # Errors
 /// If a layout is not that of an instruction.
@@ -101,8 +100,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends a barrier before an access to tensor memory, if several warps access the same lanes
-    /// and other accesses may be in flight.
+    /// Appends a barrier if several warps access the same lanes and other accesses may be in
+    /// flight.
     fn wait_for_other_warps(&mut self, inst: Inst, block: Block) {
         let own = self.context.workers.warps_at[inst];
         let warps = if own == 0 { self.context.num_warps } else { own };

@@ -6,11 +6,10 @@
 //!                      named_barrier       named_barrier
 //!                                          … load %q …
 //! ```
-//! The two columns on the right are the consumer and the producer. Both partitions reach the same
-//! barriers in the same order. Consecutive stores with only pure ops between them share a pair of
-//! barriers. Stores need no barriers if no pointer of the producer may point to the memory that
-//! they write. As in all passes, pointers from different arguments are assumed to point to
-//! different memory. Loaded pointers may point to any memory.
+//! On the right are the consumer and the producer. They reach the same barriers in the same order.
+//! Stores with only pure ops between them share a pair of barriers. Stores to memory that no
+//! pointer of the producer points to need none. Pointers of different arguments are assumed to
+//! point to different memory; loaded pointers may point to any.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -21,19 +20,16 @@ use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, Module, Op};
 
-/// Consecutive stores, and the barriers before and after them.
 pub struct Stores {
     barriers: [Inst; 2],
     stores: Vec<Inst>,
 }
 
-/// Returns whether an op synchronizes the partitions.
 pub fn is_mark(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::NamedBarrier { barrier: BARRIER_OF_ALL, .. }))
 }
 
-/// Inserts barriers of `warps` warps before and after all stores of a block and of the regions
-/// inside it.
+/// Inserts barriers of `warps` warps around all stores of a block and its regions.
 pub fn mark(function: &mut Function, block: Block, warps: u32) -> Vec<Stores> {
     let mut found = Vec::new();
     mark_block(function, block, warps * LANES, &mut found);
@@ -74,8 +70,8 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Checks that no atomic op may write memory that the producer loads through `pointers`. Other
-/// programs may also write such memory, between the loads of the two partitions.
+/// Checks that no atomic op may write memory that the producer loads. Other programs may write such
+/// memory between the two partitions' loads.
 pub fn check(module: &Module, pointers: &[Value]) -> Result<(), &'static str> {
     let (function, global) = (module.kernel(), GlobalAccesses::new(module));
     let mut is_atomic = false;
@@ -120,7 +116,7 @@ pub fn remove_needless(module: &mut Module, stores: &[Stores], [consumer, produc
         .filter(|group| !group.stores.iter().any(is_loaded))
         .flat_map(|group| group.barriers)
         .collect();
-    // The producer is a copy of the consumer, so its barriers have the same order.
+    // The producer is a copy of the consumer.
     let pairs = marks(consumer).into_iter().zip(marks(producer));
     let gone: FxHashSet<Inst> =
         pairs.filter(|(own, _)| needless.contains(own)).flat_map(|(own, copy)| [own, copy]).collect();

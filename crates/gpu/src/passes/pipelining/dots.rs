@@ -1,13 +1,12 @@
-//! Finds the dots of a loop that run across its iterations.
+//! Finds dots of a loop that run across its iterations.
 //!
-//! **Dots in flight.** Dots with the same accumulator end in the order in which they start. So the
-//! dots of the next iteration may start before the dots of this iteration end. Only the release of
-//! a slot waits for the dots that read the slot.
+//! Dots of one accumulator end in the order in which they start. So dots of the next iteration
+//! start before those of this one end. Only the release of a slot waits for the dots that read it.
 //!
-//! **Late dots.** If threads compute an operand of a dot from the result of another dot, the dot
-//! starts one stage later. The tensor cores run it while the threads compute the next iteration, as
-//! Shah et al. do for one warpgroup (arXiv 2407.08608). The late stage has these dots and all ops
-//! that depend on them; the early stage has the rest of the iteration.
+//! **Late dots.** A dot with an operand that threads compute from another dot starts one stage
+//! later. The tensor cores run it while the threads compute the next iteration (Shah et al., arXiv
+//! 2407.08608). The late stage has these dots and the ops that depend on them; the early stage has
+//! the rest. Example: in attention, `Q K` is early, and `P V` is late.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;
@@ -56,7 +55,7 @@ pub(super) fn release_after_waits(function: &mut Function, body: ir::Block) {
     }
 }
 
-/// Returns the op that waits for a dot, or for the last dot of its accumulator.
+/// Returns the wait for a dot, or for the last dot of its accumulator.
 fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let result = *function.insts[dot].results.first()?;
     let user = insts.iter().copied().find(|inst| function.insts[*inst].operands.contains(&result))?;
@@ -69,7 +68,7 @@ fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
 }
 
 /// Returns the wait for the dot whose result is the accumulator of `dot`. Returns `None` if the
-/// result has other users, or if one of the two dots does not accumulate exactly.
+/// result has other users, or a dot does not accumulate exactly.
 fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let exact =
         |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));
@@ -85,10 +84,9 @@ fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Optio
     (uses == 1 && insts.contains(&before)).then_some(wait)
 }
 
-/// The scaling of an accumulator by a late stage.
+/// The multiplication of an accumulator in a late stage.
 #[derive(Default)]
 struct Scaling {
-    /// The multiplication, and the shape ops of the factor.
     insts: Vec<Inst>,
     factor: Option<Value>,
 }
@@ -104,7 +102,7 @@ impl LoopBody<'_> {
         self.uses.only(value).map(|only| only.inst)
     }
 
-    /// Returns the dots of the loop, if they may run into the next iteration.
+    /// Returns the loop's dots, if they may run into the next iteration.
     pub(super) fn dots_in_flight(&self, loads: &[RingLoad]) -> Option<DotsInFlight> {
         let function = self.function;
         let insts = &function.blocks[self.block].insts;
@@ -125,9 +123,8 @@ impl LoopBody<'_> {
             let data = &function.insts[*dot];
             let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
             let &[a, b, acc] = &data.operands[..] else { return None };
-            // Both operands must be slots. The next iteration would write an operand in registers
-            // while the dot reads it. Other memory may hold infinities, whose products with the
-            // zeros of a slot out of range are NaN.
+            // Both operands must be slots. The next iteration would overwrite an operand in
+            // registers. Other memory may hold infinities, whose products with zeros are NaN.
             if ![a, b].iter().all(|value| slots.contains(value)) {
                 return None;
             }
@@ -158,7 +155,7 @@ impl LoopBody<'_> {
                 return None;
             }
         }
-        // The loop must yield each accumulator at the index at which it carries this accumulator.
+        // Each accumulator must be yielded at the index at which it is carried.
         let yielded = function.yielded(self.block);
         let ends_of =
             |index: &usize| waits.iter().any(|inst| function.insts[*inst].results[..] == [yielded[*index]]);
@@ -171,8 +168,7 @@ impl LoopBody<'_> {
                 || is_of_load(loads, *inst)
                 || self.is_of_buffer(loads, *inst)
         });
-        // The other carried values are for addresses, which the ops of the copies compute for later
-        // iterations.
+        // The other carried values are for the addresses of copies.
         let results = &function.insts[self.inst].results;
         let is_accumulator =
             (0..results.len()).all(|index| indices.contains(&index) || self.uses.count(results[index]) == 0);
@@ -180,8 +176,8 @@ impl LoopBody<'_> {
         (is_own && may_repeat && is_accumulator && is_every_load_read).then_some(DotsInFlight { dots, waits })
     }
 
-    /// Returns whether each of these carried values is the first accumulator of the dots that
-    /// compute its next value.
+    /// Returns whether each carried value is the first accumulator of the dots that compute its
+    /// next value.
     fn keep_indices(&self, indices: &[usize]) -> bool {
         let function = self.function;
         indices.iter().all(|index| {
@@ -197,8 +193,7 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns whether an instruction is pure and without regions, is a proxy fence, or ends the
-    /// iteration.
+    /// Returns whether an instruction is pure without regions, a proxy fence, or the terminator.
     fn is_plain(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let effect = data.op.info().effect;
@@ -206,7 +201,6 @@ impl LoopBody<'_> {
         is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
     }
 
-    /// Returns whether an instruction deallocates a buffer that slots replace.
     fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let is_its = |load: &RingLoad| match &load.destination {
@@ -216,7 +210,7 @@ impl LoopBody<'_> {
         matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && loads.iter().any(is_its)
     }
 
-    /// Returns the division of the body between two stages, if it has late dots.
+    /// Returns the early and late stages of the body, if it has late dots.
     pub(super) fn late_dots(&self, loads: &[RingLoad]) -> Option<LateDots> {
         let function = self.function;
         let insts = &function.blocks[self.block].insts;
@@ -278,8 +272,8 @@ impl LoopBody<'_> {
         false
     }
 
-    /// Returns the values with which the late stage changes no accumulator. Returns `None` unless
-    /// the late stage only scales accumulators and adds dots to them.
+    /// Returns the slot values with which the late stage changes no accumulator. Returns `None`
+    /// unless the stage only scales accumulators and adds dots to them.
     fn neutral(
         &self,
         dots: &[Inst],
@@ -295,8 +289,7 @@ impl LoopBody<'_> {
             while let Some(inst) = function.defining_inst(zeros).filter(|inst| operand_ops.contains(inst)) {
                 zeros = function.insts[inst].operands[0];
             }
-            // Zeros can replace only tiles of 32-bit elements: a loop carries narrower elements in
-            // pairs.
+            // A loop carries elements narrower than 32 bits in pairs.
             function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
             if is_late(zeros) {
                 return None;
@@ -316,8 +309,8 @@ impl LoopBody<'_> {
         late.iter().all(is_known).then_some(neutral)
     }
 
-    /// Returns the scaling of an accumulator. The accumulator must be a carried value or the result
-    /// of another late dot, scaled at most once.
+    /// Returns the scaling of an accumulator. The accumulator is a carried value or another late
+    /// dot's result, scaled at most once.
     fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Scaling> {
         let function = self.function;
         let is_accumulator = |value: Value| match function.values[value].definition {
@@ -358,9 +351,8 @@ impl LoopBody<'_> {
         b == memory && function.ty(a).as_registers().is_some() && self.uses.users(memory).all(is_allowed)
     }
 
-    /// Returns the ops that depend on `dots` of this iteration, or of the previous iteration
-    /// through carried accumulators. Returns `None` if an op outside of the body, or inside of a
-    /// region, uses such a value.
+    /// Returns the ops that depend on `dots`, also through carried accumulators. Returns `None` if
+    /// an op outside of the body, or in a region, uses their values.
     fn depending(&self, dots: &[Inst]) -> Option<FxHashSet<Inst>> {
         let function = self.function;
         let mut late: FxHashSet<Inst> = dots.iter().copied().collect();
@@ -372,7 +364,6 @@ impl LoopBody<'_> {
                 continue;
             }
             for user in self.uses.users(value) {
-                // An op with regions would belong to both stages.
                 self.index(user)?;
                 let data = &function.insts[user];
                 if data.op.info().effect == Effect::Terminator {
@@ -409,8 +400,8 @@ impl LoopBody<'_> {
         found
     }
 
-    /// Returns whether an instruction may run in its stage. The early stage runs once more before
-    /// the loop, the late stage once more after it.
+    /// Returns whether an instruction may run in its stage. The early stage runs once before the
+    /// loop, the late stage once after it.
     fn is_early_or_late(&self, inst: Inst, late: &FxHashSet<Inst>, loads: &[RingLoad]) -> bool {
         let function = self.function;
         let data = &function.insts[inst];
@@ -420,8 +411,8 @@ impl LoopBody<'_> {
             Definition::Parameter(..) | Definition::Result(..) => None,
         };
         if info.effect == Effect::Terminator {
-            // The early stage is an iteration ahead of the counter, and of the values that the late
-            // stage carries.
+            // The early stage is one iteration ahead of the counter and of the late stage's carried
+            // values.
             let is_of_late_stage = |index: u32| index == 0 || self.is_yielded_late(index, late);
             return !data.operands.iter().filter_map(carried).any(is_of_late_stage);
         }
@@ -465,14 +456,14 @@ impl LoopBody<'_> {
         inner && may_repeat && !matches!(info.family, OpFamily::Loop | OpFamily::Branch)
     }
 
-    /// Returns whether the late stage computes the next value of a parameter of the body.
+    /// Returns whether the late stage computes the next value of a parameter.
     fn is_yielded_late(&self, index: u32, late: &FxHashSet<Inst>) -> bool {
         let value = self.function.yielded(self.block)[index as usize - 1];
         self.function.defining_inst(value).is_some_and(|inst| late.contains(&inst))
     }
 
-    /// Returns whether registers hold the accumulators of both stages and the operands between
-    /// them, by the cost model.
+    /// Returns whether registers hold both stages' accumulators and the operands between the
+    /// stages.
     fn fits(&self, late: &[Inst], early: &[Inst], insts: &[Inst]) -> bool {
         let function = self.function;
         let threads = self.header.num_warps * 32;
@@ -491,7 +482,6 @@ impl LoopBody<'_> {
     }
 }
 
-/// Returns whether slots replace an instruction.
 fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
     loads.iter().any(|load| match &load.destination {
         Destination::Buffer { shapes, alloc, store } => {
@@ -501,8 +491,7 @@ fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
     })
 }
 
-/// Clears the number of dots that may be in flight after a wait. The pass that lowers rings
-/// computes the number.
+/// Clears the number of dots in flight after a wait. The lowering of rings computes it.
 pub(super) fn count_later(function: &mut Function, inst: Inst) {
     if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[inst].op {
         *pending = Deferred(None);

@@ -1,5 +1,4 @@
-//! Emits the steps after the loop. Only the ops that the expander ([`super`]) does not predicate
-//! need such steps.
+//! Emits the steps after the loop, for ops that [`super`] does not predicate.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -13,8 +12,7 @@ use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// For each value that the loop carries or that crosses stages, returns its value after the
-    /// loop.
+    /// Returns the values after the loop that it carries or that cross stages.
     pub(super) fn last_values(
         &mut self,
         pipeline: &Pipeline,
@@ -33,8 +31,8 @@ impl LoopRewriter<'_> {
         last
     }
 
-    /// Emits a loop of the remaining steps, which copy nothing for this loop. In a fused loop,
-    /// these steps fill slots for the successor.
+    /// Emits a loop of the remaining steps, without copies for this loop. In a fused loop, these
+    /// steps fill slots of the successor.
     pub(super) fn drain(
         &mut self,
         pipeline: &Pipeline,
@@ -88,8 +86,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns whether an op belongs to dots and their slots. Only such ops run in the remaining
-    /// steps.
+    /// Returns whether the remaining steps run an op, which belongs to dots or slots.
     pub(super) fn is_drained(&self, inst: Inst) -> bool {
         matches!(
             self.function.insts[inst].op,
@@ -99,9 +96,9 @@ impl LoopRewriter<'_> {
         )
     }
 
-    /// Emits the last stage of the last iteration, which runs if the loop has an iteration. If the
-    /// next loop continues the accumulators, the next loop always runs this stage. The stage adds
-    /// zeros if this loop has no iteration.
+    /// Emits the last stage of the last iteration, if the loop has an iteration. If the next loop
+    /// continues the accumulators, it always runs this stage, which adds zeros without an
+    /// iteration.
     pub(super) fn epilogue(
         &mut self,
         pipeline: &Pipeline,
@@ -145,14 +142,14 @@ impl LoopRewriter<'_> {
         None
     }
 
-    /// Waits, after the loop, for a dot that the loop carries.
+    /// Waits after the loop for a dot that it carries.
     pub(super) fn wait_after_loop(&mut self, wait: Inst, index: usize, last: &FxHashMap<Value, Value>) {
         let function = &mut *self.function;
         let inst = self.plan.inst;
         let parameter = function.blocks[self.body].parameters[index + 1];
         let ty = function.ty(parameter).clone();
         let result = function.insts[inst].results[index];
-        // The wait defines the old result of the loop, so the uses of this result stay valid.
+        // The wait defines the loop's old result, so its uses stay valid.
         let definition = function.values[result].definition;
         let own = function.values.push(ValueData { ty, definition, name: None });
         function.insts[inst].results[index] = own;
@@ -161,7 +158,6 @@ impl LoopRewriter<'_> {
         function.insts[wait].results = smallvec![result];
         function.insts[wait].operands = smallvec![dot];
         count_later(function, wait);
-        // The loop of the remaining steps uses the new result of the loop.
         let out = self.out.clone();
         for other in out {
             for operand in &mut self.function.insts[other].operands {
@@ -193,7 +189,7 @@ impl LoopRewriter<'_> {
         let late = self.late_values(pipeline);
         let (mut results, mut kept): (SmallVec<[Value; 1]>, Vec<Value>) = (smallvec![], Vec::new());
         for index in &late {
-            // The branch defines the old result of the loop, so the uses of this result stay valid.
+            // The branch defines the loop's old result, so its uses stay valid.
             let result = self.function.insts[loop_inst].results[*index];
             let definition = self.function.values[result].definition;
             let ty = self.function.ty(result).clone();
@@ -227,8 +223,7 @@ impl LoopRewriter<'_> {
         self.function.blocks.push(BlockData { parameters: smallvec![], insts })
     }
 
-    /// Returns the ops of the last stage of the last iteration for the next loop, which continues
-    /// their accumulators.
+    /// Returns the last stage's ops for the next loop, which continues their accumulators.
     pub(super) fn tail_for_next(
         &mut self,
         pipeline: &Pipeline,

@@ -1,6 +1,5 @@
-//! Finds the ops of a scheduled loop that fill slots. Also finds the ops that only the filling ops
-//! need: these compute or load pointers and masks. If ops of these two kinds run before the last
-//! stage, the expander predicates them. It predicates no other ops.
+//! Finds the ops of a scheduled loop that fill slots, and those that only they need. The expander
+//! predicates these ops before the last stage, and no others. Example: a copy and its pointer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -8,8 +7,7 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Returns the ops that fill slots in a step, and the ops that only these need. Maps each op to the
-/// number of stages from the filling op to the last stage.
+/// Maps each such op of a step to the number of stages up to the last one.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -32,7 +30,6 @@ pub(super) fn fill_ops(
 
 struct FillOps<'a> {
     function: &'a Function,
-    /// The ops of the step, in text order.
     step: &'a [Inst],
     users: FxHashMap<Value, Vec<Inst>>,
     /// The values that are used after the loop.
@@ -41,7 +38,7 @@ struct FillOps<'a> {
     others: FxHashSet<Inst>,
 }
 
-/// Returns the ops of a step that use each value, in this iteration or in the next iteration.
+/// Returns the users of each value in a step, in this or the next iteration.
 fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec<Inst>> {
     let mut users: FxHashMap<Value, Vec<Inst>> = FxHashMap::default();
     for inst in step {
@@ -63,7 +60,6 @@ fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec
     users
 }
 
-/// Returns the values of a loop that are used after the loop.
 fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
     let yielded = function.yielded(function.insts[inst].regions[0]);
     let results = &function.insts[inst].results;
@@ -77,8 +73,8 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Classifies the ops that fill slots, and the ops with other effects or with regions. `spread`
-    /// and `group` classify the remaining ops by their uses.
+    /// Classifies ops that fill slots, ops with other effects, and ops with regions. `spread` and
+    /// `group` classify the remaining ops by their uses.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
             let data = &self.function.insts[*inst];
@@ -94,7 +90,6 @@ impl FillOps<'_> {
                     | GpuOp::Dealloc {},
                 ) => {}
                 op if op.info().effect == Effect::Pure && data.regions.is_empty() => {}
-                // tidy: wildcard because other ops run only in iterations that the loop has
                 _ => {
                     self.others.insert(*inst);
                 }
@@ -102,13 +97,11 @@ impl FillOps<'_> {
         }
     }
 
-    /// Returns whether an op belongs to a buffer that another op allocates.
     fn is_of_buffer(&self, inst: Inst) -> bool {
         let op = &self.function.insts[inst].op;
         matches!(op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {} | GpuOp::FenceProxy {}))
     }
 
-    /// Returns the op that allocates the buffer of an op.
     fn alloc(&self, inst: Inst) -> Option<Inst> {
         let memory = self.function.insts[inst].operands.first()?;
         self.function.defining_inst(*memory).filter(|alloc| self.step.contains(alloc))
@@ -119,8 +112,7 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds ops to `others`: ops that an op in `others` needs, ops without users, and ops with
-    /// users after the loop.
+    /// Adds to `others` the ops that it needs, and ops without users or with users after the loop.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
@@ -138,8 +130,7 @@ impl FillOps<'_> {
             return self.alloc(inst).is_none_or(|alloc| self.others.contains(&alloc));
         }
         let data = &self.function.insts[inst];
-        // The ops that read a buffer decide, not those that store to the buffer or end its
-        // lifetime.
+        // The readers of a buffer decide.
         let is_buffer = matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }));
         let mut readers =
             self.users_of(inst).filter(|user| !(is_buffer && self.is_of_buffer(*user))).peekable();
@@ -147,8 +138,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Adds the ops that only copies need to `fills`. Each gets the number of stages of a copy that
-    /// needs it.
+    /// Adds the ops that only copies need to `fills`, with the stages of such a copy.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {

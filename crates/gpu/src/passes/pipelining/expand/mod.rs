@@ -1,6 +1,5 @@
-//! Expands a loop by its schedule. A step is an iteration of the new loop. It runs the ops of each
-//! stage for another iteration of the old loop. In the example, `[1, 0]` is the stage and the order
-//! of an op.
+//! Expands a loop by its schedule. A step is an iteration of the new loop. It runs each stage for
+//! another iteration of the old loop. In the example, `[1, 0]` is the stage and the order of an op.
 //!
 //! ```text
 //!                                          a(0) ; b(0) ; a(1)             the prologue
@@ -10,19 +9,17 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter of the new loop is the counter of the last stage. If a later stage uses a value, the
-//! loop carries the value in one parameter for each stage from its definition to this use.
+//! The counter of the new loop is that of the last stage. A value that a later stage uses takes one
+//! loop parameter for each stage in between.
 //!
-//! **Ops that fill slots**, and the ops that only they need, are predicated. If an iteration is out
-//! of range, a copy fills its slot with zeros. So the last iterations need no copy of the body
-//! after the loop.
+//! **Ops that fill slots**, and ops that only they need, are predicated. Out of range, a copy fills
+//! its slot with zeros, so no copy of the body is needed after the loop.
 //!
-//! **Other ops** before the last stage are not predicated. The loop ends a step earlier, and the
-//! last stage runs once more after the loop. The first step of these ops is before the loop, and
-//! runs even if the loop has no iteration. Then the slots of this step are zeros, and a selection
-//! keeps the initial values that the loop carries. If slots of zeros change no value that the loop
-//! carries (`LoopRewriter::drains`), the loop ends before copies would be out of range. A second
-//! loop, without copies, then runs the remaining steps.
+//! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
+//! last stage runs once more after it. Their first step is before the loop, even without an
+//! iteration. Then its slots are zeros, and a selection keeps the initial values. If zeros change
+//! no carried value (`LoopRewriter::drains`), the loop ends before copies are out of range. A
+//! second loop without copies runs the remaining steps.
 
 mod epilogue;
 mod fill_ops;
