@@ -1,6 +1,5 @@
-//! Removes unused computations. Pipelining turns loads into copies, and leaves the addresses and
-//! masks of the loads unused, with their loop-carried values. If dots read a tile in both orders,
-//! the transposes of the tile are unused, too.
+//! Removes unused computations. Pipelining leaves the addresses and masks of loads unused. Dots
+//! that read a tile in both orders leave its transposes unused.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
@@ -31,7 +30,7 @@ pub fn prune(function: &mut Function) {
 
 /// Returns the buffer that an instruction allocates, stores to or deallocates.
 ///
-/// The instruction has no other effect, so it is unused if the buffer is not read.
+/// The instruction is unused if the buffer is not read.
 fn buffer_of(function: &Function, inst: Inst) -> Option<Value> {
     let data = &function.insts[inst];
     let memory = match &data.op {
@@ -62,11 +61,9 @@ fn is_volatile(op: &Op) -> bool {
 
 /// The live values.
 ///
-/// A loop-carried value has an operand, parameters, a yielded value and a result. Either all of
-/// them are live, or none of them is.
+/// A loop-carried value's operand, parameters, yielded value and result are live together.
 struct Liveness<'f> {
     function: &'f Function,
-    /// The instruction that has each block as a region.
     owners: SecondaryMap<Block, Option<Inst>>,
     values: EntitySet<Value>,
     work: Vec<Value>,
@@ -79,7 +76,7 @@ impl Liveness<'_> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let info = data.op.info();
-            // The regions of reductions and scans are live only if their results are live.
+            // The regions of reductions and scans are live only with their results.
             if !matches!(info.effect, Effect::Pure | Effect::Read) {
                 for region in &data.regions {
                     self.roots(*region, Some(*inst));

@@ -1,16 +1,14 @@
-//! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory
-//! than its target has. `mma.sync` can read both operands from registers, `wgmma` only A.
+//! Moves dot operands to registers if shared memory is too small. `mma.sync` can read both operands
+//! from registers, `wgmma` only A.
 //!
 //! ```text
 //! %b = alloc ; local_store %b, %x                %b = alloc ; local_store %b, %x ; %r = local_load %b ; dealloc %b
 //! for %k … { … mma_sync %b, … }           ──>    for %k … { … mma_sync %r, … }
 //! dealloc %b
 //! ```
-//! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
-//! memory. This costs registers. If moving one operand makes the kernel fit, the pass moves only
-//! one. Among such operands, it moves the one with the fewest registers. Otherwise it moves several
-//! operands, the largest first. If the kernel still does not fit, the pass changes nothing, and the
-//! allocation of shared memory returns an error.
+//! Then the buffer only converts the tile, and tiles of the loop can reuse its memory. If one
+//! operand is enough, the pass moves the one with the fewest registers. Otherwise, it moves
+//! several, the largest first. If the kernel still does not fit, the pass changes nothing.
 
 use smallvec::smallvec;
 use tilewright_ir::{Block, Inst, Value};
@@ -55,7 +53,7 @@ pub fn take_from_registers(module: &mut Module) {
     }
 }
 
-/// Moves operands to registers if the kernel then fits into shared memory. Returns whether it does.
+/// Moves operands to registers, and returns whether the kernel then fits.
 fn moved_to_fit<'a>(
     header: &mut Header,
     function: &mut Function,
@@ -79,9 +77,8 @@ struct Operand {
     buffer: Value,
     block: Block,
     dealloc: Inst,
-    /// The dots that read the tile, with the index of the operand.
     products: Vec<(Inst, usize)>,
-    /// The first instruction of the block that is or contains such a dot.
+    /// The first instruction of the block with such a dot, in it or in its regions.
     first: Inst,
     /// The layout in registers that the dots read.
     layout: Layout,

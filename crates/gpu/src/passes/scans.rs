@@ -1,15 +1,15 @@
 //! Lowers scans that cross warps, for [`super::conversions`].
 //!
-//! Each warp scans its own runs of elements, which are called parts. The totals of the parts go
-//! through shared memory, and every warp scans these totals. Then every thread combines the total
-//! of all parts before its own part with its elements.
+//! Each warp scans its parts, which are runs of elements. Then every warp scans the totals of all
+//! parts, through shared memory. Last, each thread combines its elements with the total of the
+//! parts before them.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t
 //!                                 %q = local_load %b ; dealloc %b ; %r = scan %q ; %s = scan_carry %p, %r
 //! ```
-//! If an axis has too many parts, a conversion first gives each warp whole lines along the axis.
-//! The result is converted back.
+//! If an axis has too many parts, conversions give each warp whole lines, and convert the result
+//! back.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Inst, Value};
@@ -20,8 +20,8 @@ use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, line_layout, partial_
 use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
-    /// Lowers a scan. If warps hold parts of the axis, lowers the scan in parts, or in whole lines
-    /// if there are too many parts.
+    /// Lowers a scan: in parts if warps hold parts of the axis, in whole lines if there are too
+    /// many.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
         let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.cursor.function.insts[inst].op
         else {
@@ -58,8 +58,7 @@ impl Pass<'_> {
         let loaded: Vec<Type> = operands.iter().map(|value| part_type(value, to, self)).collect();
         let scan = self.cursor.emit_with_regions(op, &operands, smallvec![region], types);
         let results = self.cursor.function.insts[scan].results.clone();
-        // Store the totals in the order in which they are combined, so that few of them are in
-        // registers at once.
+        // Store the totals in their order of combination, so few of them are in registers at once.
         let memory = rows(&shape);
         let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded.clone());
         let region = self.cursor.function.clone_region(self.cursor.function.insts[inst].regions[0]);
@@ -91,7 +90,7 @@ impl Pass<'_> {
             self.cursor.location,
         );
         self.scan(scan, block);
-        // Convert the results back to the layout that their users read.
+        // Convert the results back to their users' layout.
         for (from, result) in self.cursor.function.insts[scan].results.clone().into_iter().zip(data.results) {
             self.convert_to(from, result, block);
         }

@@ -1,4 +1,4 @@
-//! Orders the ops of each block by their dependences and latencies, as a list scheduler does.
+//! Orders the ops of each block by a list scheduler.
 //!
 //! ```text
 //! %p = wgmma %a, %b, 0               %p = wgmma %a, %b, 0
@@ -7,23 +7,19 @@
 //! %q = wgmma %c, %d, 0               %e = exp2 %s
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
-//! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the
-//! result of the dot. In a thread block of several warpgroups, dots issue as soon as their operands
-//! are ready. So the tensor cores work while the threads compute. Reads of vectors from slots issue
-//! early. If an IR block takes several slots together, their releases are at its end. All other ops
-//! keep the order of the text.
+//! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the dot.
+//! In a block of several warpgroups, dots issue as soon as their operands are ready, so tensor
+//! cores work while threads compute. Reads of vectors from slots issue early. Releases of slots
+//! that were taken together issue at the end of the IR block. All other ops keep their order.
 //!
-//! Dots and waits may pass each other. They may also pass ops that are pure, read memory or release
-//! a slot. A read of a vector may pass dots, waits, ops that fill or release slots, and pure ops
-//! that compute no tile.
+//! Dots and waits may pass each other, and ops that are pure, read memory or release a slot. A read
+//! of a vector may pass dots, waits, fills, releases, and pure ops that compute no tile.
 //!
-//! **Registers.** If a dot reads A from registers, let T be the tile that A is converted from. A, T
-//! and the accumulator together may not fit into the registers of a thread. Then the dot issues
-//! after the other readers of T. Otherwise the assembler would interleave these readers with the
-//! dot, and keep both A and T in registers.
+//! **Registers.** A dot may read A from registers, and A is converted from a tile T. If A, T and
+//! the accumulator do not fit into registers together, the dot issues after the other readers of T.
+//! Otherwise, the assembler would interleave them and keep both A and T.
 //!
-//! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
-//! the same iteration of the pipelined loop. This pass orders these ops.
+//! The pass runs after loops are pipelined, and orders the ops of one step.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
@@ -35,15 +31,13 @@ use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
 
-/// Schedules the blocks of the kernel.
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the thread block synchronize its warpgroups. Without early dots, all warpgroups
-    // would compute at the same time, and the tensor cores would idle. In a thread block of one
-    // warpgroup, early dots would keep accumulators in registers for longer. A multiprocessor would
-    // then have registers for fewer thread blocks. These other blocks could use the tensor cores
-    // while the threads of one block compute.
+    // Barriers synchronize a thread block's warpgroups. Without early dots, all warpgroups would
+    // compute at the same time, while the tensor cores idle. In a block of one warpgroup, early
+    // dots would keep accumulators in registers for longer. Then a multiprocessor would hold fewer
+    // blocks, which keep the tensor cores busy.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
@@ -61,8 +55,7 @@ pub fn schedule_instructions(module: &mut Module) {
     }
 }
 
-/// Returns a set for each dot among consecutive ops: the dot and all ops that it depends on,
-/// directly or indirectly.
+/// Returns each dot of `insts` with all ops that it depends on.
 pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashSet<Inst>> {
     let scheduler = Scheduler::new(function, insts, true);
     let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
@@ -82,13 +75,11 @@ enum Priority {
     Last,
 }
 
-/// The ops of a block.
 struct Scheduler<'a> {
     function: &'a Function,
     insts: &'a [Inst],
     priorities: Vec<Priority>,
-    /// For each op, the indices of the earlier ops that it depends on. Empty if all ops keep their
-    /// order.
+    /// The indices of the earlier ops that each op depends on; empty if all ops keep their order.
     needs: Vec<Vec<usize>>,
     issues_early: bool,
     is_issued: Vec<bool>,
@@ -100,8 +91,7 @@ impl<'a> Scheduler<'a> {
         let slots = released_last(function, insts);
         let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
             Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
-            // Issue loads from shared memory before dots: a load takes longer while dots read
-            // operands from shared memory.
+            // A load from shared memory takes longer while dots read operands from there.
             Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
             Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
             Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {
@@ -123,8 +113,7 @@ impl<'a> Scheduler<'a> {
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
-                // Wait for the dots that read the slot. This also frees the registers that the dots
-                // read.
+                // This also frees the registers that the dots read.
                 Priority::Last if !self.issues_early => self.issue_needs(index),
                 Priority::Late | Priority::Last => {}
             }
@@ -148,7 +137,6 @@ impl<'a> Scheduler<'a> {
         self.order
     }
 
-    /// Issues an op after all ops that it depends on.
     fn issue(&mut self, index: usize) {
         if !std::mem::replace(&mut self.is_issued[index], true) {
             self.issue_needs(index);
@@ -187,11 +175,10 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Returns the slots that an IR block takes together, and so releases at its end.
+/// Returns the slots that an IR block takes together and so releases at its end.
 ///
-/// Rings whose slots are taken and released together share barriers ([`super::rings`]). These rings
-/// are allocated outside of the block. Returns no slots if a dot is between the takes, or if the
-/// block waits for no dot after the first release.
+/// Their rings share barriers ([`super::rings`]) and are allocated outside of the block. Returns no
+/// slots if a dot is between the takes, or if no wait for a dot follows the first release.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let takes = |inst: &Inst| {
@@ -209,8 +196,7 @@ fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     if first.is_some() && last_wait > first && are_taken_together { slots } else { Vec::new() }
 }
 
-/// For each op of a block, returns the indices of the earlier ops that it must follow in any
-/// schedule.
+/// Returns the earlier ops that each op must follow, as indices.
 fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
     let mut definitions = FxHashMap::default();
     for (index, inst) in insts.iter().enumerate() {
@@ -232,7 +218,7 @@ fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
     needs.collect()
 }
 
-/// The properties of an op that decide which ops it may pass.
+/// The properties that decide which ops an op may pass.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of an op")]
 struct MemoryOrder {
@@ -243,7 +229,7 @@ struct MemoryOrder {
     is_vector_read: bool,
     /// True if dots and waits may pass the op.
     is_free: bool,
-    /// True if reads of vectors may pass the op. The op is a dot or a wait, fills or releases a
+    /// True if reads of vectors may pass the op. Such an op is a dot or a wait, fills or releases a
     /// slot, or is pure and computes no tile.
     is_passed_by_vector_reads: bool,
 }
@@ -254,8 +240,7 @@ impl MemoryOrder {
         let is_async = is_wait || is_dot(function, inst);
         let data = &function.insts[inst];
         let effect = data.op.info().effect;
-        // Reads of vectors stay after the computation of a tile. So a thread does not hold the
-        // vector in registers during the computation.
+        // A read after the computation of a tile keeps the vector out of registers until then.
         let is_tile = |result: &Value| is_computed(function, *result);
         let is_scalar = effect == Effect::Pure && !data.results.iter().any(is_tile);
         Self {
@@ -268,8 +253,8 @@ impl MemoryOrder {
         }
     }
 
-    /// Returns whether the op must issue after `before`, an earlier op in the text. Does not
-    /// consider whether the op uses a result of `before`.
+    /// Returns whether the op must issue after the earlier op `before`, apart from uses of its
+    /// result.
     fn must_follow(self, before: Self) -> bool {
         if self.is_release {
             return before.is_wait;
@@ -281,7 +266,6 @@ impl MemoryOrder {
     }
 }
 
-/// Returns whether an op reads a vector from a slot.
 fn is_vector_read(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_vector = |slot: &Buffer| slot.shape.iter().filter(|extent| **extent > 1).count() == 1;
@@ -301,10 +285,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
 }
 
-/// Adds an operand to each wait: the last tile that the threads compute between the previous dot
-/// and the wait. Without this operand, the assembler would move the wait up to the dot. Two kinds
-/// of waits stay unchanged: waits without such a tile, and waits that have an operand from the
-/// schedule of their loop.
+/// Adds to each wait the last tile that threads compute after the previous dot. Otherwise, the
+/// assembler would move the wait up to the dot. Waits without such a tile, or with an operand from
+/// the loop's schedule, do not change.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {
@@ -318,7 +301,6 @@ fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     }
 }
 
-/// Returns whether a value is a tile of fp32 that threads compute.
 fn is_computed(function: &Function, value: Value) -> bool {
     let is_pointwise = |op: &Op| op.info().family == OpFamily::Pointwise;
     let tile = function.ty(value).as_registers().filter(|tile| !tile.is_scalar());
@@ -326,8 +308,7 @@ fn is_computed(function: &Function, value: Value) -> bool {
         && function.defining_op(value).is_some_and(is_pointwise)
 }
 
-/// Clears the number of dots that may be in flight after each wait. The pass that lowers rings
-/// computes the number for the new order.
+/// Clears the counts of dots in flight. The lowering of rings computes them for the new order.
 fn count_later(function: &mut Function, insts: &[Inst]) {
     for inst in insts {
         if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {
@@ -336,8 +317,7 @@ fn count_later(function: &mut Function, insts: &[Inst]) {
     }
 }
 
-/// If registers are scarce, lets dots issue after the other readers of the tile that A is converted
-/// from.
+/// If registers are scarce, lets dots issue after the other readers of A's source tile.
 fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst]) {
     for (index, dot) in insts.iter().enumerate() {
         let Some(reader) = reader_before(header, function, &insts[..index], *dot) else { continue };
@@ -353,8 +333,8 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
     }
 }
 
-/// Let T be the tile that A of a dot is converted from. Returns the result of the last op before
-/// the dot that reads T. Returns `None` if the dot does not have to issue after this op.
+/// Returns the result of the last reader before a dot of the tile that A is converted from. Returns
+/// `None` if the dot need not issue after it.
 fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
     let data = &function.insts[dot];
     let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {

@@ -1,7 +1,6 @@
-//! Hoists the allocations of [rings](crate::passes::rings) with `mbarrier`s out of loops, so that
-//! the `mbarrier`s are initialized once. Tensor copies, or another partition, fill such rings. The
-//! loops carry the index of the next slot and its phase. At the end of an inner loop that is not
-//! fused, every slot is empty.
+//! Hoists the allocations of [rings](crate::passes::rings) with `mbarrier`s out of loops. So the
+//! `mbarrier`s are initialized once. Loops carry the index of the next slot and its phase. At the
+//! end of an inner loop that is not fused, all slots are empty.
 //!
 //! ```text
 //! for %tile … {                         %r = alloc : ring<3, …>
@@ -17,7 +16,7 @@ use tilewright_ir::{Block, Inst, Value};
 use super::loop_plan::LoopPlan;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// Hoists the rings of pipelined loops. Without `all`, hoists only rings that tensor copies fill.
+/// Hoists the rings of pipelined loops; without `all`, only rings that tensor copies fill.
 pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     let entry = function.entry;
     let mut owners: FxHashMap<Block, (Inst, Block)> = FxHashMap::default();
@@ -60,8 +59,7 @@ pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     }
 }
 
-/// Returns the rings that a block allocates. Without `all`, returns only rings that tensor copies
-/// fill.
+/// Returns the rings of a block; without `all`, only rings that tensor copies fill.
 fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
     let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
     let mut filled = Vec::new();

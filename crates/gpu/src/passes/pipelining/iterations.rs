@@ -15,9 +15,8 @@ impl LoopBody<'_> {
     }
 }
 
-/// Returns the number of iterations of a loop whose bounds are constants, or differ by a constant.
-/// If the upper bound is a value plus a constant, the sum may overflow at run time. Then the loop
-/// has no iteration, whatever number the function returns.
+/// Returns the iterations of a loop whose bounds differ by a constant. If the upper bound overflows
+/// at run time, the loop has no iteration, and the returned number is wrong.
 pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     let operands = &function.insts[inst].operands;
     let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;
@@ -25,8 +24,7 @@ pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     count((from == to).then_some(upper - lower)?, step)
 }
 
-/// Splits a scalar into the sum of a value and a constant. The value is `None` if the scalar is a
-/// constant.
+/// Splits a scalar into the sum of a value and a constant. The value of a constant is `None`.
 fn split(function: &Function, mut value: Value) -> (Option<Value>, i128) {
     let mut offset = 0;
     loop {

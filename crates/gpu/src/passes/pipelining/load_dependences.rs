@@ -5,7 +5,6 @@ use tilewright_ir::{Definition, Inst, OpFamily, Operation, Parents, Uses, Value}
 
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// The search for loads in a function.
 pub(in crate::passes) struct LoadDependences<'f> {
     function: &'f Function,
     parents: Parents,
@@ -17,9 +16,8 @@ impl<'f> LoadDependences<'f> {
         Self { function, parents: Parents::new(function), uses: Uses::new(function) }
     }
 
-    /// Returns the loads from which `values` are computed. Also returns the loads on which the
-    /// control flow depends. These decide in which iterations and branches `insts` and the
-    /// instructions that compute `values` run.
+    /// Returns the loads from which `values` are computed, and those of their control flow. The
+    /// control flow decides in which iterations and branches `insts` and the computations run.
     pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {
         let mut work = values.to_vec();
         for inst in insts {
@@ -62,7 +60,7 @@ impl<'f> LoadDependences<'f> {
         loads
     }
 
-    /// Pushes the values that a loop or branch carries to one of its results or parameters.
+    /// Pushes the values that a loop or branch carries to a result or parameter.
     fn push_carried(&self, owner: Inst, value: Value, work: &mut Vec<Value>) {
         if let Some(carried) = self.function.carried_by(owner, value) {
             work.extend(carried.initial);
@@ -70,7 +68,6 @@ impl<'f> LoadDependences<'f> {
         }
     }
 
-    /// Pushes the bounds and conditions of the loops and branches around an instruction.
     fn push_control(&self, inst: Inst, work: &mut Vec<Value>) {
         let function = self.function;
         for owner in self.parents.enclosing(inst).chain([inst]) {

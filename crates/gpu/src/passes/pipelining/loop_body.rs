@@ -8,11 +8,9 @@ use super::memory_order::{MemoryOrder, memory_order};
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::{Function, Header, Module, Op};
 
-/// The exclusive maximum of a constant step. With a smaller step, no constant of a schedule
-/// overflows.
+/// The exclusive maximum of a constant step. It prevents overflow in a schedule's constants.
 const MAX_STEP: i128 = 1 << 40;
 
-/// The body of a loop with the analyses of its function.
 pub(super) struct LoopBody<'a> {
     pub(super) header: &'a Header,
     pub(super) function: &'a Function,
@@ -20,15 +18,12 @@ pub(super) struct LoopBody<'a> {
     pub(super) global: &'a GlobalAccesses<'a>,
     pub(super) inst: Inst,
     pub(super) block: Block,
-    /// The index of each instruction in the block.
     pub(super) indices: FxHashMap<Inst, usize>,
-    /// The writes that no load may pass, unless the two access different memory.
+    /// The writes that loads of the same memory may not pass.
     pub(super) writes: Vec<Inst>,
-    /// True if tensor copies may fill the rings of nested loops.
     pub(super) nested_boxes: bool,
 }
 
-/// The step of the counter of a loop.
 pub(super) enum Step {
     Constant(i128),
     Unknown,
@@ -57,8 +52,7 @@ impl<'a> LoopBody<'a> {
         (!is_ordered).then_some(body)
     }
 
-    /// Returns the step of the counter. Returns `None` if the counter of a later iteration cannot
-    /// be computed ahead.
+    /// Returns the step of the counter. Returns `None` if a later counter cannot be computed ahead.
     pub(super) fn step(&self) -> Option<Step> {
         let [lower, _, step] = [0, 1, 2].map(|index| self.function.insts[self.inst].operands[index]);
         let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();
@@ -71,7 +65,6 @@ impl<'a> LoopBody<'a> {
         }
     }
 
-    /// Returns the index of an instruction of the body.
     pub(super) fn index(&self, inst: Inst) -> Option<usize> {
         self.indices.get(&inst).copied()
     }

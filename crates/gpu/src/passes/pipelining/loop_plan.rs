@@ -1,5 +1,4 @@
-//! Defines the plan of a pipelined loop: its loads, its dots that run across iterations, and its
-//! successor. The successor takes the last slots that the loop fills.
+//! Defines the plan of a pipelined loop: loads, dots and successor.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -9,13 +8,11 @@ use tilewright_layout::Layout;
 use super::super::boxed::Boxed;
 use crate::remarks::RemarkReason;
 
-/// The maximum length of a chain of loads that a copy depends on, including the copy.
+/// The maximum length of a chain of dependent loads, including the copy.
 pub const MAX_LEVELS: usize = 4;
 
-/// A loop that is pipelined.
 pub struct LoopPlan {
     pub inst: Inst,
-    /// The block that contains the loop.
     pub block: Block,
     pub stages: u32,
     /// The step, if it is a constant.
@@ -24,13 +21,12 @@ pub struct LoopPlan {
     pub iterations: Option<u32>,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
-    /// The dots that start one stage later than the dots that they depend on.
+    /// The dots that start one stage after the dots that they depend on.
     pub late: Option<LateDots>,
-    /// The dots that run into the next iteration.
     pub in_flight: Option<DotsInFlight>,
-    /// The successor, which takes the last slots that this loop fills.
+    /// The loop that takes the last slots of this loop.
     pub fusion: Option<Fusion>,
-    /// True if the loop uses the rings of the previous loop, which has filled slots for it.
+    /// True if the previous loop has filled slots for this loop.
     pub follows: bool,
 }
 
@@ -38,10 +34,10 @@ pub struct LoopPlan {
 pub struct Group {
     /// The indices of the loads in the plan.
     pub loads: Vec<usize>,
-    /// The number of stages between the ops that read the loads and the last stage.
+    /// The number of stages from the readers of the loads to the last stage.
     pub lead: u32,
-    /// The ops that run ahead. Level 0 has the ops of the copies, level 1 those of the loads that
-    /// these copies depend on, and so on.
+    /// The ops that run ahead. Level 0 has the copies, level 1 the loads that they depend on, and
+    /// so on.
     pub levels: Vec<Level>,
 }
 
@@ -55,9 +51,8 @@ pub struct RingLoad {
     pub memory: Layout,
     /// The axis of the vector that a copy of a thread moves.
     pub axis: u32,
-    /// The number of elements of this vector.
     pub width: u32,
-    /// The box of the tensor copy; `None` if `cp.async` fills the slots.
+    /// The box of the tensor copy; `None` for `cp.async`.
     pub boxed: Option<Boxed>,
 }
 
@@ -76,7 +71,6 @@ impl RingLoad {
     }
 }
 
-/// The destination of a loaded tile.
 pub enum Destination {
     /// A buffer, which a slot replaces.
     Buffer {
@@ -85,23 +79,24 @@ pub enum Destination {
         alloc: Inst,
         store: Inst,
     },
-    /// Registers.
     Registers,
 }
 
-/// The ops of one stage that run before the ops that take the slots.
+/// The ops of one stage before the takes.
 pub struct Level {
     /// The loads whose operands the ops compute.
     pub loads: Vec<Inst>,
     /// The ops of the body, in text order.
     pub insts: Vec<Inst>,
-    /// The indices of the parameters of the body that the ops use.
+    /// The indices of the body's parameters that the ops use.
     pub parameters: Vec<u32>,
 }
 
 impl LoopPlan {
-    /// Returns the remark on the loop. The kernel's loops have at most `max_stages` stages, and its
-    /// rings take `bytes` of `limit` bytes of shared memory.
+    /// Returns the remark on the loop.
+    ///
+    /// The kernel's loops have at most `max_stages` stages, and its rings take `bytes` of `limit`
+    /// bytes.
     pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> RemarkReason {
         let stages = self.stages.min(max_stages);
         let runs_on = match (&self.in_flight, &self.late) {
@@ -131,8 +126,7 @@ impl LoopPlan {
         self.loads.iter().any(|load| load.boxed.is_some())
     }
 
-    /// Returns the outer loop, if this loop fills slots for its own run in the outer loop's next
-    /// iteration.
+    /// Returns the outer loop, if this loop fills slots for its next outer iteration.
     pub fn outer(&self) -> Option<&Outer> {
         match &self.fusion.as_ref()?.successor {
             Successor::Nested(outer) => Some(outer),
@@ -145,7 +139,7 @@ impl LoopPlan {
         self.fusion.is_some() && self.outer().is_none()
     }
 
-    /// Returns the next loop, if its first iteration also runs the last stage of this loop.
+    /// Returns the next loop, if its first iteration runs this loop's last stage.
     pub fn joined(&self) -> Option<Inst> {
         match self.fusion.as_ref()?.successor {
             Successor::Sibling { joined } => joined,
@@ -159,8 +153,7 @@ impl LoopPlan {
     }
 }
 
-/// The dots of a loop that run into the next iteration. The loads of the loop are used only as
-/// operands of these dots.
+/// The dots that run into the next iteration. They are the only users of the loop's loads.
 pub struct DotsInFlight {
     /// The dots, in text order.
     pub dots: Vec<Inst>,
@@ -168,33 +161,31 @@ pub struct DotsInFlight {
     pub waits: Vec<Inst>,
 }
 
-/// The division of a loop body between two stages.
+/// The early and the late stage of a loop body.
 pub struct LateDots {
     /// The indices of the loads that only the late dots read.
     pub loads: Vec<usize>,
-    /// The ops of the late stage: the dots, the ops that depend on them, and ops that only the
-    /// accumulators need.
+    /// The late dots, the ops that depend on them, and ops that only the accumulators need.
     pub late: FxHashSet<Inst>,
-    /// The ops of the early stage that compute A of the late dots. They write registers that the
-    /// late dots of the previous iteration read.
+    /// The early ops that compute A of the late dots. They write registers that the previous
+    /// iteration's late dots read.
     pub operand_ops: FxHashSet<Inst>,
-    /// The values that must be zeros or ones so that the late stage changes no accumulator. `None`
-    /// if these are not known.
+    /// The values with which the late stage changes no accumulator, if known.
     pub neutral: Option<Neutral>,
 }
 
-/// The values that an iteration out of range replaces, so that its late stage changes no
-/// accumulator. The stage only scales accumulators and adds dots to them, and its slots are zeros.
+/// The values with which the late stage of an iteration out of range changes no accumulator. The
+/// stage scales accumulators and adds dots of slots of zeros.
 #[derive(Default)]
 pub struct Neutral {
-    /// A of each dot, or the tile that A is converted from. Zeros replace it.
+    /// A of each dot, or the tile that A is converted from; replaced by zeros.
     pub zeros: SmallVec<[Value; 1]>,
-    /// The factors of the accumulators. Ones replace them.
+    /// The factors of the accumulators; replaced by ones.
     pub ones: SmallVec<[Value; 1]>,
 }
 
 impl Neutral {
-    /// Returns the number that replaces each element of a value in an iteration out of range.
+    /// Returns the replacement of a value's elements out of range.
     pub fn number(&self, value: Value) -> Option<f64> {
         let is_zero = self.zeros.contains(&value);
         let is_one = self.ones.contains(&value);
@@ -205,10 +196,9 @@ impl Neutral {
 /// The fusion of a loop with its [`Successor`].
 pub struct Fusion {
     pub successor: Successor,
-    /// The bounds of the counter of the successor.
     pub bounds: [Value; 2],
-    /// The instructions that compute the scalars for the successor. They are in the block of the
-    /// first loop, or in the body of the outer loop.
+    /// The ops that compute the successor's scalars, in the block of the first loop or in the outer
+    /// body.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,
@@ -218,27 +208,25 @@ pub struct Fusion {
     pub min_iterations: i128,
 }
 
-/// The successor of a fused loop: the loop that takes the last slots that the fused loop fills.
+/// The loop that takes the last slots of a fused loop.
 pub enum Successor {
     /// The next loop of the block.
     Sibling {
-        /// The next loop, if its first iteration also runs the last stage of this loop.
+        /// The next loop, if its first iteration runs this loop's last stage.
         joined: Option<Inst>,
     },
-    /// The loop itself, in the next iteration of the loop around it.
+    /// The loop itself in the next outer iteration.
     Nested(Outer),
 }
 
-/// The loop around a fused loop.
 pub struct Outer {
     pub inst: Inst,
-    /// The block that contains the loop.
     pub block: Block,
     /// The step, if it is a constant.
     pub step: Option<i128>,
 }
 
-/// The coordinates of the first elements of the boxes that an iteration copies.
+/// The coordinates of the boxes of an iteration.
 #[derive(Clone)]
 pub struct Boxes {
     pub counter: Value,
@@ -248,14 +236,14 @@ pub struct Boxes {
     pub coordinates: Vec<SmallVec<[Value; 5]>>,
 }
 
-/// The dependence of a coordinate on the counters of two loops.
+/// The relation of a coordinate in two loops.
 #[derive(Clone, Copy)]
 pub enum Growth {
     /// The coordinate is the same scalar in both loops.
     Same,
-    /// The coordinate is constant in each of the two loops, but may differ between them.
+    /// The coordinate is constant in each loop, but may differ between them.
     None,
-    /// The coordinate grows by the same distance in each iteration of both loops.
+    /// The coordinate grows by the same distance per iteration in both loops.
     Alike,
     Unknown,
 }

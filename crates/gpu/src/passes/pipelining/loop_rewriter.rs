@@ -1,6 +1,6 @@
-//! Defines the rewriter of one loop. [`super::lower_loads`] lowers the loads of the loop to rings,
-//! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, and
-//! [`super::expand`] emits the pipelined loop.
+//! Defines the rewriter of one loop. [`super::lower_loads`] lowers loads to rings,
+//! [`super::schedule_loops`](mod@super::schedule_loops) assigns stages, and [`super::expand`] emits
+//! the pipelined loop.
 
 use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
@@ -15,37 +15,35 @@ use super::super::boxed::{map_for, mask_coordinate};
 use super::loop_plan::{LoopPlan, RingLoad};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Padding, Type};
 
-/// The ops of the last stage of the last iteration of a loop, with their orders. The next loop runs
-/// them in its first step.
+/// The last iteration's ops of the last stage, with their orders. The next loop's first step runs
+/// them.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The bounds of the successor of a fused loop. The kernel computes them before the fused loop, or
-/// in the outer loop.
+/// The bounds of a fused loop's successor. The kernel computes them before the fused loop, or in
+/// the outer loop.
 #[derive(Clone)]
 pub(super) struct NextLoop {
-    /// Maps each scalar of the outer loop to its recomputed value for the next iteration.
+    /// Maps each outer scalar to its recomputed value for the next iteration.
     pub copies: FxHashMap<Value, Value>,
     /// The lower bound of the counter.
     pub lower: Value,
-    /// The distance that the counter covers. `None` if the successor has an iteration for each slot
-    /// that is filled ahead.
+    /// The distance that the counter covers. `None` if the successor has enough iterations for the
+    /// slots filled ahead.
     pub length: Option<Value>,
 }
 
-/// The copies for the successor in place of copies for iterations that are out of range.
+/// The copies for the successor that replace copies out of range.
 #[derive(Clone)]
 pub(super) struct Continued {
     pub next: NextLoop,
-    /// The coordinates of each box in an iteration of the successor.
     pub coordinates: Vec<SmallVec<[NextCoordinate; 5]>>,
-    /// The difference between the counter of the successor and that of this loop.
+    /// The distance between the successor's counter and this loop's.
     pub distance: Value,
-    /// The counter at which the iterations of the successor end. `None` if the successor has an
-    /// iteration for each slot that is filled ahead.
+    /// The counter at which the successor ends. `None` if it has enough iterations for the slots
+    /// filled ahead.
     pub end: Option<Value>,
 }
 
-/// A coordinate in an iteration of the successor.
 #[derive(Clone, Copy)]
 pub(super) enum NextCoordinate {
     /// The coordinate of this loop.
@@ -58,26 +56,23 @@ pub(super) enum NextCoordinate {
     Computed,
 }
 
-/// The rings and ops that a loop leaves to the next loop.
 #[derive(Default)]
 pub(super) struct PreviousLoop {
     pub rings: Vec<Value>,
-    /// The rest of the last iteration.
     pub tail: Option<Tail>,
 }
 
 /// The values with which a loop tests whether an iteration is in range.
 pub(super) struct Bounds {
     /// At index `n`, the end for the iteration `n` after the current one. That iteration is in
-    /// range if the counter of the current iteration is before this end.
+    /// range if the current counter is before this end.
     ends: Vec<Value>,
-    /// At index `n`, for `n` from 1 on, the distance that the counter moves in `n` steps.
+    /// At index `n >= 1`, the distance of the counter in `n` steps.
     steps: Vec<Value>,
     /// True if the loop counts upwards: a constant, or a run-time value.
     is_up: Result<bool, Value>,
 }
 
-/// The rewriter of a loop.
 pub(super) struct LoopRewriter<'a> {
     pub(super) header: &'a mut Header,
     pub(super) function: &'a mut Function,
@@ -85,22 +80,18 @@ pub(super) struct LoopRewriter<'a> {
     pub(super) body: Block,
     /// The number of slots of each ring.
     pub(super) slots: u32,
-    /// The number of iterations by which the copies are ahead of the ops that take their slots.
+    /// The distance in iterations between a copy and the take of its slot.
     pub(super) distance: u32,
-    /// The type of the counter.
     counter: Type,
-    /// The ring of each load.
     pub(super) rings: Vec<Value>,
-    /// The copies for the successor in place of iterations that are out of range.
     pub(super) continued: Option<Continued>,
     pub(super) location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
-    /// The instructions before the loop.
     pub(super) before: Vec<Inst>,
 }
 
 impl Bounds {
-    /// Returns the end for the iteration `count` after that of the counter.
+    /// Returns the end for the iteration `count` after the current one.
     pub(super) fn end(&self, count: usize) -> Value {
         self.ends[count]
     }
@@ -254,8 +245,8 @@ impl LoopRewriter<'_> {
         self.value(cast(dtype), &[end], counter)
     }
 
-    /// Returns whether the iteration `count` after that of a counter is in range. Assumes that the
-    /// iteration of the counter is in range, or is the first one.
+    /// Returns whether the iteration `count` after that of a counter is in range. The counter's
+    /// iteration is in range, or is the first one.
     pub(super) fn in_range(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let bool = Type::scalar(ir::Type::scalar(Dtype::I1));
         let end = bounds.ends[count as usize];
@@ -279,7 +270,6 @@ impl LoopRewriter<'_> {
         if count == 0 { counter } else { self.elementwise(ElementwiseFn::Add, &[counter, step], ty) }
     }
 
-    /// Emits a copy of an instruction of the body with other operands.
     pub(super) fn copy(&mut self, inst: Inst, copies: &mut FxHashMap<Value, Value>) {
         let data = self.function.insts[inst].clone();
         let operands = data.operands.iter().map(|value| *copies.get(value).unwrap_or(value)).collect();
@@ -331,15 +321,13 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Inserts instructions before and after an instruction of a block.
     pub(super) fn insert_around(&mut self, block: Block, inst: Inst, before: Vec<Inst>, after: Vec<Inst>) {
         let insts = &mut self.function.blocks[block].insts;
         let index = insts.iter().position(|other| *other == inst).expect("the loop is in its block");
         insts.splice(index..=index, before.into_iter().chain([inst]).chain(after));
     }
 
-    /// Lets the loop carry one more value: `initial` into the first iteration, and `next` into each
-    /// later iteration. Returns the parameter of the body for this value.
+    /// Lets the loop carry a value: `initial` first, then `next`. Returns its parameter.
     pub(super) fn carry(&mut self, initial: Value, next: Value) -> Value {
         let ValueData { ty, name, .. } = self.function.values[next].clone();
         let parameter = self.function.add_parameter(self.body, ty.clone(), name);
@@ -358,7 +346,6 @@ impl LoopRewriter<'_> {
         value
     }
 
-    /// Selects one of two values by a scalar condition.
     pub(super) fn selected(&mut self, condition: Value, yes: Value, no: Value) -> Value {
         if yes == no {
             return yes;
@@ -375,13 +362,13 @@ impl LoopRewriter<'_> {
         self.elementwise(ElementwiseFn::Select, &[condition, yes, no], ty)
     }
 
-    /// Selects a tile if an iteration is in range, else a tile whose elements are all `number`.
+    /// Selects a tile if an iteration is in range, else a tile of `number`.
     pub(super) fn select_if_in_range(&mut self, in_range: Value, tile: Value, number: f64) -> Value {
         let other = self.filled(tile, number);
         self.selected(in_range, tile, other)
     }
 
-    /// Returns a tile with the type of another tile, whose elements are all `number`.
+    /// Returns a tile of `number` with the type of another tile.
     fn filled(&mut self, like: Value, number: f64) -> Value {
         let ty = self.function.ty(like).clone();
         let tile = ty.as_registers().expect("values that cross stages are in registers").clone();

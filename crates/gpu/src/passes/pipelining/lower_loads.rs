@@ -11,8 +11,8 @@
 //! }                                         release %b
 //!                                         } ; dealloc %r
 //! ```
-//! The loop computes the pointers and masks of the copies a second time, with separate carried
-//! values. So the copies can run in an earlier stage than the rest of the iteration.
+//! The pointers and masks of the copies are computed separately, so copies can run in an earlier
+//! stage.
 
 use std::collections::BTreeMap;
 
@@ -30,16 +30,16 @@ use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 /// An op that fills slots, or that computes an operand of a copy to slots.
 pub(super) struct FillOp {
     pub inst: Inst,
-    /// The number of stages from the ops that take the slot to the last stage.
+    /// The number of stages from the takes of the slot to the last stage.
     pub lead: u32,
-    /// Level 0 has the copies and the ops that compute their operands. Level 1 has the loads among
-    /// these operands and the ops that compute the operands of these loads, and so on.
+    /// Level 0 has the copies and the ops of their operands. Level 1 has the loads among these,
+    /// with the ops of their operands, and so on.
     pub level: u32,
 }
 
 impl LoopRewriter<'_> {
-    /// Lowers the loads of the loop. Returns the ops that fill slots or compute operands of the
-    /// copies, in text order.
+    /// Lowers the loads, and returns the ops that fill slots or compute their operands, in text
+    /// order.
     pub(super) fn lower_loads(&mut self) -> Vec<FillOp> {
         let plan = self.plan;
         if !plan.follows {
@@ -64,7 +64,7 @@ impl LoopRewriter<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[plan.inst].location;
-        // A sibling successor uses the same rings, and deallocates them.
+        // A sibling successor uses and deallocates the same rings.
         if !plan.has_sibling() {
             for ring in self.rings.clone() {
                 self.emit(GpuOp::Dealloc {}, &[ring], None);
@@ -126,7 +126,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills a slot: by a tensor copy if the load is a box of a tensor, else by `copy_async`.
+    /// Fills a slot by a tensor copy or by `copy_async`.
     fn fill(&mut self, load_index: usize, slot: Value, copies: &FxHashMap<Value, Value>) {
         let load = &self.plan.loads[load_index];
         let data = self.function.insts[load.inst].clone();
@@ -214,8 +214,8 @@ impl LoopRewriter<'_> {
         takes
     }
 
-    /// Reads a slot in place of a load. If the load has an `other` operand, the load becomes a
-    /// selection between the read and `other`. Returns the read in this case.
+    /// Reads a slot in place of a load. A load with `other` becomes a selection, and the read is
+    /// returned.
     fn read(&mut self, load: &RingLoad, slot: Value) -> Option<Inst> {
         let data = self.function.insts[load.inst].clone();
         let op = GpuOp::LocalLoad { matrix: false };
@@ -244,7 +244,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Removes fences that were only for removed stores. Rings have their own fences.
+    /// Removes fences of removed stores. Rings have their own fences.
     fn remove_fences(&mut self) {
         let mut has_store = false;
         let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
@@ -263,7 +263,7 @@ impl LoopRewriter<'_> {
         self.function.blocks[self.body].insts = insts;
     }
 
-    /// Removes unused ops of the body, such as the pointers of the loads. Returns the other ops.
+    /// Removes unused ops of the body, such as pointers of loads. Returns the others.
     fn remove_dead(&mut self) -> FxHashSet<Inst> {
         let (inst, body) = (self.plan.inst, self.body);
         let function = &mut *self.function;

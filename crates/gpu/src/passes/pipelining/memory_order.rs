@@ -5,7 +5,7 @@ use tilewright_ir::{Effect, MemorySemantics, OpFamily, OpInfo, Operation};
 use crate::passes::memory_effects::ordering;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The constraint that an op puts on loads that move ahead of it.
+/// The constraint of an op on loads that move ahead of it.
 pub(in crate::passes) enum MemoryOrder {
     /// No constraint.
     None,
@@ -15,7 +15,6 @@ pub(in crate::passes) enum MemoryOrder {
     Ordered,
 }
 
-/// Returns the constraint of an op.
 pub(in crate::passes) fn memory_order(op: &Op) -> MemoryOrder {
     if let Some(semantics) = ordering(op) {
         return if semantics == MemorySemantics::Relaxed { MemoryOrder::Write } else { MemoryOrder::Ordered };

@@ -1,6 +1,5 @@
-//! Software pipelining: a loop copies the loads of later iterations into
-//! [rings](crate::passes::rings) in shared memory. It starts dots of one iteration while threads
-//! compute another iteration.
+//! Software pipelining: loops copy ahead into rings and overlap dots with threads.
+//! [Rings](crate::passes::rings) are in shared memory.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …> ; copy for the first iterations
@@ -11,47 +10,39 @@
 //!   dealloc %b                              release %b
 //! }                                       } ; dealloc %r
 //! ```
-//! The pass runs after conversions are lowered. So dots read buffers in the layouts that they need,
-//! and a slot of a ring replaces such a buffer. Four steps pipeline a loop:
+//! After conversions are lowered, dots read buffers, and a slot of a ring replaces such a buffer.
+//! Four steps pipeline a loop:
 //!
-//! 1. [`plan`] and [`dots`] select the loads that go through rings, and the dots that run across
-//!    iterations.
+//! 1. [`plan`] and [`dots`] select the loads for rings, and the dots that run across iterations.
 //! 2. [`lower_loads`] lowers these loads to rings: each iteration fills the slots that it takes.
-//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which the IR
-//!    text shows.
-//! 4. [`expand`] emits the prologue, the loop and the epilogue. Each iteration of the new loop runs
-//!    the stages for different iterations of the old loop.
+//! 3. [`schedule_loops`](mod@schedule_loops) gives each op a stage and an order, which the IR text
+//!    shows.
+//! 4. [`expand`] emits the prologue, the loop and the epilogue.
 //!
-//! **The loads.** A loop is pipelined if it requests two stages or more itself
-//! (`tl.range(num_stages=…)`). It is also pipelined if it requests no stages and the launch
-//! requests two or more. The pass turns the loads that the dots of the loop depend on into copies.
-//! If the loop has no dot but requests stages itself, the pass turns all its loads into copies. If
-//! the only use of a load is a store to a buffer, a slot replaces the buffer. Other loads become
-//! reads of a slot to registers: their result is converted before the dot, or has several uses. A
-//! load whose `other` is not zero becomes a read and a selection. A load that `cp.async` cannot
-//! copy, because less than 4 bytes are contiguous, remains a load.
+//! **The loads.** A loop is pipelined if it requests two stages or more (`tl.range(num_stages=…)`),
+//! or if the launch does and the loop requests none. Loads that the loop's dots depend on become
+//! copies. In a loop without dots that requests stages, all loads become copies. If the only use of
+//! a load is a store to a buffer, a slot replaces the buffer. Other loads become reads of a slot. A
+//! load with an `other` that is not zero becomes a read and a selection. A load with less than 4
+//! contiguous bytes remains a load, because `cp.async` cannot copy it.
 //!
-//! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
-//! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
-//! the same slots. If the loop around it requests fusion (`flatten=True`), the inner loop copies
-//! for its own first iterations in the next outer iteration.
+//! **Loop fusion** ([`fuse_loops`]). The last iterations have no later iteration to copy for. They
+//! copy for the next loop of the block, if it copies boxes of the same tensors to the same slots.
+//! With `flatten=True` on the outer loop, they copy for the next outer iteration.
 //!
-//! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
-//! operations that acquire or release, or assembly with effects. A load is not copied if a store or
-//! atomic operation of the loop may write its memory. As in all passes, pointers of different
-//! arguments are assumed to point to different memory.
+//! **Obstacles.** A loop is not pipelined if it orders memory accesses: barriers, acquires and
+//! releases, or assembly with effects. A load is not copied if the loop may write its memory.
+//! Pointers of different arguments are assumed to point to different memory.
 //!
-//! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
-//! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
-//! refuses a launch with too many stages; tilewright runs the launch with fewer stages. A ring that
-//! tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
-//! loops copy by `cp.async` instead in two cases. Either this memory costs more than one stage, or
-//! such a loop has late dots. Late dots start one stage after the dots that they depend on.
+//! **Shared memory.** If it is too small, all loops get fewer stages, down to two. If two stages do
+//! not fit either, no loop is pipelined. (Triton refuses a launch whose stages do not fit.) A ring
+//! that tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
+//! loops copy by `cp.async` if this memory costs more than one stage, or if they have late dots.
+//! Late dots start one stage after the dots that they depend on.
 //!
-//! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
-//! copies if they are boxes. A copy by threads would need a barrier of the block in each iteration,
-//! and this barrier would synchronize the warpgroups. Threads read a vector in the layout that its
-//! user needs ([`vector_reads`]).
+//! **Vectors** that threads read, such as one number for each row of a tile, are tensor copies if
+//! they are boxes. Copies by threads would need a block barrier in each iteration, which would
+//! synchronize the warpgroups. Threads read a vector in its user's layout ([`vector_reads`]).
 
 mod dots;
 mod expand;
@@ -107,9 +98,9 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Assigns stages to the ops of loops, with the number of stages that the kernel requests. For
-/// loops that are not fused, [`pipeline_loops`] assigns the same stages if their rings fit into
-/// shared memory, and then expands the loops.
+/// Assigns stages to the ops of loops, with the requested number of stages.
+///
+/// [`pipeline_loops`] assigns the same stages to loops that are not fused and whose rings fit.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
@@ -150,7 +141,7 @@ pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Returns the loops to pipeline, each with the loop that it is fused with.
+/// Returns the loops to pipeline, with their fusions.
 fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let mut plans = plan::plans(module, stages, nested_boxes);
     fuse_loops::fuse_loops(module, &mut plans);
@@ -161,7 +152,7 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
 pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
-    /// True if all threads of the producer copy: a load is not a tensor copy, or depends on loads
+    /// True if all producer threads copy, because a load is not a tensor copy or depends on loads
     /// of the loop.
     pub by_threads: bool,
 }
@@ -189,15 +180,14 @@ pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static st
     Ok(ProducerPlan { plans, stages, by_threads })
 }
 
-/// Lowers the loads of loops to rings of at most `slots` slots. Each slot is filled in the
-/// iteration that takes it.
+/// Lowers loads to rings of at most `slots` slots, each filled in the iteration that takes it.
 pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
         lower_loop_for_producer(header, function, plan, plan.stages.min(slots));
     }
-    // Partitions synchronize at `mbarrier`s, which are initialized once.
+    // Partitions synchronize at `mbarrier`s.
     hoist::hoist_rings(function, plans, true);
     super::prune::prune(function);
 }
@@ -210,8 +200,8 @@ pub(super) fn is_fill(op: &Op) -> bool {
     )
 }
 
-/// Pipelines with the largest number of stages in the range `stages` whose rings fit into shared
-/// memory. Returns false if no number of stages fits.
+/// Pipelines with the most stages of the range whose rings fit into shared memory. Returns false if
+/// no number of stages fits.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
@@ -260,8 +250,8 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], max_stages: u32) {
     super::prune::prune(function);
 }
 
-/// Pipelines a loop whose rings have `slots` slots. Returns its rings and the rest of its last
-/// iteration, for the next loop.
+/// Pipelines a loop with rings of `slots` slots. Returns its rings and the rest of its last
+/// iteration.
 fn pipeline_loop(
     header: &mut Header,
     function: &mut Function,
@@ -281,7 +271,7 @@ fn pipeline_loop(
 }
 
 /// Lets each iteration fill the slots that it takes. Loads that copies depend on run one stage
-/// before the copies.
+/// earlier.
 fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
     let mut rewriter = LoopRewriter::new(header, function, plan, slots);
     let fills = rewriter.lower_loads();
@@ -290,15 +280,14 @@ fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &
     rewriter.expand(None);
 }
 
-/// Gives the ops of a loop their stages, without expanding the loop.
+/// Assigns the stages of a loop without expanding it.
 fn schedule_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
     let mut rewriter = LoopRewriter::new(header, function, plan, slots);
     let fills = rewriter.lower_loads();
     rewriter.schedule(&fills);
 }
 
-/// Expands a loop that has a schedule. The error is the limit of the expander that the schedule
-/// exceeds.
+/// Expands a loop that has a schedule. The error is the expander's limit that the schedule exceeds.
 fn expand_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan) -> Result<(), &'static str> {
     let mut rewriter = LoopRewriter::new(header, function, plan, 0);
     rewriter.check_schedule()?;

@@ -1,5 +1,5 @@
 //! Plans the loops to pipeline. A [plan](LoopPlan) has the loads of a loop, the buffers that slots
-//! replace, and the ops that run before their own iteration.
+//! replace, and the ops that run ahead.
 
 use std::collections::BTreeSet;
 
@@ -49,8 +49,8 @@ pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
     }
 }
 
-/// Returns the loops to pipeline, outer loops before inner ones. With `nested_boxes`, tensor copies
-/// may fill the rings of nested loops.
+/// Returns the loops to pipeline, outer loops first. With `nested_boxes`, tensor copies may fill
+/// rings of nested loops.
 pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();
@@ -91,8 +91,8 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     loops.into_iter().filter_map(plan).collect()
 }
 
-/// Finds the counted loops that all warps run. Excludes those in the condition of another loop,
-/// because a condition carries no values to its next test.
+/// Finds the counted loops that all warps run. Skips loops in a `while` condition, which carries no
+/// values to its next test.
 pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
@@ -107,12 +107,11 @@ pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Ins
     }
 }
 
-/// The ops of one iteration from which some values are computed, by their indices.
+/// The ops of an iteration from which values are computed, by index.
 #[derive(Default)]
 struct Slice {
     insts: BTreeSet<usize>,
     parameters: BTreeSet<u32>,
-    /// The loads among the ops.
     loads: BTreeSet<usize>,
 }
 
@@ -218,8 +217,8 @@ impl LoopBody<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Load { .. }))
     }
 
-    /// Returns the loads of the body that its dots depend on, in text order. Also returns whether
-    /// the body has dots.
+    /// Returns the loads that the body's dots depend on, in text order. Also returns whether the
+    /// body has dots.
     fn feeding_dots(&self) -> (Vec<Inst>, bool) {
         let function = self.function;
         let mut work = Vec::new();
@@ -261,7 +260,7 @@ impl LoopBody<'_> {
     }
 
     /// Plans a load through a ring. Returns `None` if neither a tensor copy nor `cp.async` can copy
-    /// it.
+    /// the load.
     fn ring_load(&self, inst: Inst) -> Option<RingLoad> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -346,14 +345,13 @@ impl LoopBody<'_> {
     }
 
     /// Returns whether tensor copies may fill the slots of the loop. The `mbarrier`s of a ring are
-    /// initialized once. So the ring of a nested loop keeps its memory for the whole kernel, and
-    /// `nested_boxes` must allow this.
+    /// initialized once, so a nested loop's ring keeps its memory for the whole kernel.
+    /// `nested_boxes` must permit this.
     fn may_have_boxes(&self) -> bool {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
     }
 
-    /// Returns the slot layout and the box of the tensor copy for a load. The loaded tile has the
-    /// layout of a dot operand in registers.
+    /// Returns the slot layout and the box of a load in a dot operand's layout.
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let result = function.insts[load].results[0];
@@ -390,9 +388,10 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns the slot layout and the box of a tensor copy for a vector that threads read from a
-    /// buffer. The vector is too short for bank conflicts to matter. The slot may have axes of one
-    /// element that the load lacks.
+    /// Returns the slot layout and the box of a vector that threads read from a buffer.
+    ///
+    /// The vector is too short for bank conflicts to matter. The slot may have further axes of one
+    /// element.
     fn box_of_stored_vector(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let is_read = |user: Inst| {
@@ -415,8 +414,7 @@ impl LoopBody<'_> {
         (coordinates >= order.len()).then(|| (Layout::strided(&buffer.shape, &order), boxed))
     }
 
-    /// Returns the slot layout and the box of a tensor copy for a vector that is loaded to
-    /// registers.
+    /// Returns the slot layout and the box of a vector that is loaded to registers.
     fn box_of_vector(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let loaded = self.function.insts[load].results[0];
         let shape = &self.function.ty(loaded).as_registers()?.shape;
@@ -428,8 +426,8 @@ impl LoopBody<'_> {
         Some((memory, boxed))
     }
 
-    /// If the only use of a loaded tile is a store to a buffer, returns the buffer. Also returns
-    /// the stored tile's layout in registers.
+    /// Returns the buffer that is the only user of a loaded tile, and the stored tile's register
+    /// layout.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
@@ -457,7 +455,7 @@ impl LoopBody<'_> {
         Some((destination, buffer.clone(), function.ty(value).layout()?))
     }
 
-    /// Returns the `alloc` of a buffer that the body allocates, stores to once, and deallocates.
+    /// Returns the `alloc` of a buffer that the body stores to once and deallocates.
     fn local_buffer(&self, memory: Value) -> Option<Inst> {
         let function = self.function;
         let alloc = function.defining_inst(memory).filter(|inst| self.index(*inst).is_some())?;
@@ -480,7 +478,7 @@ impl LoopBody<'_> {
         let data = &self.function.insts[inst];
         match data.op.as_tile() {
             Some(ir::Op::Constant { value }) => value.bits == 0,
-            // The zero of each type has no bit set, and converts to the zero of any other type.
+            // Zero has no bit set in any type, so it stays zero.
             Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. } | ir::Op::Cast { .. }) => {
                 self.is_zero(data.operands[0])
             }
@@ -495,9 +493,9 @@ impl LoopBody<'_> {
         is_plain && !self.writes.iter().any(|write| self.global.may_alias(load, *write))
     }
 
-    /// Returns the ops that run ahead for copies. The first level computes the operands of the
-    /// copies. Each further level computes the operands of the loads of the level before it.
-    /// Returns `None` if one of the ops cannot run ahead, or if the chain of loads is too long.
+    /// Returns the ops that run ahead for copies. Level 0 computes the operands of the copies, and
+    /// each further level the operands of the previous level's loads. Returns `None` if an op
+    /// cannot run ahead, or if the chain of loads is too long.
     fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
         let insts = &self.function.blocks[self.block].insts;
         let mut levels = Vec::new();
@@ -509,7 +507,7 @@ impl LoopBody<'_> {
             let mut roots = Vec::new();
             for load in &loads {
                 let operands = &self.function.insts[*load].operands;
-                // Copies do not use `other`: they fill masked-off elements with zeros.
+                // Copies ignore `other`: they fill masked-off elements with zeros.
                 roots.extend(operands.iter().take(if levels.is_empty() { 2 } else { 3 }));
             }
             let slice = self.slice(roots)?;
@@ -522,7 +520,7 @@ impl LoopBody<'_> {
         Some(levels)
     }
 
-    /// Returns the ops from which values are computed, if these ops can run in another iteration.
+    /// Returns the ops that compute values, if they can run in another iteration.
     fn slice(&self, mut work: Vec<Value>) -> Option<Slice> {
         let function = self.function;
         let mut slice = Slice::default();
@@ -548,7 +546,7 @@ impl LoopBody<'_> {
                     slice.loads.insert(index);
                 }
                 Op::Gpu(GpuOp::LocalLoad { .. }) => {
-                    // The value comes from a conversion through shared memory.
+                    // This is a conversion through shared memory.
                     let alloc = self.local_buffer(data.operands[0])?;
                     slice.insts.extend([index, self.index(alloc)?]);
                     for user in self.uses.users(data.operands[0]) {
@@ -578,18 +576,16 @@ impl LoopBody<'_> {
     }
 }
 
-/// The vector of a thread in an access to global memory.
 struct AccessVector<'a> {
     layout: &'a Layout,
     axis: u32,
     width: u32,
-    /// The bytes of an element.
     bytes: u32,
 }
 
 impl AccessVector<'_> {
-    /// Returns the axis and the width of the widest `cp.async` to a buffer. `reshaped` is the
-    /// layout of the tile after its shape ops.
+    /// Returns the axis and width of the widest `cp.async` to a buffer. `reshaped` is the tile's
+    /// layout after its shape ops.
     fn widest_copy(&self, reshaped: &Layout, memory: &Layout) -> Option<(u32, u32)> {
         let runs = |layout: &Layout, axis: u32, width: u32| {
             let vector = layout.vector_along(axis as usize);

@@ -1,17 +1,16 @@
 //! Gives each op of a loop its stage and its order.
 //!
-//! A step is one iteration of the pipelined loop: it runs each stage for another iteration of the
-//! original loop. The **stages** are counted backwards from the last stage. The ops that take slots
-//! run in the last stage. In a loop with late dots ([`LateDots`](super::loop_plan::LateDots)) or
-//! dots in flight ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they run in the early stage.
-//! The early stage is one before the last stage. A slot of a ring with `n` slots is filled `n - 1`
-//! stages before the loop takes it. Loads that a copy depends on run one stage before the copy.
+//! A step is an iteration of the pipelined loop, which runs each stage for another iteration of the
+//! original loop. Slots are taken in the last **stage**, or in the *early stage* before it if the
+//! loop has late dots ([`LateDots`](super::loop_plan::LateDots)) or dots in flight
+//! ([`DotsInFlight`](super::loop_plan::DotsInFlight)). A slot of a ring with `n` slots is filled
+//! `n - 1` stages before it is taken. Example: with 3 slots and no late dots, copies are in stage
+//! 0, and takes in stage 2. Loads that a copy depends on run one stage earlier.
 //!
-//! **The order in a step**: first the dots of the early stage start, then the late dots of the
-//! previous iteration. While these run, copies start; then the threads compute. The last ops
-//! compute A of the next late dots. They write registers that the running late dots read, so they
-//! run after the wait for these dots. One thread starts all copies, so it waits for all empty slots
-//! first.
+//! **The order in a step**: the early dots start, then the late dots of the previous iteration.
+//! Copies start, then the threads compute. The ops that compute A of the next late dots are last.
+//! They overwrite registers of the running late dots, so they follow the wait for these. One thread
+//! starts all copies, after it has waited for all empty slots.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Inst, OpFamily, Operation, Stage};
@@ -25,30 +24,30 @@ use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The orders of the ops of one step.
 pub(super) mod order {
-    /// The ops before the first wait for a dot of the step. This order also has the dots that
-    /// depend on no wait of the step, with the ops that they need.
+    /// The ops before the first wait for a dot of the step. Dots that depend on no wait of the step
+    /// are here, with the ops that they need.
     pub const BEGIN: u32 = 0;
-    /// The late dots and the ops that they need, or the wait for the dots in flight of the previous
-    /// step.
+    /// The late dots and the ops that they need, or the wait for the previous step's dots in
+    /// flight.
     pub const LATE: u32 = 1;
-    /// With late dots and several warpgroups: the first wait for a dot of the step, and the later
-    /// ops up to the first reduction. With dots in flight: the releases of slots.
+    /// With late dots and several warpgroups: the first wait for a dot, and the ops up to the first
+    /// reduction. With dots in flight: the releases of slots.
     pub const WAIT: u32 = 2;
     /// The waits for empty slots.
     pub const ACQUIRE: u32 = 3;
-    /// The copies, and the ops that they need. Then come the loads that copies of later steps
-    /// depend on, by their levels.
+    /// The copies, and the ops that they need. The loads that later copies depend on follow, by
+    /// level.
     pub const FILL: u32 = 4;
     /// The ops that the threads compute.
     pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
-    /// The waits for late dots and the ops that depend on them, or the waits for dots in flight.
+    /// The waits for late dots, with the ops that depend on them, or for dots in flight.
     pub const END: u32 = COMPUTE + 1;
     /// The ops that make the operands of late dots.
     pub const OPERAND: u32 = COMPUTE + 2;
 }
 
 impl LoopRewriter<'_> {
-    /// Schedules the loop. `fills` has the ops that fill the rings of the loop.
+    /// Schedules the loop; `fills` has the ops that fill its rings.
     pub(super) fn schedule(&mut self, fills: &[FillOp]) {
         let plan = self.plan;
         let latency = self.slots.saturating_sub(1);
@@ -94,23 +93,21 @@ impl LoopRewriter<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
     }
 
-    /// Returns the number of ops that run before the copies of a step. These are all ops before the
-    /// first wait for a dot. Without such a wait, they are the first ops, which take slots.
+    /// Returns the number of ops before the copies of a step. They end at the first wait for a dot;
+    /// without a wait, they are the takes of slots.
     fn started(&self, insts: &[Inst]) -> usize {
         let is_take = |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {}));
         let first_wait = insts.iter().position(|inst| self.is_wait(*inst));
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// Returns two numbers for each op of a loop with late dots. The first is the number of stages
-    /// from its stage to the last stage; the second is its order.
+    /// Returns the distance to the last stage and the order of each op of a loop with late dots.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
         let wait = early.iter().position(|inst| self.is_wait(*inst)).unwrap_or(early.len());
-        // With several warpgroups, the ops up to the first reduction after the wait run before the
-        // copies. One warpgroup may run ahead of another only until it fills slots, and it must
-        // fill them in time for the next iteration.
+        // With several warpgroups, ops up to the first reduction run before the copies. A warpgroup
+        // may run ahead only until it fills slots, which must be in time for the next iteration.
         let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
         let reduction = early[wait..].iter().position(is_reduction);
         let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
@@ -142,8 +139,8 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// Returns two numbers for each op of a loop whose dots run into the next iteration. The first
-    /// is the number of stages from its stage to the last stage; the second is its order.
+    /// Returns the distance to the last stage and the order of each op of a loop with dots in
+    /// flight.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {
@@ -158,7 +155,7 @@ impl LoopRewriter<'_> {
         insts.iter().map(stage).collect()
     }
 
-    /// Inserts waits for the dots of the previous step after the dots of a step.
+    /// Inserts waits for the previous step's dots after the dots of a step.
     fn wait_for_earlier_dots(&mut self) {
         let in_flight = self.plan.in_flight.as_ref().expect("the loop has dots in flight");
         let last = *in_flight.dots.last().expect("a loop with dots in flight has dots");

@@ -1,13 +1,12 @@
-//! Reads a vector from a slot of a ring in the layout that the user of the vector needs. This
-//! replaces a conversion.
+//! Reads a vector from a slot in its user's layout, without a conversion.
 //!
 //! ```text
 //! %x = local_load %slot : fp32[32]@L0           %x = local_load %slot : fp32[32]@L2
 //! %y = expand_dims %x : fp32[1, 32]@L1    ──>   %z = expand_dims %x : fp32[1, 32]@L3
 //! %z = convert_layout %y : fp32[1, 32]@L3
 //! ```
-//! Any thread can read any element. A read of one word by several threads takes no longer than a
-//! read by one thread. The conversion would be a shuffle for each element of a thread.
+//! Any thread can read any element, and threads that read the same word take no extra time. A
+//! conversion would take a shuffle for each element of a thread.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -17,7 +16,7 @@ use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 use tilewright_gpu_ir::layout_rules::operand_layout;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, Type};
 
-/// Moves conversions of vectors into the ops that read the vectors from slots.
+/// Moves conversions of vectors into the reads of their slots.
 pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function) {
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut conversions: Vec<(Block, Inst)> = Vec::new();
@@ -60,8 +59,8 @@ pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function)
     }
 }
 
-/// Returns the ops that a conversion depends on, from the last op back to the read of a vector.
-/// Returns `None` if these ops have other users.
+/// Returns the ops from a conversion back to the read of a vector. Returns `None` if they have
+/// other users.
 fn chain_to_read(
     function: &Function,
     uses: &SecondaryMap<Value, u32>,

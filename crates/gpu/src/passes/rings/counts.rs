@@ -1,7 +1,8 @@
-//! Counts the commit groups in flight at each `take` and the dots in flight at each `wgmma_wait`.
+//! Counts the commit groups and dots in flight at each wait.
 //!
-//! Also finds each `acquire` that needs a block barrier before the tensor copies that fill its
-//! slot.
+//! Also finds each `acquire` that needs a block barrier before its tensor copies.
+//!
+//! Example: with two groups published and the older one taken, `pending_groups` is 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +16,19 @@ use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
 use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The maximum of all counts, so that the analysis of loops ends.
+/// The maximum of all counts, which ends the analysis of loops.
 const MAX_COUNT: u32 = 64;
 
-/// The results of the analysis. The counts of groups and of dots are minima over all paths.
+/// The counts, as minima over all paths.
 #[derive(Default)]
 pub struct InFlightCounts {
-    /// For each `take`, the number of commit groups after the group that it needs.
+    /// The number of commit groups after the group that each `take` needs.
     pub pending_groups: FxHashMap<Inst, u32>,
-    /// For each `wgmma_wait`, the number of dots that started after the dot that it needs.
+    /// The number of dots that started after the dot that each `wgmma_wait` needs.
     pub pending_dots: FxHashMap<Inst, u32>,
     /// The `acquire`s of slots that other threads may still read.
     pub acquires_with_barrier: FxHashSet<Inst>,
-    /// The `dealloc`s of rings that may have slots that are published and not taken.
+    /// The `dealloc`s of rings that may have published slots that are not taken.
     pub deallocs_of_full_slots: FxHashSet<Inst>,
 }
 
@@ -44,14 +45,13 @@ pub fn count_in_flight(
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct InFlight {
-    /// For each ring, its slots that are published and not taken, oldest first. The number for a
-    /// slot is the minimum number of commit groups after it.
+    /// For each ring, the minimum number of commit groups after each published slot, oldest first.
     published: BTreeMap<Value, Vec<u32>>,
-    /// For each ring, the maximum number of slots that are published and not taken.
+    /// For each ring, the maximum number of published slots that are not taken.
     left: BTreeMap<Value, u32>,
-    /// For each dot in flight, the minimum number of dots that started after it.
+    /// The minimum number of dots that started after each dot in flight.
     dots: BTreeMap<Value, u32>,
-    /// The rings with slots that were released since the last block barrier.
+    /// The rings with slots released since the last block barrier.
     released: BTreeSet<Value>,
 }
 
@@ -78,7 +78,6 @@ impl Transfer for Counting<'_> {
         match (op, plan) {
             (GpuOp::CommitGroup {}, _) => commit_group(state),
             (GpuOp::Publish {}, Some((root, plan))) => {
-                // The copies to all rings of a group are one commit group.
                 let is_last = self.groups.is_last(root);
                 if plan.writer == Writer::Copies && is_last {
                     commit_group(state);
@@ -126,9 +125,8 @@ impl Transfer for Counting<'_> {
             (GpuOp::WgmmaWait { .. }, _) => {
                 let later = state.dots.remove(&data.operands[0]).unwrap_or(0);
                 keep_minimum(&mut self.counts.pending_dots, inst, later);
-                // All older dots are complete too. If the pending count exceeded the dots in
-                // flight, ptxas would give separate registers to accumulators that could share
-                // registers.
+                // All older dots are complete, too. If the count exceeded the dots in flight, ptxas
+                // could not share registers between accumulators.
                 state.dots.values_mut().for_each(|other| *other = (*other).min(later));
             }
             // tidy: wildcard because no other op changes a count
@@ -148,8 +146,8 @@ impl Transfer for Counting<'_> {
             for (one, other) in published.iter_mut().zip(others) {
                 *one = (*one).min(*other);
             }
-            // Drop the newest slots of the longer list. A later `take` of a dropped slot uses the
-            // count of a newer slot, or 0. Then fewer groups stay pending, which is safe.
+            // Drop the newest slots of the longer list. A later `take` of a dropped slot then waits
+            // for more groups, which is safe.
             published.truncate(others.len());
         }
         for (token, later) in &other.dots {

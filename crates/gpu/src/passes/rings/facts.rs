@@ -1,4 +1,4 @@
-//! Collects facts about the rings of a function before the pass lowers them.
+//! Collects facts about rings before their lowering.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::ring_groups::RingGroups;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// A user of a ring: the producer acquires slots, the consumer takes them.
+/// The producer acquires slots, and the consumer takes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Side {
     Producer,
@@ -20,27 +20,26 @@ pub enum Side {
 
 pub type RingSide = (Value, Side);
 
-/// Facts about a function before it is rewritten.
 pub struct RingFacts {
     /// The ring of each acquired or taken slot.
     pub roots: FxHashMap<Value, Value>,
-    /// The acquired or taken slots that are read or written.
     pub touched: FxHashSet<Value>,
-    /// For each instruction with regions, the sides of rings that advance inside it. The first ring
-    /// of a group represents the group. Excludes a producer that shares the index of the consumer.
+    /// The sides of rings that advance in each instruction's regions.
+    ///
+    /// A group is represented by its first ring. A producer that shares the consumer's index is
+    /// excluded.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
-    /// For each instruction with regions, the number of slots by which a side advances in an
-    /// iteration. `None` if a nested region advances the side.
+    /// The slots by which a side advances in an iteration; `None` if it advances in a nested
+    /// region.
     pub steps: FxHashMap<(Inst, RingSide), Option<u32>>,
-    /// For each instruction with regions, the rings for which it carries one index for both sides.
-    /// Each has the number of slots by which the producer is ahead.
+    /// The rings with one index for both sides in each instruction's regions, and the producer's
+    /// lead in slots.
     pub merged: FxHashMap<Inst, Vec<(Value, i64)>>,
-    /// The groups of rings that advance together.
     pub groups: RingGroups,
-    /// For each instruction of the entry block, rings that are allocated in its regions, one ring
-    /// for each group. The barriers of these rings are initialized before the instruction.
+    /// The leading rings that are allocated in each entry instruction's regions. Their barriers are
+    /// initialized before the instruction.
     pub barriers_before: FxHashMap<Inst, Vec<Value>>,
-    /// The rings that are allocated in regions and may get memory to which threads stored.
+    /// The rings of regions that may get memory to which threads stored.
     pub stored: FxHashSet<Value>,
 }
 
@@ -77,7 +76,7 @@ impl RingFacts {
                 Op::Gpu(GpuOp::Acquire {}) => Side::Producer,
                 Op::Gpu(GpuOp::Take {}) => Side::Consumer,
                 Op::Gpu(GpuOp::Publish {} | GpuOp::Release {}) | Op::Tile(_) => return,
-                // All others read or write the slots that are their operands.
+                // All others access the slots that are their operands.
                 Op::Gpu(_) => {
                     facts.touched.extend(&data.operands);
                     return;
@@ -106,7 +105,7 @@ impl RingFacts {
         facts
     }
 
-    /// Drops the producer from the carried sides if it can share the index of the consumer.
+    /// Drops the producer from the carried sides if it can share the consumer's index.
     fn drop_shared_producers(&mut self, analysis: &SlotAnalysis<'_>, plans: &RingPlans) {
         let is_own =
             |root: &Value, plan: &RingPlan| plan.partitions.is_none() && self.groups.leader(*root) == *root;
@@ -126,13 +125,13 @@ impl RingFacts {
     }
 }
 
-/// Returns the instruction of the entry block that contains the definition of a value.
+/// Returns the entry instruction that contains a value's definition.
 fn outermost(analysis: &SlotAnalysis<'_>, value: Value) -> Inst {
     let owner = analysis.owner(analysis.block_of(value)).expect("the value is defined in a region");
     analysis.ancestor_in(analysis.function.entry, owner).expect("the entry contains all regions")
 }
 
-/// Returns whether threads store to shared memory up to and including an instruction of the entry.
+/// Returns whether threads store to shared memory up to an entry instruction.
 fn has_stores_up_to(function: &Function, last: Inst) -> bool {
     let entry = &function.blocks[function.entry].insts;
     let position = entry.iter().position(|inst| *inst == last).expect("the instruction is in the entry");
@@ -146,7 +145,7 @@ fn has_stores_up_to(function: &Function, last: Inst) -> bool {
     found
 }
 
-/// Returns whether threads write to shared memory by the generic proxy.
+/// Returns whether threads write shared memory by the generic proxy.
 pub fn is_shared_store(op: &Op) -> bool {
     matches!(
         op,

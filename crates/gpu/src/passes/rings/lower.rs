@@ -1,7 +1,7 @@
 //! Rewrites the ops of rings.
 //!
-//! An `alloc` becomes memory and barriers. Each other op becomes waits, arrivals and fences on one
-//! slot. Regions that advance a ring carry the index and the phase of its next slot.
+//! An `alloc` becomes memory and barriers, and the other ops become waits, arrivals and fences on
+//! one slot. Regions that advance a ring carry its next index and phase.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::facts::{RingFacts, RingSide, Side, is_shared_store};
 use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
-/// The next slot of one side of a ring: the producer or the consumer. CUTLASS uses the same name.
+/// The next slot of the producer or the consumer, as in CUTLASS.
 #[derive(Clone, Debug)]
 struct PipelineState {
     /// The index of the slot; 0 in a ring of one slot.
@@ -30,16 +30,14 @@ struct PipelineState {
 
 type PipelineStates = BTreeMap<RingSide, PipelineState>;
 
-/// The phase that a loop carries for a side whose slot is the same at the start of each iteration.
+/// The phase that a loop carries for a side with the same slot at each iteration's start.
 #[derive(Clone, Copy, Debug)]
 enum CarriedPhase {
-    /// No phase is carried: each iteration starts in the same phase.
+    /// No phase: each iteration starts in the same phase.
     Same,
     /// The phase itself.
     Own,
-    /// The parity of the iteration, shared with other sides.
-    ///
-    /// The field is the phase of the first iteration.
+    /// The parity of the iteration, shared with other sides. The field is the first phase.
     Parity(bool),
 }
 
@@ -48,9 +46,9 @@ enum CarriedPhase {
 struct Carried {
     /// The sides whose index and phase are carried.
     sides: BTreeSet<RingSide>,
-    /// The sides that advance in each iteration by a multiple of the number of slots of their ring.
+    /// The sides that advance by a multiple of their ring's slots in each iteration.
     whole: BTreeMap<RingSide, CarriedPhase>,
-    /// The parity of the next iteration, in the body of a loop that carries it.
+    /// The parity of the next iteration, in a body that carries it.
     next_parity: Option<Value>,
 }
 
@@ -60,23 +58,21 @@ impl Carried {
     }
 }
 
-/// The values that replace a token. A token is the result of an `acquire` or a `take`.
+/// The values that replace the token of an `acquire` or a `take`.
 #[derive(Clone, Copy)]
 struct HeldSlot {
     root: Value,
     index: Value,
-    /// The slot of the buffer, or the whole buffer if it has one slot or no op accesses the slot.
+    /// The slot, or the whole buffer if it has one slot or the slot is not accessed.
     slot: Value,
 }
 
-/// The barriers of a ring.
 #[derive(Clone, Copy, Default)]
 struct Barriers {
     full: Option<Value>,
     empty: Option<Value>,
 }
 
-/// Rewrites all ops of rings in a function.
 pub fn rewrite(function: &mut Function, plans: RingPlans, counts: InFlightCounts, facts: RingFacts) {
     let entry = function.entry;
     let mut lowering = RingLowering {
@@ -112,14 +108,13 @@ struct RingLowering<'a> {
     plans: RingPlans,
     counts: InFlightCounts,
     facts: RingFacts,
-    /// The constants that are defined at the start of the function.
+    /// The constants at the start of the function.
     constants: BTreeMap<i64, Value>,
     /// The opposite of each phase that is a constant or a carried parity.
     opposite_phases: FxHashMap<Value, Value>,
     barriers: FxHashMap<Value, Barriers>,
     held_slots: FxHashMap<Value, HeldSlot>,
-    /// Taken slots that `cp.async` filled and the asynchronous proxy reads, up to the last `take`
-    /// of the group.
+    /// Taken slots of `cp.async` that the asynchronous proxy reads, up to the group's last `take`.
     unfenced: Vec<Value>,
 }
 
@@ -130,7 +125,7 @@ impl RingLowering<'_> {
         self.cursor.scalar(function, operands, dtype)
     }
 
-    /// Rewrites instructions that were removed from the block of the cursor.
+    /// Rewrites the instructions that were removed from the cursor's block.
     fn lower_block(&mut self, insts: Vec<Inst>, state: &mut PipelineStates, carried: &Carried) {
         let block = self.cursor.position().block;
         for parameter in self.cursor.function.blocks[block].parameters.clone() {
@@ -146,7 +141,7 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Turns a value that was the token of a slot into the index of the slot.
+    /// Makes a slot's index of a value that was its token.
     fn hold_if_token(&mut self, value: Value) {
         if let Some(root) = self.facts.roots.get(&value).copied() {
             self.cursor.function.values[value].ty = index_type();
@@ -181,8 +176,7 @@ impl RingLowering<'_> {
                 let first = self.facts.groups.leader(root);
                 let side = if matches!(op, GpuOp::Acquire {}) { Side::Producer } else { Side::Consumer };
                 let at = state[&(first, side)].clone();
-                // All rings of a group share the state of the first ring, and the wait of the first
-                // ring covers all of them.
+                // The first ring's state and wait are those of its whole group.
                 match side {
                     Side::Producer => self.acquire(inst, root, &plan, &at),
                     Side::Consumer if root == first => self.take(inst, root, &plan, &at),
@@ -269,8 +263,7 @@ impl RingLowering<'_> {
         self.make_barriers(root, &plan, state);
     }
 
-    /// Makes the barriers of a group of rings. If all warps use the rings, also makes the initial
-    /// states of the two sides.
+    /// Makes the barriers of a group, and the initial states if all warps use the rings.
     fn make_barriers(&mut self, root: Value, plan: &RingPlan, state: &mut PipelineStates) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
@@ -292,8 +285,8 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Returns whether a fence follows all earlier stores to shared memory. Looks back only in this
-    /// block, and only to the last instruction with regions.
+    /// Returns whether a fence follows all earlier shared stores. Looks back in this block, up to
+    /// the last instruction with regions.
     fn is_fenced(&self) -> bool {
         for inst in self.cursor.preceding().iter().rev() {
             let data = &self.cursor.function.insts[*inst];
@@ -307,7 +300,7 @@ impl RingLowering<'_> {
         false
     }
 
-    /// Returns whether threads may have written to shared memory since this block allocated a ring.
+    /// Returns whether threads may have written shared memory since the block allocated a ring.
     fn writes_between(&self, ring: Value) -> bool {
         let made = self.cursor.function.defining_inst(ring);
         let mut later = self.cursor.preceding().iter().rev().take_while(|inst| Some(**inst) != made);
@@ -330,8 +323,8 @@ impl RingLowering<'_> {
 
     fn dealloc(&mut self, inst: Inst, plan: &RingPlan) {
         let is_left = self.counts.deallocs_of_full_slots.contains(&inst);
-        // A partition's copies, and copies without a wait, may still write to the memory later. So
-        // the memory is never deallocated.
+        // A partition's copies, and copies without a wait, may still write the memory, so it is
+        // never deallocated.
         if plan.has_full() && (is_left || plan.partitions.is_some()) {
             return;
         }
@@ -343,8 +336,8 @@ impl RingLowering<'_> {
 
     /// Returns the first state of a side.
     ///
-    /// All slots are empty. The producer waits for the phase before the first phase, which counts
-    /// as complete.
+    /// All slots are empty: the producer waits for the phase before the first one, which counts as
+    /// complete.
     fn initial_state(&self, side: Side, plan: &RingPlan) -> PipelineState {
         let phase = match side {
             Side::Producer => plan.has_empty().then(|| self.constants[&1]),
@@ -355,7 +348,8 @@ impl RingLowering<'_> {
 
     fn acquire(&mut self, inst: Inst, root: Value, plan: &RingPlan, at: &PipelineState) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
-            // A slot needs no wait at its first use, or if the first ring of the group has waited.
+            // The first use of a slot needs no wait; the first ring of a group has waited for the
+            // others.
             let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
             if is_new || self.facts.groups.leader(root) != root {
                 return;
@@ -370,8 +364,8 @@ impl RingLowering<'_> {
         if let (Some(full), Some(phase)) = (self.barriers[&root].full, at.phase) {
             self.cursor.emit(GpuOp::MbarrierWait {}, &[full, at.index, phase], []);
             if plan.writer == Writer::Copies && plan.is_async_read {
-                // The copying threads do not wait for their copies. Here all copies are complete,
-                // so each reading thread fences.
+                // The copying threads do not wait. Here all copies are complete, so each reader
+                // fences.
                 self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
         } else if plan.writer == Writer::Copies {
@@ -380,11 +374,10 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Fences the copies by all threads to the taken slots, in each thread that reads them.
+    /// Fences taken slots of `cp.async` in each thread that reads them.
     ///
-    /// A later pass places the block barrier before this fence. The fence waits for the thread's
-    /// own memory accesses. If the fence were before the barrier, all threads would wait for the
-    /// slowest fence.
+    /// A later pass places the block barrier before this fence. After the fence, all threads would
+    /// wait for the slowest one.
     fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
@@ -404,7 +397,7 @@ impl RingLowering<'_> {
         let full = self.barriers[&held.root].full;
         if plan.writer == Writer::Copies {
             match full.filter(|_| self.facts.groups.is_last(held.root)) {
-                // The arrival follows the completion of the copies; no thread waits here.
+                // The arrival follows the copies; no thread waits here.
                 Some(full) => {
                     self.cursor.emit(GpuOp::MbarrierArriveCopies {}, &[full, held.index], []);
                 }
@@ -423,8 +416,7 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Advances a side to the next slot. After the last slot comes the first slot in the next
-    /// phase.
+    /// Advances a side to the next slot. The first slot in the next phase follows the last one.
     fn advance(&mut self, side: RingSide, state: &mut PipelineStates) {
         let slots = self.plans[&side.0].buffer.slots;
         let at = state[&side].clone();
@@ -461,7 +453,6 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Returns the values that carry a side: its index and its phase.
     fn carried_parts(&self, side: RingSide, state: &PipelineStates) -> SmallVec<[Value; 2]> {
         let at = &state[&side];
         let index = (self.plans[&side.0].buffer.slots > 1).then_some(at.index);
@@ -478,11 +469,11 @@ impl RingLowering<'_> {
         values
     }
 
-    /// Chooses the values that a loop carries for the sides that advance in it.
+    /// Chooses the values that a loop carries for its sides.
     ///
-    /// If a side starts at a constant slot and advances by a multiple of the slots, it has the same
-    /// slots in all iterations. Such sides share one parity if their first phases are constants and
-    /// their phases change in each iteration.
+    /// A side that starts at a constant slot and advances by a multiple of the slots has the same
+    /// slots in all iterations. Such sides share one parity if their first phases are constant and
+    /// change in each iteration. Example: two slots, taken twice in an iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };
         if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
@@ -514,8 +505,7 @@ impl RingLowering<'_> {
         carried
     }
 
-    /// Returns the states with new values for all carried values, and the parity if the loop
-    /// carries it.
+    /// Returns the states with new carried values, and the parity if the loop carries it.
     fn replace_carried(
         &mut self,
         carried: &Carried,
@@ -613,10 +603,10 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Computes the producer's state from the consumer's state if both share an index.
+    /// Computes the producer's state from the consumer's.
     ///
-    /// The producer is `held` slots ahead of the consumer; `held` is 0 in an empty ring. At the
-    /// same slot, the two sides wait for phases of opposite parity.
+    /// The producer is `held` slots ahead; `held` is 0 in an empty ring. At one slot, the two sides
+    /// wait for opposite phases.
     fn merge_sides(&mut self, inst: Inst, state: &mut PipelineStates) {
         for (root, held) in self.facts.merged.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, Side::Consumer)].clone();

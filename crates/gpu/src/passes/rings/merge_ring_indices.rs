@@ -1,10 +1,8 @@
-//! Finds loops and branches that carry one slot index for both sides of a ring, the producer and
-//! the consumer.
+//! Finds loops and branches in which producer and consumer share one slot index.
 //!
-//! If a ring is empty before and after such a loop or branch, the next slot to acquire is the next
-//! slot to take. A loop that is fused with its inner loop may hold slots before each iteration. A
-//! held slot is acquired but not taken. Let each iteration begin with `n` held slots. Then the next
-//! slot to acquire is `n` slots after the next slot to take.
+//! If a ring is empty before and after a loop or branch, both sides are at the same slot. A held
+//! slot is acquired but not taken. Before each iteration of a fused loop, a ring may have held
+//! slots. With `n` held slots, the producer is `n` slots ahead.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -13,10 +11,10 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// Finds the instructions with regions, and the rings, for which both sides can share the index.
-/// Returns the number of held slots for each.
+/// Finds the instructions and rings for which both sides can share the index. Returns the number of
+/// held slots for each.
 ///
-/// A held slot is acquired but not taken. The number is 0 except at fused loops.
+/// The number is 0 except at fused loops.
 pub fn find_mergeable(
     analysis: &SlotAnalysis<'_>,
     roots: &[Value],
@@ -36,12 +34,12 @@ pub fn find_mergeable(
 struct OccupancyWalk<'a> {
     analysis: &'a SlotAnalysis<'a>,
     root: Value,
-    /// The instructions at which the index can be shared, with the number of held slots.
+    /// The instructions and their numbers of held slots.
     mergeable: Vec<(Inst, i64)>,
 }
 
 impl OccupancyWalk<'_> {
-    /// Returns the number of held slots after a block, or `None` if the number depends on the path.
+    /// Returns the held slots after a block; `None` if the number depends on the path.
     fn walk_block(&mut self, block: Block, before: i64) -> Option<i64> {
         let function = self.analysis.function;
         let mut held = before;
@@ -67,8 +65,8 @@ impl OccupancyWalk<'_> {
             for (index, region) in data.regions.iter().enumerate() {
                 let after = self.walk_block(*region, held)?;
                 if let Some(trips) = trips.filter(|_| after != held) {
-                    // Each iteration begins with another number of held slots, so no instruction
-                    // inside the loop can share the index.
+                    // Iterations begin with different numbers of held slots, so instructions in the
+                    // loop cannot share the index.
                     self.mergeable.truncate(known);
                     held += trips * (after - held);
                     continue;

@@ -1,7 +1,7 @@
 //! Lowers rings, the circular queues of slots of the [dialect](tilewright_gpu_ir). A ring becomes a
 //! buffer, slots, commit groups, `mbarrier`s and fences.
 //!
-//! Earlier passes know only rings. The writers and readers of a ring decide its implementation:
+//! Earlier passes know only rings. The writers and readers decide the implementation:
 //!
 //! | writers and readers | a slot becomes full | a slot becomes empty |
 //! |---|---|---|
@@ -11,28 +11,27 @@
 //! | one partition writes, others read | `mbarrier` per slot; the writers arrive (see below) | `mbarrier` per slot; each reading warp arrives |
 //!
 //! - If several warpgroups read tensor copies with `wgmma`, an `mbarrier` per slot replaces the
-//!   block barrier of the third row. Each warp arrives at this `mbarrier`.
-//! - In the fourth row, a tensor copy arrives once with its bytes. Each thread of `copy_async`
-//!   arrives when its copies are complete. Each warp that stores arrives once.
+//!   third row's block barrier. Each warp arrives at it.
+//! - In the fourth row, a tensor copy arrives once with its bytes, each `copy_async` thread when
+//!   its copies are complete, and each storing warp once.
 //!
-//! A later pass places the block barriers of the first two rows. [`counts`] computes for which
-//! commit group each `take` waits, and for which dot each `wgmma_wait` waits. [`lower`] carries the
-//! index of the next slot and the parity of its phase through loops and branches as int32 values.
-//! If a ring is empty before and after an instruction with regions, producer and consumer share
-//! these values in the regions ([`merge_ring_indices`]).
+//! A later pass places the block barriers of the first two rows. [`counts`] computes the commit
+//! group of each `take`, and the dot of each `wgmma_wait`. [`lower`] carries the next slot's index
+//! and phase parity through loops and branches as int32 values. If a ring is empty before and after
+//! an instruction with regions, both sides share these values ([`merge_ring_indices`]).
 //!
-//! Proxy fences: writers by ordinary accesses fence at `publish` if the asynchronous proxy
-//! (`wgmma`, tensor stores) reads the slot. Readers fence the slots that `cp.async` wrote. There,
-//! `take` waits until all copies are complete, and each reading thread fences after that wait.
+//! **Proxy fences.** If the asynchronous proxy (`wgmma`, tensor stores) reads a slot, ordinary
+//! writers fence at `publish`. Readers fence `cp.async` slots after `take` has waited for all
+//! copies.
 //!
-//! Rings that copies fill may always be acquired, taken and released together. Such rings
-//! ([`ring_groups`]) share barriers, commit groups, fences and the index of the next slot.
+//! Rings that are always acquired, taken and released together ([`ring_groups`]) share barriers,
+//! commit groups, fences and the next index.
 //!
-//! The pass never deallocates `mbarrier`s, because reuse of their memory would need an
-//! invalidation. A ring that is allocated in a region has its memory for one run of that region.
-//! The barriers of such a ring are initialized once, before the outermost instruction around its
-//! `alloc`. Their phases continue from run to run. If threads store to shared memory too, the ring
-//! may reuse memory that they wrote. So the threads fence before a copy fills the ring.
+//! The pass never deallocates `mbarrier`s, because reuse of their memory needs an invalidation. A
+//! ring that is allocated in a region has its memory for one run of the region. Its barriers are
+//! initialized once, before the outermost instruction around its `alloc`, and their phases
+//! continue. Its memory may be one to which threads stored, so the threads fence before a copy
+//! fills the ring.
 
 mod counts;
 mod facts;
@@ -52,8 +51,8 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 /// Lowers the rings of a kernel.
 ///
 /// # Errors
-/// If no row of the table of this module covers the uses of a ring. The pass also fails if a region
-/// allocates a ring with `mbarrier`s, but does not take all its slots and deallocate it.
+/// If no row of this module's table covers the uses of a ring. The pass also fails if a region does
+/// not take all slots of a ring with `mbarrier`s and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);
@@ -67,10 +66,9 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Checks that a region that allocates a ring with `mbarrier`s takes all slots of the ring and
-/// deallocates it.
+/// Checks that a region takes all slots of its `mbarrier` rings and deallocates them.
 ///
-/// Otherwise, a copy for which no thread waits could write to memory that another buffer reuses.
+/// Otherwise, a copy without a wait could write memory that another buffer reuses.
 fn check_ends_in_regions(
     analysis: &SlotAnalysis<'_>,
     plans: &plan::RingPlans,

@@ -12,7 +12,6 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
-/// The kind of instruction that fills slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writer {
     Stores,
@@ -20,7 +19,7 @@ pub enum Writer {
     Tensor,
 }
 
-/// The partitions that use a ring. Without partitions, all warps use it.
+/// The partitions that use a ring; without partitions, all warps use it.
 #[derive(Clone, Debug)]
 pub struct RingPartitions {
     pub specialize: Inst,
@@ -30,7 +29,6 @@ pub struct RingPartitions {
     pub consuming_warps: u32,
 }
 
-/// The implementation of a ring.
 #[derive(Clone, Debug)]
 pub struct RingPlan {
     pub buffer: Buffer,
@@ -39,16 +37,13 @@ pub struct RingPlan {
     pub is_async_read: bool,
     /// True if tensor copies fill the slots while several warpgroups run `wgmma`.
     ///
-    /// The warpgroups belong to one block, or to the blocks of a divided program, which may fill
-    /// the slots together.
+    /// The warpgroups are of one block, or of the blocks of a divided program.
     pub is_shared_by_warpgroups: bool,
     pub partitions: Option<RingPartitions>,
     /// True if the `alloc` of the ring is in a region.
     ///
-    /// Between two runs of the region, other buffers may use the ring's memory. The barriers of the
-    /// ring are initialized once, before the outermost instruction around the region.
+    /// Other buffers may use its memory between two runs of the region.
     pub is_in_region: bool,
-    /// The number of warps of a block.
     pub num_warps: u32,
 }
 
@@ -66,7 +61,7 @@ impl RingPlan {
 
     /// Returns whether an `mbarrier` signals empty slots.
     ///
-    /// Unlike a block barrier, an `mbarrier` lets one warpgroup run ahead of another.
+    /// Unlike a block barrier, it lets one warpgroup run ahead of another.
     pub fn has_empty(&self) -> bool {
         self.partitions.is_some() || self.is_shared_by_warpgroups
     }
@@ -78,9 +73,8 @@ impl RingPlan {
 
     /// Returns the number of arrivals that make the slots of a group of rings full.
     ///
-    /// One thread arrives for the tensor copy to each ring. Each thread of the producer arrives
-    /// once for its copies to all rings. Each warp of the producer arrives once for its stores to
-    /// each ring.
+    /// A tensor copy arrives once for each ring, and a warp once for its stores to each ring. A
+    /// `copy_async` thread arrives once for all rings.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {
@@ -93,7 +87,6 @@ impl RingPlan {
 
 pub type RingPlans = BTreeMap<Value, RingPlan>;
 
-/// The instructions that use a ring.
 #[derive(Default)]
 struct RingUses {
     writers: Vec<(Writer, Inst)>,
@@ -138,9 +131,8 @@ pub fn plan_rings(
         })?;
         plans.insert(root, plan);
     }
-    // If warpgroups share one ring of tensor copies, they share all such rings, even those whose
-    // slots are loaded to registers. A block barrier for such slots would synchronize warpgroups
-    // that otherwise run `wgmma` independently.
+    // If warpgroups share one ring of tensor copies, they share all such rings. A block barrier
+    // would synchronize warpgroups that otherwise run independently.
     if plans.values().any(|plan| plan.is_shared_by_warpgroups) {
         for plan in plans.values_mut() {
             plan.is_shared_by_warpgroups |= plan.writer == Writer::Tensor && !plan.is_in_region;
@@ -200,9 +192,8 @@ fn plan_ring(
     let partitions = find_partitions(analysis, root, uses, num_warps)?;
     let has_warpgroups = num_warps * blocks > WARPGROUP_WARPS;
     let is_in_region = analysis.block_of(root) != analysis.function.entry;
-    // Between two runs of a region, another buffer may use the memory of the region's ring. Before
-    // the ring is filled again, all warpgroups must have finished with that buffer. A block barrier
-    // ensures this.
+    // Another buffer may use the memory between two runs of the region. A block barrier ensures
+    // that all warpgroups have finished with it.
     let is_shared_by_warpgroups =
         writer == Writer::Tensor && uses.is_async_read && has_warpgroups && !is_in_region;
     let is_async_read = uses.is_async_read;
@@ -222,7 +213,7 @@ fn plan_ring(
     })
 }
 
-/// Checks that exactly one tensor copy fills each published slot, in the block of the `publish`.
+/// Checks that one tensor copy fills each published slot, in the block of the `publish`.
 ///
 /// The `mbarrier` of the slot expects the bytes of one copy.
 fn check_single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {

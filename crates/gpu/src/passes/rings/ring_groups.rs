@@ -1,15 +1,13 @@
-//! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
+//! Finds groups of rings that advance together, such as a dot's two operands.
 //!
-//! In every IR block, the slots of a group are acquired, published, taken and released in turns. A
-//! turn is one op of the same kind, such as `take`, for each ring of the group, in the order of the
-//! rings. Partitions may release the slots of a turn in any order. All slots of a turn are
-//! published before the first of them is taken, and the first `take` waits for all of them. All
-//! slots of a turn are released before the first of them is acquired again. The last release of the
-//! turn signals that all are empty.
+//! In every IR block, slots of a group are acquired, published, taken and released in turns. A turn
+//! is one op, such as `take`, for each ring in order. Example:
+//! `take %a ; take %b ; release %a ; release %b`. All slots of a turn are published before the
+//! first is taken, and the first `take` waits for all of them. All are released before the first is
+//! acquired again. The last release signals that all are empty.
 //!
-//! Rings that threads fill by `cp.async` are in one group only under a condition. No slot may be
-//! read between the first and the last `take` of a turn. Their copies are one commit group, or
-//! arrive at one barrier, and need one wait.
+//! Rings of `cp.async` are in one group only if no slot is read between the first and the last
+//! `take` of a turn. Their copies are one commit group, or arrive at one barrier.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +18,9 @@ use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// The groups of rings that advance together.
 #[derive(Default)]
 pub struct RingGroups {
-    /// For each ring, the rings of its group in order.
+    /// The rings of each ring's group, in order.
     of: FxHashMap<Value, Vec<Value>>,
     /// The last releases of turns.
     last_releases: FxHashSet<Inst>,
@@ -36,8 +33,7 @@ enum Step {
     Publish,
     Take,
     Release,
-    /// The release of a slot that was not taken in this block. For example, the previous iteration
-    /// took the slot.
+    /// The release of a slot that another block, such as the previous iteration, took.
     ReleaseLater,
     /// A read of a taken slot.
     Read,
@@ -51,22 +47,20 @@ impl Step {
     }
 }
 
-/// The kind of barrier that orders two steps.
+/// The barrier that orders two steps.
 ///
-/// A full barrier orders `publish` before `take`; an empty barrier orders `release` before
-/// `acquire`.
+/// A full barrier orders `publish` before `take`, and an empty barrier `release` before `acquire`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum BarrierKind {
     Full,
     Empty,
 }
 
-/// The steps of each block and kind of barrier, in the order of the text.
+/// The steps of each block and kind of barrier, in text order.
 type Steps = BTreeMap<(Block, BarrierKind), Vec<(Step, Value, Inst)>>;
 
 impl RingGroups {
-    /// Finds the groups of a function. Each ring joins the first group that it fits, or starts a
-    /// group.
+    /// Finds the groups: each ring joins the first group that it fits.
     pub fn find(analysis: &SlotAnalysis<'_>, plans: &RingPlans) -> Self {
         let function = analysis.function;
         let mut steps = Steps::new();
@@ -141,7 +135,7 @@ impl RingGroups {
         self.rings_with(root).first().copied().unwrap_or(root)
     }
 
-    /// Returns whether `root` is the last ring of its group. The group advances at this ring.
+    /// Returns whether `root` is the last ring of its group, at which the group advances.
     pub fn is_last(&self, root: Value) -> bool {
         self.rings_with(root).last().is_none_or(|last| *last == root)
     }
@@ -157,7 +151,6 @@ impl RingGroups {
     }
 }
 
-/// Returns whether two rings can share barriers.
 fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value, other: Value) -> bool {
     let [first, second]: [&RingPlan; 2] = [one, other].map(|root| &plans[&root]);
     let partitions = |plan: &RingPlan| {
@@ -178,12 +171,11 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
         && analysis.block_of(one) == analysis.block_of(other)
 }
 
-/// Splits the steps of some rings into turns of one step per ring. `counts` selects the steps.
+/// Splits the steps of rings into turns of one step per ring. `counts` selects the steps.
 ///
-/// A region where one of these rings advances ends the turn. If partitions use the rings, a region
-/// where any other ring advances ends the turn, too. Otherwise, partitions could deadlock: the
-/// first `take` of the turn waits for the whole turn, and so for another partition. That partition
-/// could wait, in the region, for this one.
+/// A region in which one of these rings advances ends the turn. With partitions, any advancing ring
+/// in a region ends the turn. Otherwise, the first `take` of the turn could wait for a partition
+/// that waits, in the region, for this one.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],
@@ -200,11 +192,9 @@ fn split_into_turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Returns whether each turn of each block has the same step for each ring, in the order of
-/// `rings`.
+/// Returns whether each turn has the same step for each ring, in the order of `rings`.
 ///
-/// Partitions may release slots in any order. If a block barrier signals empty slots, the order of
-/// releases does not matter.
+/// The order of releases is free with partitions or with block barriers for empty slots.
 fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &RingPlan) -> bool {
     let counts = |step: Step| plan.has_empty() || !step.is_release();
     let is_turn = |turn: &Vec<(Step, Value, Inst)>| {
@@ -219,7 +209,6 @@ fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &RingPlan) -> bool {
         .all(|steps| split_into_turns(steps, rings, plan.partitions.is_some(), counts).iter().all(is_turn))
 }
 
-/// Returns the last release of each turn of a group.
 fn last_releases(steps: &Steps, group: &[Value], plan: &RingPlan) -> Vec<Inst> {
     let is_counted = |step: Step| step.is_release() || step == Step::Within;
     let all = steps

@@ -18,8 +18,8 @@
 //! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
 //! last stage runs once more after it. Their first step is before the loop, even without an
 //! iteration. Then its slots are zeros, and a selection keeps the initial values. If zeros change
-//! no carried value (`LoopRewriter::drains`), the loop ends before copies are out of range. A
-//! second loop without copies runs the remaining steps.
+//! no carried value (`LoopRewriter::drains`), the loop ends before copies are out of range. Without
+//! an iteration, this step's slots are zeros, and a selection keeps the initial carried values.
 
 mod epilogue;
 mod fill_ops;
@@ -42,16 +42,15 @@ use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// A loop with its schedule.
 struct Pipeline {
-    /// The ops of a step, in order.
     step: Vec<Inst>,
-    /// For each op, the number of stages from its stage to the last one, and its order.
+    /// For each op, the number of stages up to the last one, and its order.
     stages: FxHashMap<Inst, (u32, u32)>,
-    /// For each value, the number of stages from the op that computes it to the last stage.
+    /// For each value, the number of stages from its op to the last one.
     ahead_of: FxHashMap<Value, u32>,
-    /// The ops that fill slots and the ops that only they need. Each has the number of stages from
+    /// The ops that fill slots, with those that only they need. Each has the number of stages from
     /// its copy to the last stage.
     fills: FxHashMap<Inst, u32>,
-    /// The number of stages from the first op that is not predicated to the last stage.
+    /// The number of stages from the first op that is not predicated to the last one.
     crossing: u32,
     /// The number of stages before the last one.
     farthest: u32,
@@ -82,16 +81,16 @@ impl Pipeline {
     }
 }
 
-/// The values that the ops of each step before the loop compute. The index is the distance of the
-/// step from the loop.
+/// The values that each step before the loop computes. The index is the distance of the step from
+/// the loop.
 type Steps = Vec<FxHashMap<Value, Value>>;
 
-/// The values that cross from a stage to a later stage. Each has the parameters that carry it for
-/// one step, two steps, and so on.
+/// The values that cross stages, with the parameters that carry them for one step, two steps, and
+/// so on.
 type Crossing = BTreeMap<Value, Vec<Value>>;
 
 impl LoopRewriter<'_> {
-    /// Expands the loop. Its first step runs `before`, the rest of the previous loop. Returns the
+    /// Expands the loop. The first step runs `before`, the rest of the previous loop. Returns the
     /// rest of this loop for the next loop.
     pub(super) fn expand(&mut self, before: Option<Tail>) -> Option<Tail> {
         let pipeline = self.read_schedule()?;
@@ -148,8 +147,8 @@ impl LoopRewriter<'_> {
         tail
     }
 
-    /// Predicates an access. If its iteration is out of range, the access reads no memory and fills
-    /// its slot with zeros. In a fused loop, a tensor copy then copies for the successor instead.
+    /// Predicates an access. Out of range, the access reads no memory and fills its slot with
+    /// zeros. In a fused loop, a tensor copy copies for the successor instead.
     fn predicate(&mut self, inst: Inst, (counter, in_range): (Value, Value)) {
         self.location = self.function.insts[inst].location;
         let data = self.function.insts[inst].clone();
@@ -177,7 +176,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Masks an access whose pointer is the operand `pointer`, and whose mask is the next operand.
+    /// Masks an access with the pointer at operand `pointer`, and the mask at the next operand.
     fn mask(&mut self, inst: Inst, pointer: usize, in_range: Value) {
         let data = self.function.insts[inst].clone();
         let ty = self.function.ty(data.operands[pointer]).clone();
@@ -229,7 +228,7 @@ impl LoopRewriter<'_> {
         parameter
     }
 
-    /// Makes the body of the new loop: one step.
+    /// Makes the body of the new loop.
     fn step(
         &mut self,
         pipeline: &Pipeline,
@@ -283,12 +282,12 @@ impl LoopRewriter<'_> {
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
-            // In the expanded loop, other dots are in flight at these waits, so clear their counts.
+            // The expanded loop has other dots in flight at these waits.
             count_later(self.function, inst);
         }
     }
 
-    /// Returns the operand of an op in place of a carried value that another stage computes.
+    /// Returns the operand that replaces a carried value of another stage.
     fn carried_later(
         &mut self,
         pipeline: &Pipeline,
@@ -305,7 +304,7 @@ impl LoopRewriter<'_> {
         let value = self.function.yielded(self.body)[index as usize - 1];
         let made = pipeline.ahead_of.get(&value).copied().unwrap_or(ahead);
         if made + 1 == ahead {
-            // An earlier op of this step has computed the value for the previous iteration.
+            // An earlier op of this step computed the value for the previous iteration.
             return value;
         }
         if made <= ahead {
@@ -323,12 +322,12 @@ impl LoopRewriter<'_> {
     }
 
     /// Returns whether an op copies only for iterations that are known to be out of range. No
-    /// iteration takes the slots of such an op.
+    /// iteration takes its slots.
     fn is_unused_copy(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let plan = self.plan;
         let data = &self.function.insts[inst];
         let is_plain = pipeline.crossing == 0 && plan.fusion.is_none() && !plan.follows;
-        // A later pass may make a tensor copy of a marked box, which fills each slot.
+        // A later pass may make a tensor copy of a marked box.
         let is_box = |pointer: Value| {
             matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })))
         };
@@ -339,9 +338,8 @@ impl LoopRewriter<'_> {
             && !is_box(data.operands[1])
     }
 
-    /// Returns the last tile that the early stage computes from its dots. This is an fp32 tile that
-    /// the loop carries. Without such a tile, it is a tile of 32-bit elements from which A of a
-    /// late dot is made.
+    /// Returns the last tile that the early stage computes from its dots. This is a carried fp32
+    /// tile, or a 32-bit tile from which A of a late dot is made.
     fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
         let function = &*self.function;
         let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();
@@ -360,9 +358,8 @@ impl LoopRewriter<'_> {
         carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
-    /// Adds an operand to a wait. The operand is the last tile that the early stage computes. The
-    /// wait is the first one for a late dot after this computation. Without this dependence, the
-    /// assembler would move the wait up.
+    /// Adds the early stage's last tile to the first wait for a late dot after it. Without this
+    /// operand, the assembler would move the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {
@@ -379,8 +376,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Takes the slots that no iteration takes, one of each ring in turn. Without a wait for their
-    /// tensor copies, the memory of the rings would be in use to the end of the kernel.
+    /// Takes the slots that no iteration takes, one of each ring in turn. Otherwise, their tensor
+    /// copies would keep the memory in use to the end of the kernel.
     fn take_unused(&mut self, pipeline: &Pipeline) {
         let mut left: Vec<(Value, u32)> = Vec::new();
         for ring in self.rings.clone() {
@@ -401,7 +398,6 @@ impl LoopRewriter<'_> {
     }
 }
 
-/// Returns whether an op is an access that the expander predicates.
 fn is_access(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Load { .. }))
 }

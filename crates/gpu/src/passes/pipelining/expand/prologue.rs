@@ -42,7 +42,7 @@ impl LoopRewriter<'_> {
         })
     }
 
-    /// Returns the value that a parameter of the body has in one of the first iterations.
+    /// Returns the value of a parameter in one of the first iterations.
     pub(super) fn carried_before(
         &mut self,
         pipeline: &Pipeline,
@@ -92,14 +92,13 @@ impl LoopRewriter<'_> {
         self.out.pop().expect("`copy` emits an instruction")
     }
 
-    /// Emits the ops that fill slots in the steps before the loop. Ops whose copies are in the same
-    /// stage are emitted together.
+    /// Emits the fills of the steps before the loop. Copies of one stage are emitted together.
     pub(super) fn first_fills(&mut self, pipeline: &Pipeline, bounds: &Bounds, steps: &mut Steps) {
         let plan = self.plan;
         let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();
         groups.sort_unstable_by_key(|ahead| std::cmp::Reverse(*ahead));
         groups.dedup();
-        // The number of slots that the loop takes even if it has no iteration.
+        // The slots that the loop takes even without an iteration.
         let always_taken = pipeline.crossing;
         let lower = self.function.insts[plan.inst].operands[0];
         for group in groups {
@@ -111,8 +110,7 @@ impl LoopRewriter<'_> {
                     let ahead = pipeline.ahead(inst);
                     let Some(iteration) = ahead.checked_sub(step) else { continue };
                     // A previous sibling loop has filled all slots except those that are always
-                    // taken. In a nested loop, the previous iteration of the outer loop has filled
-                    // all slots.
+                    // taken. In a nested loop, the previous outer iteration has filled all slots.
                     let is_filled = plan.follows && iteration + always_taken < ahead;
                     if is_filled || plan.outer().is_some() {
                         continue;
@@ -125,8 +123,8 @@ impl LoopRewriter<'_> {
                     conditions.insert(ahead, (counter, in_range));
                     let copy = self.copy_before(pipeline, bounds, steps, (inst, step));
                     if is_access(&self.function.insts[copy].op) {
-                        // If its iteration is out of range, a slot that is always taken holds
-                        // zeros, not a tile of the next loop.
+                        // Out of range, a slot that is always taken holds zeros, not a tile of the
+                        // next loop.
                         let continued = self.continued.take();
                         let is_continued = iteration >= always_taken;
                         self.continued = continued.clone().filter(|_| is_continued);
@@ -139,8 +137,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Emits the other ops of the step before the loop, with the rest of the previous loop. Returns
-    /// the condition that the loop has an iteration.
+    /// Emits the other ops of the first step, with the rest of the previous loop. Returns the
+    /// condition that the loop has an iteration.
     pub(super) fn first_step(
         &mut self,
         pipeline: &Pipeline,
@@ -171,7 +169,7 @@ impl LoopRewriter<'_> {
             if let (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), &[dot], &[result]) =
                 (&data.op, &data.operands[..], &data.results[..])
             {
-                // There are no dots of a previous step.
+                // No step precedes this one.
                 let dot = steps[1][&dot];
                 steps[1].insert(result, dot);
                 continue;
@@ -191,8 +189,8 @@ impl LoopRewriter<'_> {
         in_range
     }
 
-    /// The late stage runs even if the loop has no iteration. In this case, makes an op compute the
-    /// operand of a late dot from zeros. Returns the values that the zeros replace.
+    /// Makes an op compute the operand of a late dot from zeros if the loop has no iteration.
+    /// Returns the values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,
@@ -212,13 +210,11 @@ impl LoopRewriter<'_> {
         computed
     }
 
-    /// If the last stage runs even without an iteration, returns the values with which the stage
-    /// then changes nothing.
+    /// Returns the values with which the last stage changes nothing without an iteration.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
         self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }
 
-    /// Returns the values that the loop carries into its first step.
     pub(super) fn initial_values(
         &mut self,
         pipeline: &Pipeline,

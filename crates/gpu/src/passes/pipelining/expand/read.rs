@@ -1,5 +1,4 @@
-//! Reads the schedule of a loop from its ops. Checks that the expander ([`super`]) supports the
-//! schedule.
+//! Reads the schedule of a loop, and checks that the expander ([`super`]) supports it.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -10,7 +9,7 @@ use super::{Pipeline, fill_ops};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// Checks that the expander supports the schedule of a loop, which may come from text.
+    /// Checks that the expander supports a schedule, which may come from text.
     pub(in super::super) fn check_schedule(&self) -> Result<(), &'static str> {
         let Some(pipeline) = self.read_schedule() else { return Ok(()) };
         let counter = self.function.ty(self.function.blocks[self.body].parameters[0]).as_registers();
@@ -66,9 +65,8 @@ impl LoopRewriter<'_> {
         Some(Pipeline { step, stages, ahead_of, fills, crossing, farthest, drains, initial, carried })
     }
 
-    /// Returns whether an op may run for an iteration that is out of range. The ring slots of such
-    /// an iteration hold zeros: a tensor copy fills a box outside of its tensor with zeros. So a
-    /// dot of two slots adds 0.
+    /// Returns whether an op may run out of range. Its slots hold zeros then, because a tensor copy
+    /// fills a box outside of its tensor with zeros. So a dot of two slots adds 0.
     pub(super) fn drains(&self, inst: Inst, is_fill: bool) -> bool {
         let data = &self.function.insts[inst];
         let is_slot = |value: &Value| matches!(self.function.ty(*value), Type::Full(_));
@@ -88,7 +86,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns whether an op of the body, other than `besides`, uses a value.
+    /// Returns whether the body uses a value, except in `besides`.
     pub(super) fn is_used(&self, value: Value, besides: Option<Inst>) -> bool {
         let mut found = false;
         self.function.walk(self.body, &mut |inst| {
@@ -97,7 +95,7 @@ impl LoopRewriter<'_> {
         found
     }
 
-    /// Returns the rings of a loop, in the order in which it takes slots of them.
+    /// Returns the rings in the order in which the loop takes their slots.
     pub(super) fn taken_rings(&self) -> Vec<Value> {
         let mut rings = Vec::new();
         for inst in &self.function.blocks[self.body].insts {
@@ -109,9 +107,8 @@ impl LoopRewriter<'_> {
         rings
     }
 
-    /// Lets the loop carry dots in flight in place of their accumulators. A dot then does not wait
-    /// for the previous dot. Returns the waits, which move after the loop, with the indices of the
-    /// carried values.
+    /// Lets the loop carry dots in flight instead of accumulators. Then a dot does not wait for the
+    /// previous dot. Returns the waits, which move after the loop, with the carried indices.
     pub(super) fn forward_dots(&mut self, pipeline: &Pipeline) -> Vec<(Inst, usize)> {
         let mut forwarded = Vec::new();
         let end = self.function.terminator(self.body).expect("a body yields");
@@ -136,8 +133,8 @@ impl LoopRewriter<'_> {
         forwarded
     }
 
-    /// Returns the number of stages from the op that computes a carried value to the last stage. If
-    /// no op of the schedule computes the value, counts the stages from its first use.
+    /// Returns the number of stages from a carried value's op to the last one. Without such an op,
+    /// counts from the first use.
     pub(super) fn ahead_of_carried(&self, pipeline: &Pipeline, index: usize) -> u32 {
         let value = self.function.yielded(self.body)[index];
         if let Some(ahead) = pipeline.ahead_of.get(&value) {

@@ -1,5 +1,4 @@
-//! Finds the coordinates of the boxes that a loop's tensor copies load. Also finds the distance by
-//! which an iteration moves each coordinate.
+//! Finds the box coordinates of a loop, and their growth per iteration.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +11,9 @@ use crate::passes::pipelining::loop_plan::{Boxes, Growth, LoopPlan, RingLoad};
 use crate::passes::pipelining::memory_order::{MemoryOrder, memory_order};
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// Returns the pure scalar ops of a block that compute the values in `work`, in order. Also returns
-/// the values from outside of the block that these ops use. Returns `None` if the values depend on
-/// other ops of the block, or on values that the loop with the body `body` carries.
+/// Returns the scalar ops of a block that compute the values in `work`, in order. Also returns the
+/// values from outside of the block that they use. Returns `None` if they depend on other ops of
+/// the block, or on values carried by the loop with the body `body`.
 pub(super) fn scalars_of(
     function: &Function,
     insts: &[Inst],
@@ -50,9 +49,9 @@ pub(super) fn scalars_of(
     Some((indices.into_iter().map(|index| insts[index]).collect(), outside))
 }
 
-/// Returns the coordinates of the boxes of a loop, and the values from outside of the loop that
-/// they use. Returns `None` if a load is not a box or gathers rows. Also returns `None` if
-/// coordinates depend on more than scalars and the counter.
+/// Returns the box coordinates of a loop, and the outside values that they use. Returns `None` if a
+/// load is not a box or gathers rows. Also returns `None` if coordinates depend on more than
+/// scalars and the counter.
 pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
     let body = function.insts[plan.inst].regions[0];
     let of_load = |load: &RingLoad| {
@@ -65,9 +64,9 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
     Some((Boxes { counter: function.blocks[body].parameters[0], insts, coordinates }, outside))
 }
 
-/// Compares two loops with the same step. For each coordinate of each box, returns how its growth
-/// in one loop relates to its growth in the other loop. With `outer`, both are runs of the same
-/// loop, in consecutive iterations of the loop `outer` around it.
+/// Compares two loops with the same step. Returns how the growth of each coordinate of each box
+/// relates in the two loops. With `outer`, the loops are one loop in consecutive iterations of
+/// `outer`.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
@@ -97,8 +96,8 @@ pub(super) fn growths(
         .collect()
 }
 
-/// Returns the growth of a scalar per iteration of a loop, and its value in the first iteration.
-/// Returns `None` if growth or value change in the loop.
+/// Returns the growth of a scalar per iteration, and its first value. Returns `None` if one of them
+/// changes in the loop.
 fn growth(
     function: &Function,
     evolution: &mut ScalarEvolution<'_, Gpu>,
@@ -110,7 +109,6 @@ fn growth(
     (!growth.any(changes) && !rest.any(changes)).then_some((growth, rest))
 }
 
-/// Returns whether a term depends on the iteration of a loop.
 fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     let body = function.insts[inst].regions[0];
     match term {
@@ -123,8 +121,8 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     }
 }
 
-/// Checks that the copies of loads may start before an op. The op must neither write the memory of
-/// the loads nor order accesses.
+/// Checks that copies may start before an op. The op must neither write their memory nor order
+/// accesses.
 pub(super) fn may_copy_before(
     function: &Function,
     global: &GlobalAccesses<'_>,

@@ -1,6 +1,5 @@
-//! Loop fusion: a loop copies ahead, so its last iterations would copy for iterations that are out
-//! of range. In a fused loop, these iterations fill slots for the *successor* instead: the loop
-//! that takes these slots. So the rings are not empty between the two loops.
+//! Loop fusion: the last iterations of a loop copy for the next loop. The *successor* is the loop
+//! that takes these slots, so the rings are not empty between the two loops.
 //! ```text
 //! for %i = %a to %b {                                 for %i = %a to %b {
 //!   … acquire %r ; fill from %i + 2 if in range         … acquire %r ; fill from %i + 2, of this
@@ -8,15 +7,13 @@
 //! %s = alloc ; fill %s, %s                            }
 //! for %j = %c to %d { … take %s … }                   for %j = %c to %d { … take %r … }
 //! ```
-//! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
-//! iteration of the loop around it ([`nested`]). A [`Fusion`](super::loop_plan::Fusion) describes
-//! both kinds: it has the bounds of the successor's counter and the coordinates of its boxes. The
-//! expander knows only this type. It replaces the coordinates of an iteration out of range with
-//! those of the successor (`select_current_or_next_loop`).
+//! The successor is the next loop of the block ([`sibling`]), or the same loop in the next outer
+//! iteration ([`nested`]). A [`Fusion`](super::loop_plan::Fusion) has the bounds of the successor's
+//! counter and the coordinates of its boxes. The expander replaces the coordinates of an iteration
+//! out of range with those of the successor (`select_current_or_next_loop`).
 //!
-//! If a coordinate grows by the same distance in both loops, the successor's coordinate is the
-//! coordinate of this loop plus a loop-invariant distance. Otherwise the body also computes the
-//! successor's coordinate.
+//! If a coordinate grows alike in both loops, the successor's coordinate is this loop's plus an
+//! invariant distance. Otherwise the body also computes the successor's coordinate.
 
 mod boxes;
 mod nested;

@@ -1,7 +1,6 @@
-//! Fuses the runs of an inner loop in consecutive iterations of an outer loop, if the outer loop
-//! requests fusion (`tl.range(…, flatten=True)`). Here, a *tile* is an iteration of the outer loop.
-//! A persistent kernel then copies the first boxes of the next tile during the last dots of this
-//! tile and the ops after them.
+//! Fuses an inner loop with its run in the next outer iteration (`flatten=True`). A *tile* is an
+//! iteration of the outer loop. A persistent kernel then copies the first boxes of the next tile
+//! during the last dots of this tile.
 //!
 //! ```text
 //!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
@@ -11,20 +10,19 @@
 //!   … ; dealloc %r                               } …
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
-//! To *fill* a slot is to start a copy to it. To *take* a slot is to wait for this copy before ops
-//! read the slot. The body of the outer loop computes the scalars that depend on its counter a
-//! second time, with the counter of the next tile. After the last tile, the code moves each box
-//! outside of its tensor, so the copies fill the slots with zeros.
+//! To *fill* a slot is to start its copy. To *take* a slot is to wait for the copy. The outer body
+//! recomputes its scalars with the counter of the next tile. After the last tile, the boxes are
+//! outside of their tensors, so the copies fill slots with zeros.
 //!
 //! **Invariant**: copies are [`LoopRewriter::distance`] iterations ahead. A tile takes at least
-//! this number of slots of each ring, even if its inner loop has fewer iterations. So at the end of
-//! a tile, all filled slots are for the next tile. If the ops of the inner loop may also run on
-//! slots of zeros ([`LoopRewriter::drains`]), they run for the slots beyond its iterations.
-//! Otherwise a further loop after the inner loop takes these slots ([`LoopRewriter::take_rest`]).
+//! this number of slots of each ring, even with fewer iterations. Example: at distance 3, a tile of
+//! one iteration takes three slots. So at the end of a tile, the filled slots are for the next
+//! tile. Ops that may run on zeros ([`LoopRewriter::drains`]) also run for the slots beyond the
+//! iterations. Otherwise, another loop takes these slots ([`LoopRewriter::take_rest`]).
 //!
 //! **Obstacles**, in addition to those of [pipelining](crate::passes::pipelining):
-//! - In the outer loop: an op that orders memory accesses, may write memory that the copies read,
-//!   or makes a copy's tensor map.
+//! - In the outer loop: an op that orders memory accesses, may write the copies' memory, or makes
+//!   their tensor map.
 //! - In the inner loop: late dots ([`LateDots`]), or a step that is too large or not a positive
 //!   constant.
 //! - In the inner loop: a copy by `cp.async` or of gathered rows.
@@ -50,8 +48,7 @@ use crate::passes::pipelining::plan::find_loops;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
-/// The maximum distance by which the counter of a copy may be ahead of the inner loop's counter.
-/// Both counters are int32.
+/// The maximum distance between a copy's counter and the inner loop's; both are int32.
 const MAX_DISTANCE: i128 = 1 << 30;
 
 /// Fuses each pipelined loop if the loop around it requests fusion.
@@ -79,7 +76,6 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
     }
 }
 
-/// A pipelined loop and the loop around it.
 struct Nest<'a> {
     function: &'a Function,
     global: &'a GlobalAccesses<'a>,
@@ -149,7 +145,7 @@ impl Nest<'_> {
 }
 
 impl LoopRewriter<'_> {
-    /// Emits, before the outer loop, the ops that fill slots for its first iteration.
+    /// Emits the fills for the first outer iteration.
     pub(in super::super) fn begin_nest(&mut self) {
         let plan = self.plan;
         let (Some(fusion), Some(outer)) = (&plan.fusion, plan.outer()) else { return };
@@ -164,7 +160,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, before, Vec::new());
     }
 
-    /// Emits, after the outer loop, the ops that take the slots that its last iteration filled.
+    /// Emits the takes of the slots that the last outer iteration filled.
     pub(in super::super) fn end_nest(&mut self) {
         let plan = self.plan;
         let Some(outer) = plan.outer() else { return };
@@ -204,8 +200,7 @@ impl LoopRewriter<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Emits a comparison: whether the outer loop, which counts up or down, reaches the first
-    /// counter before the second one.
+    /// Emits whether the outer loop reaches the first counter before the second.
     fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {
             Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, counters),
@@ -221,8 +216,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the next slot of each ring for an iteration of the successor (the loop that takes
-    /// these slots). The counter of this iteration is `offset` above its lower bound.
+    /// Fills the next slot of each ring for the successor. Its counter is `offset` above its lower
+    /// bound.
     pub(in super::super) fn fill_next(&mut self, fusion: &Fusion, next: &NextLoop, offset: Value) {
         let counter = self.scalar(ElementwiseFn::Add, &[next.lower, offset]);
         let in_range = next.length.map(|length| self.compare(ElementwiseFn::Lt, [offset, length]));
@@ -237,15 +232,14 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the last of the `distance` slots that the loop fills for its successor.
+    /// Fills the last of the `distance` slots for the successor.
     pub(in super::super) fn fill_last_of_next(&mut self, fusion: &Fusion, next: &NextLoop) {
         let offset = self.offset(self.distance - 1);
         self.fill_next(fusion, next, offset);
     }
 
-    /// Emits a loop after an inner loop, which may have fewer than `distance` iterations. The
-    /// emitted loop takes the filled slots beyond these iterations, and fills them for the next
-    /// tile.
+    /// Emits a loop after an inner loop with fewer than `distance` iterations. It takes the slots
+    /// beyond these iterations, and fills them for the next tile.
     pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
         let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
         let from = self.length(fusion.bounds, 0, Some(self.distance));

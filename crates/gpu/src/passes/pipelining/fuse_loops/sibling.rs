@@ -1,5 +1,4 @@
-//! Fuses consecutive loops of a block that copy boxes of the same tensors to slots of the same
-//! shape. The first loop fills slots for the second loop.
+//! Fuses consecutive loops that copy boxes of the same tensors to equal slots.
 
 use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
 use tilewright_ir::{Effect, Inst, OpFamily, Operation, Value};
@@ -9,15 +8,14 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Fuses each loop with the next loop of its IR block, if the next loop can read from the first
-/// loop's slots.
+/// Fuses each loop with the next loop of its block that can read its slots.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     for index in 1..plans.len() {
         let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // Do not fuse a third loop. If the second loop had few iterations, it would not read every
-        // slot that the first loop filled for it. The third loop would then read these slots.
+        // Do not fuse a third loop. A short second loop would not read every slot that the first
+        // loop filled for it.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
@@ -28,7 +26,6 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
     }
 }
 
-/// Two loops of one block.
 struct Siblings<'a> {
     module: &'a Module,
     function: &'a Function,
@@ -87,9 +84,10 @@ impl Siblings<'_> {
             && plan.loads.iter().zip(&next.loads).all(is_same)
     }
 
-    /// Returns whether the late stages of both loops may run in one step. Only the late stage of
-    /// the next loop may use the accumulators of this loop. The neutral values of this loop must be
-    /// known. Every op between the loops must be pure.
+    /// Returns whether the late stages of both loops may run in one step.
+    ///
+    /// Only the next loop's late stage uses this loop's accumulators, this loop's neutral values
+    /// are known, and the ops in between are pure.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
         let [Some(own), Some(others)] = [self.plan, self.next].map(|plan| plan.late.as_ref()) else {
@@ -114,7 +112,6 @@ impl Siblings<'_> {
         may && self.between().iter().all(is_pure)
     }
 
-    /// Returns the instructions between the loops.
     fn between(&self) -> &[Inst] {
         let insts = &self.function.blocks[self.plan.block].insts;
         let index =
@@ -123,8 +120,7 @@ impl Siblings<'_> {
     }
 
     /// Returns whether copies of the next loop may start in this loop. No loop may be between the
-    /// two. No op of this loop or between the loops may order accesses to memory, or write memory
-    /// that the next loop loads.
+    /// two. No op before the next loop may order memory accesses or write its memory.
     fn may_copy_early(&self) -> bool {
         let function = self.function;
         let mut may = true;
@@ -140,8 +136,8 @@ impl Siblings<'_> {
         may && !self.between().iter().any(is_loop)
     }
 
-    /// Returns a lower bound of the number of iterations of the next loop. The bound is 0 unless
-    /// the bounds of the loop differ by a constant.
+    /// Returns a lower bound of the next loop's iterations: 0 unless its bounds differ by a
+    /// constant.
     fn min_iterations(&self) -> i128 {
         let [lower, upper] = [0, 1].map(|index| self.function.insts[self.next.inst].operands[index]);
         let Some(step) = self.next.step else { return 0 };

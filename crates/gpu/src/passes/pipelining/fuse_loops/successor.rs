@@ -10,8 +10,7 @@ use crate::passes::pipelining::loop_rewriter::{Continued, LoopRewriter, NextCoor
 use tilewright_gpu_ir::Type;
 
 impl LoopRewriter<'_> {
-    /// Computes the difference between the boxes of the successor and those of iterations out of
-    /// range.
+    /// Computes the difference between the successor's boxes and those out of range.
     pub(in crate::passes::pipelining) fn continued(&mut self, fusion: &Fusion) -> Continued {
         let lower = self.function.insts[self.plan.inst].operands[0];
         let next = self.next_loop(fusion);
@@ -56,12 +55,12 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns the number of slots that the loop takes even if it has no iteration.
+    /// Returns the number of slots that the loop takes even without an iteration.
     pub(super) fn always_taken(&self) -> u32 {
         u32::from(self.plan.late.is_some())
     }
 
-    /// Returns the successor: the next loop, or this loop in the next iteration of the outer loop.
+    /// Returns the next loop, or this loop in the next outer iteration.
     pub(in crate::passes::pipelining) fn next_loop(&mut self, fusion: &Fusion) -> NextLoop {
         match &fusion.successor {
             Successor::Sibling { .. } => {
@@ -80,8 +79,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Selects the coordinates of an iteration of this loop if it is in range, else those of the
-    /// successor.
+    /// Selects this iteration's coordinates if it is in range, else the successor's.
     pub(in crate::passes::pipelining) fn select_current_or_next_loop(
         &mut self,
         coordinates: &mut [Value],
@@ -113,7 +111,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Computes the coordinates of the successor that replace those of this loop at a counter.
+    /// Computes the successor's coordinates at a counter of this loop.
     pub(super) fn boxes_of_next(
         &mut self,
         continued: &Continued,
@@ -125,7 +123,6 @@ impl LoopRewriter<'_> {
         self.boxes_at(&fusion.next, continued.next.copies.clone(), counter)
     }
 
-    /// Computes the coordinates of an iteration.
     pub(super) fn boxes_at(
         &mut self,
         boxes: &Boxes,
@@ -140,8 +137,8 @@ impl LoopRewriter<'_> {
         boxes.coordinates.iter().map(|values| values.iter().map(copy).collect()).collect()
     }
 
-    /// Computes the distance that a counter covers, in 64 bits. Clamps it to the distances of `min`
-    /// and `max` iterations.
+    /// Computes the distance that a counter covers in 64 bits, clamped to `min` and `max`
+    /// iterations.
     pub(super) fn length(&mut self, [lower, upper]: [Value; 2], min: u32, max: Option<u32>) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         let [lower, upper] = [lower, upper].map(|value| self.cast(value, Dtype::I64));
