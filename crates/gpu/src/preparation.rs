@@ -1,4 +1,4 @@
-//! Lists the passes of `tile` and `assign` that prepare tile IR for layout assignment.
+//! Lists the passes over tile IR before layout assignment.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Function, Module, Pass};
@@ -9,17 +9,12 @@ use crate::launcher::Launcher;
 use crate::tile::{addresses, legality, padding, unroll, warps};
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// A kernel that is prepared for layout assignment.
 pub struct Preparation<'a> {
-    /// The tile IR.
     pub module: Module,
-    /// The GPU that the kernel is compiled for.
     pub target: GpuTarget,
-    /// The number of warps of a block.
     pub num_warps: u32,
-    /// The number of blocks that run a program together, in one cluster.
+    /// The number of blocks that run a program in one cluster.
     pub cluster: u32,
-    /// The abilities of the launcher.
     pub launcher: Launcher<'a>,
 }
 
@@ -61,7 +56,6 @@ impl Preparation<'_> {
         Self::OPTIMIZE,
     ];
 
-    /// Simplifies the tile IR after a pass.
     const OPTIMIZE: Pass<Self, Box<Diagnostic>> =
         Pass::cleanup("optimize", |kernel| optimize(&mut kernel.module, &Options::default(), &mut |_, _| {}));
 

@@ -1,10 +1,9 @@
-//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]). A remark has the decision
-//! about an instruction, and its reason.
+//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]). A remark has a decision
+//! about an instruction, and the reason.
 
 use tilewright_base::{Remark, RemarkKind, remark};
 use tilewright_ir::{Dialect, Function, Inst, Operation, Type};
 
-/// A decision of a pass, and its reason.
 pub struct RemarkReason {
     pub kind: RemarkKind,
     pub decision: String,
@@ -25,8 +24,8 @@ impl RemarkReason {
     }
 }
 
-/// Reports a decision about an instruction, at its line in the kernel. For an instruction of an
-/// inlined function, this is the line of the outermost call.
+/// Reports a decision about an instruction, at its line in the kernel. For an inlined function,
+/// this is the line of the outermost call.
 pub fn about<D: Dialect>(
     pass: &'static str,
     function: &Function<D>,

@@ -1,4 +1,4 @@
-//! Compares the lowering of rings with expected texts, one case per kind of writer and reader.
+//! Compares lowered rings with expected texts.
 //!
 //! The verifier accepts each result.
 
@@ -46,9 +46,9 @@ fn text(body: &str) -> String {
     format!("{head}{body}\nreturn_values\n}}\n")
 }
 
-/// Returns the head of a kernel with `warps` warps, at least four of them in a partition.
+/// Returns the head of a kernel with `warps` warps, at least four in a partition.
 ///
-/// The layouts of tiles outside of the partitions cover all warps.
+/// Layouts outside of the partitions cover all warps.
 fn head_of_partitions(warps: usize) -> String {
     let copies = " (0,0)".repeat((warps / 4).ilog2() as usize);
     let (layouts, code) = HEAD.split_once("kernel").expect("the text has a kernel");
@@ -61,7 +61,7 @@ fn head_of_partitions(warps: usize) -> String {
     layouts + "kernel" + &code.replace("@L0", "@L4").replace("@L1", "@L5")
 }
 
-/// Returns the text after the head, after the pass `last`, or the message of a diagnostic.
+/// Returns the text after the pass `last`, or a diagnostic's message.
 fn after(body: &str, last: &str) -> String {
     let mut module = parse_dialect::<Gpu>(&text(body)).expect("the text is well-formed");
     let promised = least_shared_bytes(&module);
@@ -69,8 +69,7 @@ fn after(body: &str, last: &str) -> String {
         if let Err(diagnostic) = pass.run(&mut module) {
             return diagnostic.message.clone();
         }
-        // The pass `rings` may not need more shared memory for its `mbarrier`s than earlier passes
-        // counted.
+        // `rings` needs no more shared memory for `mbarrier`s than was counted.
         assert!(pass.name != "rings" || least_shared_bytes(&module) <= promised, "{promised} bytes: {body}");
         if pass.name == last {
             break;
@@ -96,7 +95,6 @@ fn file(name: &str) -> ExpectFile {
 #[track_caller]
 fn check(body: &str, name: &str) {
     file(name).assert_eq(&after(body, "rings"));
-    // The later passes, up to `barriers`, accept the program too.
     after(body, "barriers");
 }
 
@@ -213,7 +211,7 @@ release %f1",
     );
 }
 
-/// The copies of the next tile begin before the consumer has read the last slots of this tile.
+/// The next tile's copies begin before the consumer has read this tile's last slots.
 #[test]
 fn nested_loops_continue_slots_and_phases() {
     check(
@@ -300,7 +298,7 @@ yield_values
         ring(2)
     );
     check(&body, "tensor_copies_to_memory_of_an_iteration");
-    // If threads store to the memory, they fence before a copy writes to it.
+    // If threads store to the memory, they fence before a copy writes it.
     let store = "%s = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
 local_store %s, %x
 %w = local_load %s READ!
@@ -330,7 +328,7 @@ dealloc %r",
     );
 }
 
-/// One barrier per iteration is enough: copies do not write to the slot that is read.
+/// One barrier per iteration is enough, because copies write another slot.
 #[test]
 fn slots_that_differ_need_no_barrier() {
     let body = "
@@ -390,7 +388,7 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` is 4, so `%k` is 0: the store writes slot 0. The load then reads slot
+/// With `%n` of 2, `%n + 2` is 4, so `%k` is 0, and the store writes slot 0. The load reads slot
 /// `(%n + 1) % 3`, which is also 0.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
@@ -414,7 +412,7 @@ local_store %s, %x
     assert!(!after(&step, "barriers").contains("barrier"));
 }
 
-/// Each thread fences its own writes; a barrier then orders them before other threads' reads.
+/// Each thread fences its writes; a barrier orders them before other threads' reads.
 #[test]
 fn barriers_follow_fences() {
     let body = "
@@ -428,7 +426,7 @@ fence_proxy
     file("barriers_follow_fences").assert_eq(&after(body, "barriers"));
 }
 
-/// A later fence does not affect writes that an earlier fence and barrier have made visible.
+/// A later fence does not affect writes that a fence and a barrier made visible.
 #[test]
 fn fences_cover_writes_once() {
     let body = "
@@ -444,8 +442,7 @@ fence_proxy
     file("fences_cover_writes_once").assert_eq(&after(body, "barriers"));
 }
 
-/// The barrier follows each thread's wait for its own copies, and each `wgmma_wait`, even if an
-/// earlier barrier exists.
+/// A barrier follows each wait for copies and each `wgmma_wait`.
 #[test]
 fn barriers_follow_waits() {
     let body = "
@@ -527,7 +524,7 @@ fn lowered(body: &str) -> String {
     print(&module, false)
 }
 
-/// The verifier rejects copies of a partition without their fence, arrival or number of arrivals.
+/// The verifier rejects a partition's copies without fence, arrival or count.
 #[test]
 fn copies_of_a_partition_need_fence_and_arrival() {
     let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
@@ -564,9 +561,9 @@ fn copies_of_a_partition_for_several_rings() {
     check(&format!("{body}\ndealloc %s"), "copies_of_a_partition_for_several_rings");
 }
 
-/// Two rings are not in one group if a loop over another ring is between the ops on their slots.
+/// Rings are in separate groups if a loop over another ring is between their ops.
 ///
-/// Otherwise, the first `take` could wait for a partition that is still in that loop.
+/// Otherwise, the first `take` could wait for a partition in that loop.
 #[test]
 fn a_loop_between_slots_separates_groups() {
     let fill = |ring: &str, slot: &str| {
@@ -647,8 +644,7 @@ dealloc %s";
     check(body, "slots_of_a_group_are_released_in_any_order");
 }
 
-/// Threads may have written to the memory of the second ring after the initialization of the
-/// barriers.
+/// Threads may have written the second ring's memory after the barriers' initialization.
 #[test]
 fn a_later_ring_of_a_group_is_fenced() {
     let body = "

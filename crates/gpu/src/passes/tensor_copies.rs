@@ -1,5 +1,5 @@
-//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory. The tile
-//! must go to a buffer in a layout that the tensor memory accelerator can write.
+//! Turns loads of boxes (`tensor_box`) into tensor copies to shared memory. The tile must go to a
+//! buffer that the tensor memory accelerator can write.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %i, %j                    %e = acquire %r
@@ -8,17 +8,16 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A [ring](super::rings) of one slot replaces the buffer. The ring lives as long as the buffer
-//! did, or around the loops that contain it if this costs little memory ([`ring_lifetimes`]).
-//! Tensor copies also replace copies of threads to the slots of a ring:
+//! A [ring](super::rings) of one slot replaces the buffer. The ring lives as long as the buffer, or
+//! around its loops if this costs little memory ([`ring_lifetimes`]). Tensor copies also replace
+//! copies of threads to the slots of a ring:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
-//! If the condition is false, the box is outside of the tensor, and the copy fills the slot with
-//! zeros. A loop may fill slots that it does not take. After the loop, the pass inserts ops that
-//! take and release these slots. A tensor map has the box and the swizzle of its buffers. The
-//! launch passes no maps without copies to the kernel. After this pass, no `tensor_box` is left.
+//! If the condition is false, the box is outside of the tensor, and the slot gets zeros. Slots that
+//! a loop fills but does not take are taken and released after the loop. Tensor maps without copies
+//! are removed. After this pass, no `tensor_box` is left.
 
 mod ring_lifetimes;
 mod row_loads;
@@ -58,8 +57,7 @@ pub fn use_tensor_copies(module: &mut Module) {
     function.walk(function.entry, &mut |inst| can_gather_rows |= is_of_rows(function, inst));
     erase_marks(function);
     if can_gather_rows {
-        // Rows that go through shared memory leave their masks and addresses unused, so remove
-        // these.
+        // Rows that go through shared memory leave their masks and addresses unused.
         prune::prune(function);
     }
     remove_unused_maps(header, function);
@@ -72,11 +70,10 @@ struct Pass<'m> {
     function: &'m mut Function,
     parents: Parents,
     uses: Uses,
-    /// The `alloc` and the `dealloc` of each ring that replaced a buffer.
+    /// The `alloc` and `dealloc` of each ring that replaced a buffer.
     made: Vec<(Inst, Inst)>,
 }
 
-/// A load of a box whose tile is stored to a buffer.
 struct FoundLoad {
     load: Inst,
     boxed: Boxed,
@@ -145,8 +142,8 @@ impl Pass<'_> {
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// `value` is `first` or the result of a chain of transposes of `first`. Returns whether each
-    /// tile of the chain, with `first` and `value`, has exactly one use.
+    /// Returns whether `value` comes from `first` by transposes, and each tile of the chain has one
+    /// use.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {
@@ -160,8 +157,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Replaces the copies of threads to the slots of rings by tensor copies. For each ring,
-    /// replaces all copies or none.
+    /// Replaces thread copies to the slots of rings by tensor copies. For each ring, replaces all
+    /// copies or none.
     fn rings(&mut self) {
         let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
         for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
@@ -170,7 +167,7 @@ impl Pass<'_> {
                 && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
                 && let ring = self.function.insts[acquire].operands[0]
                 && let Some(alloc) = self.function.defining_inst(ring)
-                // The barriers of a ring are initialized once, so its alloc must be in the entry.
+                // The barriers of a ring are initialized once.
                 && self.parents.block(alloc) == Some(self.function.entry)
             {
                 rings.entry(ring).or_default().push(copy);
@@ -196,8 +193,7 @@ impl Pass<'_> {
 
     /// Takes and releases the slots that a loop filled for iterations past its end.
     ///
-    /// Otherwise, no thread would wait for the tensor copies to these slots. Then the memory could
-    /// not be reused until the end of the kernel.
+    /// Otherwise, the memory could not be reused until the end of the kernel.
     fn drain_ring(&mut self, ring: Value) {
         let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
         let entry = self.function.entry;
@@ -216,9 +212,8 @@ impl Pass<'_> {
         self.exchange(entry, end, &new);
     }
 
-    /// Returns how many more slots of a ring a block publishes than it takes. Returns `None` if the
-    /// two paths of a branch differ. Also returns `None` if an iteration of a loop publishes and
-    /// takes different numbers of slots.
+    /// Returns how many more slots a block publishes than it takes. Returns `None` if branches
+    /// differ, or if an iteration publishes and takes different numbers.
     fn left_in(&self, block: Block, ring: Value) -> Option<i64> {
         let function = &*self.function;
         let mut left = 0;
@@ -262,7 +257,7 @@ impl Pass<'_> {
         fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
-    /// Returns the scalar condition that a mask has in addition to the load's own mask.
+    /// Returns the scalar condition that a mask adds to the load's mask.
     fn condition(&self, mask: Value) -> Option<Value> {
         let function = &*self.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -294,7 +289,7 @@ impl Pass<'_> {
         self.exchange(block, copy, &new);
     }
 
-    /// Returns whether only some warps run a block, or the block is the condition of a loop.
+    /// Returns whether a block is in a partition or is the condition of a loop.
     fn is_in_partition_or_condition(&self, mut block: Block) -> bool {
         while let Some(owner) = self.parents.owner(block) {
             let data = &self.function.insts[owner];
@@ -361,10 +356,9 @@ impl Pass<'_> {
         self.made.push((alloc, end));
     }
 
-    /// Returns the first instruction of the block that uses a slot, itself or in its regions.
+    /// Returns the first instruction that uses a slot, itself or in its regions.
     ///
-    /// The pass inserts the wait for the slot before this instruction. So earlier instructions,
-    /// such as the copies before a loop, run during the copy.
+    /// The wait for the slot is inserted before it, so earlier instructions run during the copy.
     fn first_use(&self, found: &FoundLoad, slot: Value) -> Inst {
         let function = &*self.function;
         let insts = &function.blocks[found.block].insts;
@@ -381,7 +375,6 @@ impl Pass<'_> {
         insts.iter().copied().find(uses).unwrap_or(found.dealloc)
     }
 
-    /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
         let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");
@@ -392,8 +385,7 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the fences of the asynchronous proxy if no thread writes shared memory that asynchronous
-/// dots or tensor stores read.
+/// Removes proxy fences if no thread writes shared memory that the asynchronous proxy reads.
 fn remove_needless_fences(function: &mut Function) {
     let analysis = SlotAnalysis::new(function, false);
     let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
@@ -417,7 +409,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
     let is_there = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::TensorLoad {}));
     if function.insts.values().any(|data| is_there(&data.op)) {
-        // Keep the fences: they may be for the initialization of mbarriers.
+        // The fences may be for the initialization of mbarriers.
         return;
     }
     let Function { blocks, insts, .. } = function;
@@ -426,8 +418,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
 }
 
-/// Replaces the results of marks (`tensor_box`) with the pointers that they mark. Removes the
-/// marks.
+/// Replaces marks (`tensor_box`) with the pointers that they mark.
 fn erase_marks(function: &mut Function) {
     let mut marks = SecondaryMap::new();
     let mut any = false;
@@ -454,7 +445,6 @@ fn erase_marks(function: &mut Function) {
     }
 }
 
-/// Removes parameters that are tensor maps without copies.
 fn remove_unused_maps(header: &mut Header, function: &mut Function) {
     let parameters = function.blocks[function.entry].parameters.clone();
     let Some(first) = parameters.len().checked_sub(header.tensor_maps.len()) else { return };

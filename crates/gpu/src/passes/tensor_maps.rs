@@ -1,12 +1,11 @@
-//! Looks up the tensor maps of a kernel: those that the launch passes, and those that the kernel
-//! makes.
+//! Looks up tensor maps of the launch and of the kernel.
 
 use tilewright_ir::Value;
 
 use crate::assign::boxes::MapId;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, TensorMapPlan};
 
-/// Returns the id and the plan of a tensor map that is an operand of a `tensor_box` or a copy.
+/// Returns the id and the plan of the map of a `tensor_box` or a copy.
 pub(super) fn map_plan<'h>(
     header: &'h Header,
     function: &Function,
@@ -20,8 +19,7 @@ pub(super) fn map_plan<'h>(
     Some((MapId::Launch(index), &header.tensor_maps[index]))
 }
 
-/// Returns the index of a tensor map among the parameters that are tensor maps. Returns `None` if
-/// the value is not such a parameter.
+/// Returns the index of a map among the tensor map parameters. Returns `None` for other values.
 pub(super) fn launch_map_index(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;

@@ -1,8 +1,7 @@
-//! Writes two variants of each store by a tensor map of the kernel: a tensor copy, and a store of
-//! the threads.
+//! Stores by a tensor map of the kernel, or by threads if the map cannot.
 //!
-//! Only the running kernel knows whether such a map can express a store. So each store becomes a
-//! branch between the two variants. All threads take the same path:
+//! Only the running kernel knows this, so each store becomes a branch. All threads take the same
+//! path:
 //!
 //! ```text
 //!                                          %fits = rows end with a chunk, loads and stores of the loop do not overlap
@@ -14,16 +13,15 @@
 //! ```
 //! A map cannot express a store in three cases:
 //!
-//! - **Chunks:** the tensor memory accelerator writes whole chunks of 16 bytes, so it would write
-//!   past a row that ends within a chunk.
-//! - **Start of the tensor:** a copy of a box that begins before the tensor traps, whereas a masked
-//!   store skips the elements outside.
+//! - **Chunks:** a copy writes whole chunks of 16 bytes, and so past a row that ends within a
+//!   chunk.
+//! - **Start of the tensor:** a copy of a box that begins before the tensor traps.
 //! - **Empty tensor:** it has no map.
 //!
-//! **Order.** Pointers that a kernel loads may point to any memory. Some loops access global memory
-//! only by maps of the kernel. Before such a loop, the kernel compares the ranges of the loop's
-//! loads and stores. If the ranges do not overlap, only the next copy and the end of the loop wait
-//! for a copy. In any other loop, the thread waits for each copy at once.
+//! **Order.** Loaded pointers may point to any memory. Before a loop that accesses global memory
+//! only by maps of the kernel, the kernel compares the ranges of its loads and stores. If they do
+//! not overlap, only the next copy and the end of the loop wait for a copy. In any other loop, the
+//! thread waits at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,23 +38,21 @@ use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorM
 /// The bytes of a chunk, the unit in which tensor copies write.
 const CHUNK_BYTES: i64 = 16;
 
-/// The scope of a tensor map that the kernel makes, around a store by this map.
+/// The scope of the kernel's tensor map around a store.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     /// The block where the map is made.
     pub block: Block,
-    /// The instruction of that block that contains the store.
+    /// The instruction of this block that contains the store.
     pub inst: Inst,
     /// The instruction that makes the map.
     made: Inst,
-    /// The instructions that make the maps of the loads of `inst`. `None` unless `inst` is a loop
-    /// that accesses global memory only by maps of the kernel, and all extents of these maps are
-    /// bounded.
+    /// The instructions that make the maps of the loads of `inst`. `None` if the loop accesses
+    /// global memory otherwise, or an extent of these maps is not bounded.
     loaded: Option<Vec<Inst>>,
 }
 
 impl Around {
-    /// Returns the scope of the map of a marked store.
     pub fn new(function: &Function, (store, mark): (Inst, Inst)) -> Option<Self> {
         let made = function.defining_inst(*function.insts[mark].operands.get(1)?)?;
         let parents = Parents::new(function);
@@ -65,7 +61,7 @@ impl Around {
         Some(Self { block, inst, made, loaded: None })
     }
 
-    /// Finds the maps of the loads of the loop. `stores` are all stores that become tensor copies.
+    /// Finds the maps of the loads of the loop. `stores` are the stores that become tensor copies.
     pub fn look_through(&mut self, header: &Header, function: &Function, stores: &[Inst]) {
         let is_loop = function.insts[self.inst].op.info().family == OpFamily::Loop;
         let loaded = is_loop.then(|| loaded_maps(function, self.inst, stores)).flatten();
@@ -79,9 +75,9 @@ impl Around {
     }
 }
 
-/// Returns the instructions that make the maps of the loads of a loop.
+/// Returns the instructions that make the maps of a loop's loads.
 ///
-/// Returns `None` if the loop accesses global memory by other means, or makes a map itself.
+/// Returns `None` if the loop accesses global memory otherwise, or makes a map.
 fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<Inst>> {
     let mut loaded = BTreeSet::new();
     let mut is_known = true;
@@ -121,7 +117,7 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 
-/// Returns the map of the `tensor_box` that marks pointers. Looks through transposes.
+/// Returns the map of the `tensor_box` of pointers. Looks through transposes.
 fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
     let (pointers, _) = transposed(function, pointers)?;
     let mark = function.defining_inst(pointers)?;
@@ -140,10 +136,10 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// Replaces a store with a branch. If the map can express the box and the box begins inside of the
-/// tensor, the branch copies the box. Otherwise, the threads store.
+/// Replaces a store with a branch: a copy of the box, or a store of the threads. The copy needs a
+/// map that can express the box, and a box that begins in the tensor.
 ///
-/// Values that only the store needs are computed in its branch.
+/// Values for only the store are computed in its branch.
 pub(super) fn store_where_it_fits(
     header: &Header,
     function: &mut Function,
@@ -197,8 +193,7 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Removes from a list the pure instructions whose results only `users` need. Returns these
-/// instructions in order.
+/// Removes the pure instructions that only `users` need from a list, and returns them in order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
@@ -242,7 +237,6 @@ impl Scalars<'_> {
         a.map_or(b, |a| self.binary(ElementwiseFn::And, a, b, Dtype::I1))
     }
 
-    /// Converts a scalar to 64 bits.
     fn wide(&mut self, value: Value) -> Value {
         let known = self.cursor.function.ty(value).as_registers().and_then(ir::Type::dtype);
         if known == Some(Dtype::I64) {
@@ -260,7 +254,7 @@ impl Scalars<'_> {
         self.binary(ElementwiseFn::Mul, a, b, Dtype::I64)
     }
 
-    /// Writes a polynomial of the operands from which a map is made.
+    /// Writes a polynomial of a map's operands.
     fn polynomial(&mut self, polynomial: &LaunchInteger, parts: &[Value]) -> Value {
         let mut so_far = None;
         for product in &polynomial.0 {
@@ -281,9 +275,9 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the part of the condition for the tensor copy that is the same for all boxes. The
-    /// tensor is not empty, and its rows end with a chunk. If `runs_beside`, the tensor does not
-    /// overlap the tensors that the loop loads. Returns `None` if this part is always true.
+    /// Writes the part of the copy's condition that is the same for all boxes. The tensor is not
+    /// empty, and its rows end with a chunk. If `runs_beside`, the tensor does not overlap the
+    /// tensors that the loop loads. Returns `None` if this part is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();
@@ -321,7 +315,7 @@ impl Scalars<'_> {
         fits
     }
 
-    /// Writes the address of the first byte of a tensor and the address after its last byte.
+    /// Writes the first byte of a tensor and the address after its last byte.
     fn range(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> [Value; 2] {
         let bytes = self.constant(Dtype::I64, plan.element.bytes() as i64);
         let base = self.wide(parts[plan.base as usize]);

@@ -1,4 +1,4 @@
-//! Turns stores of boxes of tensors (`tensor_box`) into tensor copies from shared to global memory.
+//! Turns stores of boxes (`tensor_box`) into tensor copies from shared memory.
 //!
 //! ```text
 //! for %tile … {                                        %s = alloc
@@ -9,34 +9,28 @@
 //!   store %p, %y, %mask                                }
 //! }                                                    tensor_store_wait ; dealloc %s
 //! ```
-//! One thread starts the copy. It waits for the copy only before its buffer is written again, an
-//! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
-//! next tile during the copy. Threads write the tile to the buffer directly from its layout in
-//! registers, usually the layout of an accumulator. So the tile needs no conversion to a coalesced
-//! layout.
+//! One thread starts the copy. It waits only before the buffer is written again, or at the end. A
+//! persistent kernel computes the next tile meanwhile. Threads write the tile from its layout in
+//! registers, usually that of an accumulator, without a conversion.
 //!
-//! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
-//! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of
-//! such rows.
+//! **Candidates** are stores that would go through shared memory, or that write fewer than 16 bytes
+//! at a time. Stores of gathered rows are always candidates if the target can copy rows.
 //!
 //! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and
-//! they do not order other accesses. The number of bytes that a thread accesses at a time does not
-//! matter, because one copy combines a whole box with memory. If all tensor stores of a kernel
-//! combine by the same operation, they only wait for their buffers. They do not wait for each other
-//! to be complete.
+//! they order no accesses. Their access width does not matter, because one copy combines a whole
+//! box. If all tensor stores combine by the same operation, they do not wait for each other.
 //!
-//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores may
-//! access the argument that they store to. The kernel must not have other atomic operations, or
-//! assembly with effects, which could tell other programs that the memory is written. If two tensor
-//! stores run in the same iteration and write different elements, they need no order. Otherwise,
-//! the later one waits for the other by a `tensor_store_wait` that is `complete`.
+//! **Order.** No barrier orders writes of the asynchronous proxy, so only tensor stores may access
+//! their argument. Other atomic operations, and assembly with effects, could tell other programs
+//! that the memory is written, so the kernel has none. Two tensor stores of one iteration that
+//! write different elements need no order. Otherwise, the later one waits by a `tensor_store_wait`
+//! that is `complete`.
 //!
-//! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
+//! **Maps that the kernel makes** may be unable to express a store: see
 //! [`super::tensor_store_fallback`].
 //!
-//! **Shared memory** may be too small for a buffer that lives through the whole loop. The buffer
-//! then lives only around the store, like the buffer of a conversion, and the thread waits for the
-//! copy at once.
+//! **Shared memory** may be too small for a buffer during the whole loop. Then the buffer lives
+//! only around the store, and the thread waits at once.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -58,7 +52,6 @@ use tilewright_gpu_ir::{
     Buffer, Deferred, Function, GpuOp, Header, Module, Op, Padding, Type, is_tensor_reduction,
 };
 
-/// Turns stores into tensor copies.
 pub fn use_tensor_stores(module: &mut Module) {
     let has_maps = !module.header.tensor_maps.is_empty() || !module.header.made_maps.is_empty();
     if !module.header.target.features.has(Feature::Tma) || !has_maps {
@@ -110,31 +103,28 @@ struct FoundStore {
     inst: Inst,
     /// The stored tile, before its conversion for the store.
     value: Value,
-    /// The instructions of the conversion.
     conversion: SmallVec<[Inst; 4]>,
     block: Block,
-    /// The instruction of the entry block that contains the store. `None` if the store itself is in
-    /// the entry block.
+    /// The entry instruction around the store; `None` if the store is in the entry block.
     outermost: Option<Inst>,
     boxed: Boxed,
     memory: Layout,
-    /// The operation that combines elements with memory, if the store is an atomic operation.
+    /// The combining operation of an atomic store.
     reduction: Option<AtomicKind>,
     /// True if the copy has to wait for earlier copies.
     waits: bool,
-    /// True if the copy waits until earlier copies have written the tensor. Otherwise, it only
-    /// waits until they have read their buffers.
+    /// True if the copy waits until earlier copies have written the tensor. Otherwise, it waits
+    /// until they have read their buffers.
     complete: bool,
-    /// The scope of the tensor map, if the kernel makes it.
+    /// The scope of a tensor map that the kernel makes.
     around: Option<Around>,
 }
 
-/// The candidates of a kernel, with the uses of its values.
 struct StoreAnalysis<'m> {
     module: &'m Module,
     function: &'m Function,
     uses: Uses,
-    /// The stores, with their blocks and the instructions of the entry that contain the stores.
+    /// The stores, with their blocks and the entry instructions around them.
     stores: Vec<(Inst, Block, Option<Inst>)>,
 }
 
@@ -161,7 +151,7 @@ fn find(module: &Module) -> Vec<FoundStore> {
         }
         reason.is_none()
     };
-    // A store that does not become a copy may prevent other stores from becoming copies.
+    // A store that stays may prevent other stores from becoming copies.
     loop {
         let kept: Vec<bool> = found.iter().map(|store| can_be_copy(store, &found)).collect();
         if kept.iter().all(|kept| *kept) {
@@ -188,8 +178,8 @@ fn order(search: &StoreAnalysis<'_>, found: &mut [FoundStore]) {
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        // A store by a map that the kernel makes has a run-time branch, and waits only in its copy
-        // variant. So a later store in the block cannot rely on this wait.
+        // A store by a kernel's map waits only in one branch, so a later store cannot rely on its
+        // wait.
         let last = before.iter().rfind(|other| other.around.is_none());
         let is_first = last.is_none_or(|last| last.block != store.block);
         let may_meet = |other: &FoundStore| {
@@ -220,16 +210,15 @@ impl StoreAnalysis<'_> {
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
             let has_partitions = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
             for (number, region) in data.regions.iter().enumerate() {
-                // Neither a partition nor the condition of a `while` loop can have the barriers of
-                // a tensor store.
+                // Neither partitions nor conditions of `while` loops can have these barriers.
                 let is_apart = has_partitions || is_while && number == 0;
                 self.block(*region, outermost.or(Some(inst)), apart || is_apart);
             }
         }
     }
 
-    /// Returns a store that a tensor copy can replace. The error is the reason why a tensor copy
-    /// cannot replace it. Returns `None` if the store has no box.
+    /// Returns a store that a tensor copy can replace; `None` if it has no box. The error is the
+    /// reason why a tensor copy cannot.
     fn store(
         &self,
         inst: Inst,
@@ -300,9 +289,8 @@ impl StoreAnalysis<'_> {
             && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
-    /// Returns a value before its conversion to another layout, and the instructions of the
-    /// conversion. If the value is not the result of a conversion, returns the value itself and no
-    /// instructions.
+    /// Returns a value before its layout conversion, and the conversion's instructions. Returns
+    /// another value itself, without instructions.
     fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
         let function = self.function;
         let is_in_block = |inst: &Inst| function.blocks[block].insts.contains(inst);
@@ -331,19 +319,18 @@ impl StoreAnalysis<'_> {
         conversion().unwrap_or((value, SmallVec::new()))
     }
 
-    /// Returns the id and the plan of the tensor map of a `tensor_box` or a copy.
+    /// Returns the id and the plan of the map of a `tensor_box` or a copy.
     fn map(&self, inst: Inst) -> Option<(MapId, &tilewright_gpu_ir::TensorMapPlan)> {
         map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 
-    /// Returns the argument of the kernel that points to the tensor of a `tensor_box` or a copy.
+    /// Returns the kernel argument with the tensor of a `tensor_box` or a copy.
     fn base(&self, inst: Inst) -> Option<Value> {
         let (MapId::Launch(_), plan) = self.map(inst)? else { return None };
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
-    /// Returns the reason why other instructions of the kernel prevent a store from becoming a
-    /// tensor copy.
+    /// Returns why other instructions prevent a tensor copy.
     fn obstacle(
         &self,
         global: &GlobalAccesses<'_>,
@@ -410,7 +397,6 @@ impl StoreAnalysis<'_> {
             let extent = |store: &FoundStore| {
                 place.checked_sub(own).map_or(1, |axis| i128::from(store.boxed.shape[axis]))
             };
-            // The box of `a` begins `distance` elements after the box of `b`.
             let distance =
                 evolution.form(*from).minus(&evolution.form(*to)).and_then(|form| form.as_constant());
             distance.is_some_and(|distance| distance >= extent(b) || -distance >= extent(a))
@@ -418,8 +404,7 @@ impl StoreAnalysis<'_> {
     }
 }
 
-/// Returns the layout in shared memory of a tile that a tensor copy stores, with the widest swizzle
-/// that fits. Returns `None` if no swizzle fits.
+/// Returns the layout of a tile for a tensor copy, with the widest swizzle that fits.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
@@ -437,9 +422,8 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// True if buffers outlive their stores: they live until the kernel ends. For a map that the
-    /// kernel makes, they live until the loop around the store ends. Without
-    /// [`Around::runs_beside`], such a buffer lives only around its store.
+    /// True if buffers live until the end of the kernel, or of the loop for a map that the kernel
+    /// makes. Without [`Around::runs_beside`], the latter live only around their stores.
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,
@@ -499,7 +483,7 @@ impl Writer<'_> {
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
     }
 
-    /// Writes a copy by a map of the kernel, for the cases in which the map can express the store.
+    /// Writes a copy by a map of the kernel, if the map can express the store.
     fn store_made(
         &mut self,
         found: &FoundStore,
@@ -535,7 +519,6 @@ impl Writer<'_> {
         self.create(GpuOp::TensorStoreWait { pending: 0, complete }, smallvec![], None, like)
     }
 
-    /// Deallocates the buffers at the end of the kernel.
     fn end(&mut self) {
         let entry = self.function.entry;
         let Some(last) = self.function.terminator(entry).filter(|_| !self.ends.is_empty()) else { return };
@@ -547,7 +530,6 @@ impl Writer<'_> {
         self.exchange(entry, last, &new);
     }
 
-    /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
         let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");

@@ -9,21 +9,17 @@
 //!                                              }
 //!                                              for %i = %middle to %high by s { … }
 //! ```
-//! `take` returns the next full slot of a ring, `acquire` the next empty slot. The pass runs before
-//! the pass that lowers rings ([`super::rings`]). If an iteration advances each ring by a multiple
-//! of its slots, the lowering knows the slot of each `take` and `acquire`. Then the loop carries
-//! only the phases, and no select computes the next slot. The registers of loop-carried values are
-//! copied at the end of an iteration, so once for all copies of the body.
+//! The pass runs before rings are lowered ([`super::rings`]). If an iteration advances each ring by
+//! a multiple of its slots, each `take` and `acquire` has a constant slot. The loop then carries
+//! only phases. Loop-carried registers are copied once for all copies of the body.
 //!
-//! Unrolling is faster under two conditions. The threads of a loop compute an operand of one dot
-//! from the result of another dot. The threads need more time to issue their instructions than the
-//! tensor cores need for the dots.
+//! Unrolling is faster if threads compute an operand of a dot from another dot, and their
+//! instructions take longer than the dots.
 //!
-//! The assembler interleaves the copies of the body. This takes registers, so fewer blocks may fit
-//! into a multiprocessor. If [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is
-//! set, the pass sets [`Header::min_blocks`], the number of blocks that should fit. This is the
-//! number that would fit with one copy of the body, by the estimate of
-//! [`cost_model::blocks_by_registers`].
+//! The assembler interleaves the copies of the body, which takes registers, so fewer blocks may
+//! fit. With [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks), the pass sets
+//! [`Header::min_blocks`] to the blocks that fit with one copy
+//! ([`cost_model::blocks_by_registers`]).
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -37,7 +33,6 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, Type};
 
-/// Unrolls the loops of a kernel.
 pub fn unroll_by_ring_depth(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -76,20 +71,18 @@ struct Plan {
     factor: u32,
     step: i64,
     dtype: Dtype,
-    /// The registers of a thread for the operands and accumulators of the dots of one copy.
+    /// The registers of a thread for one copy's operands and accumulators.
     tiles: u32,
 }
 
-/// The advance of one end of a ring: the end that acquires slots, or the end that takes slots.
+/// The advance of a ring's producer or consumer.
 struct RingStep {
-    /// The number of slots of the ring.
     slots: u32,
-    /// The number of slots that an iteration acquires or takes.
     per_iteration: u32,
 }
 
 impl RingStep {
-    /// Returns the number of iterations after which an op gets the same slot again.
+    /// Returns the iterations after which an op gets the same slot again.
     fn period(&self) -> u32 {
         let (mut a, mut b) = (self.slots, self.per_iteration);
         while b != 0 {
@@ -99,9 +92,8 @@ impl RingStep {
     }
 }
 
-/// Returns the advance of each end of a ring in an iteration of a loop. Returns `None` if the slots
-/// of the first iteration are unknown, or no ring has several slots. Also returns `None` if a
-/// nested region acquires or takes a slot.
+/// Returns the advance of the rings' ends in an iteration of a loop. Returns `None` if the first
+/// slots are unknown, no ring has several slots, or a nested region advances a ring.
 fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
     let body = function.insts[inst].regions[0];
     let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
@@ -123,7 +115,7 @@ fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<Ri
         .then(|| ends.into_iter().map(|(.., step)| step).collect())
 }
 
-/// Returns the ring whose slot an op acquires or takes, and whether the op takes it.
+/// Returns the ring that an op advances, and whether the op takes a slot.
 fn ring_end(function: &Function, inst: Inst) -> Option<(Value, bool)> {
     let data = &function.insts[inst];
     match data.op.as_gpu()? {
@@ -147,9 +139,8 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
     }
 }
 
-/// Returns whether the kernel acquires and takes a constant number of slots of each ring before an
-/// instruction. No loop may be around the instruction. No loop or branch before the instruction may
-/// acquire or take slots of these rings.
+/// Returns whether each ring's next slot before an instruction is a constant. No loop is around the
+/// instruction, and no earlier loop or branch advances these rings.
 fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
     let mut around = inst;
     while let Some(block) = parents.block(around) {
@@ -241,16 +232,14 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
     Ok(Plan { factor, step, dtype, tiles })
 }
 
-/// Returns whether an instruction computes a tile element by element.
 fn is_arithmetic(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
 }
 
-/// Returns whether threads compute the first operand of a dot of a body, in registers, from another
-/// dot of the body. An operand that is in shared memory, or loaded from it, does not count. After
-/// the threads have stored such an operand, they wait for each other, so no thread begins the next
-/// iteration early.
+/// Returns whether threads compute A of a dot from another dot of the body. A must stay in
+/// registers. If A is in shared memory, threads wait for each other after the store, so none begins
+/// the next iteration early.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];
@@ -273,10 +262,9 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
     unroll_loop(&mut cursor, (block, inst), &unrolling, remainder);
 }
 
-/// Returns the upper bound of the unrolled loop, whose step is `step`. The bound is `lower` plus
-/// the largest multiple of `step` that is at most `upper - lower`, or `lower` if the loop has no
-/// iterations. The difference may exceed the maximum of `dtype`, so the code divides it as an
-/// unsigned integer.
+/// Returns the upper bound of the unrolled loop with the step `step`. This is `lower` plus the
+/// largest multiple of `step` up to `upper - lower`, or `lower` without an iteration. The
+/// difference may exceed the maximum of `dtype`, so the division is unsigned.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
     let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {

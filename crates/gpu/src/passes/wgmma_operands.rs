@@ -1,13 +1,11 @@
-//! Stores operands of `wgmma` from registers to shared memory, in a layout that a matrix descriptor
-//! can express.
+//! Stores `wgmma` operands to shared memory, in layouts that descriptors express.
 //!
 //! An operand is stored before the first dot that reads it. One store serves all dots that read the
-//! operand or its transpose: a descriptor states the order of rows and columns.
+//! operand or its transpose, because a descriptor states the order of axes.
 //!
-//! Operand A stays in registers if it has the fragment layout of the instruction. If the vectors of
-//! the threads run along another axis than the rows in memory, the operand is converted first. Each
-//! thread gets a block, and transposes it in its registers. The thread then stores 16 bytes at a
-//! time instead of single elements.
+//! Operand A stays in registers if it has the fragment layout of the instruction. If threads'
+//! vectors run along another axis than the rows in memory, each thread transposes a block in
+//! registers. It then stores 16 bytes at a time, not single elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -21,17 +19,17 @@ use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
 use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
-/// The minimum number of bytes of an efficient access to shared memory.
+/// The minimum bytes of an efficient access to shared memory.
 const MIN_ACCESS_BYTES: u32 = 4;
-/// The width in bits of elements whose M or N axis may be contiguous in shared memory. Operands
-/// with other widths need a contiguous K axis.
+/// The element width for which M or N may be contiguous in shared memory. Other widths need a
+/// contiguous K axis.
 const TRANSPOSABLE_BITS: u32 = 16;
 /// The minimum number of bytes of a row with a swizzle.
 const MIN_ROW_BYTES: u32 = 32;
 /// The maximum number of bytes of a row with a swizzle.
 const MAX_ROW_BYTES: u32 = 128;
 
-/// A value that goes to shared memory, contiguous along `axis` in rows of `row` elements.
+/// A value for shared memory, contiguous along `axis` in rows of `row` elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Operand {
     value: Value,
@@ -40,8 +38,8 @@ struct Operand {
 }
 
 impl Operand {
-    /// Returns the operand without the transposes that compute its tile. Returns `None` unless
-    /// another dot reads the tile with other transposes.
+    /// Returns the operand before its transposes. Returns `None` unless another dot reads it with
+    /// other transposes.
     fn shared(self, function: &Function, all: &[(Inst, usize, Self)]) -> Option<Self> {
         let (value, axes) = transposed(function, self.value)?;
         let root = Self { value, axis: axes[self.axis], row: self.row };
@@ -50,16 +48,14 @@ impl Operand {
         all.iter().any(|(_, _, other)| is_other(other)).then_some(root)
     }
 
-    /// Returns true if the operand is the transpose of `memory`, and false if both are the same
-    /// tile. Returns `None` for different tiles, or for tiles that are not contiguous along the
-    /// same axis of their source.
+    /// Returns true for the transpose of `memory`, and false for the same tile. Returns `None` for
+    /// other tiles, and if the contiguous axes of the source differ.
     fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
         let (value, axes) = transposed(function, self.value)?;
         (value == memory.value && axes[self.axis] == memory.axis).then(|| !axes.is_sorted())
     }
 }
 
-/// The operands that go to shared memory.
 pub struct Staged {
     /// The operands to store before each instruction.
     before: SecondaryMap<Inst, SmallVec<[Operand; 2]>>,
@@ -70,7 +66,6 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Finds the operands to store of all dots of a function.
     pub fn new(header: &Header, function: &Function) -> Self {
         let analysis = SlotAnalysis::new(function, false);
         let mut staged =
@@ -110,11 +105,9 @@ impl Staged {
     }
 }
 
-/// Returns an operand of a dot with the contiguous axis and the row length of its buffer. Operand 0
-/// is A, operand 1 is B.
+/// Returns operand A (0) or B (1) of a dot, with its contiguous axis and row length.
 ///
-/// Returns `None` if the dot can read the operand from its registers, or if the operand is already
-/// in memory.
+/// Returns `None` if the dot reads it from registers, or if it is already in memory.
 fn operand(
     header: &Header,
     function: &Function,
@@ -132,9 +125,8 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // The axis along which a box is contiguous in global memory. For other tiles, the axis along
-    // which threads hold the widest vectors. If threads hold single elements, the axis along which
-    // neighboring lanes hold neighbors.
+    // The axis along which a box is contiguous in global memory, threads hold the widest vectors,
+    // or neighboring lanes hold neighbors, in this order of preference.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
         None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {
@@ -152,19 +144,17 @@ fn operand(
     })
 }
 
-/// Returns whether neighboring lanes hold neighbors along an axis.
 fn is_along(layout: &Layout, axis: usize) -> bool {
     layout.bases(Input::Lane).first().is_some_and(|first| *first == 1 << layout.output().shift(axis))
 }
 
-/// Returns `user`, or the instruction around `user` that is in the block where `value` is defined.
+/// Returns the instruction around `user` in the block that defines `value`.
 fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
     analysis.ancestor_in(analysis.block_of(value), user).expect("a definition dominates its uses")
 }
 
 impl Pass<'_> {
-    /// Stores the operands that an instruction, or its regions, reads first. Returns the new
-    /// buffers.
+    /// Stores the operands that an instruction or its regions read first. Returns the new buffers.
     pub(super) fn stage_operands(&mut self, inst: Inst, block: Block) -> SmallVec<[Value; 2]> {
         let mut made = smallvec![];
         for operand in std::mem::take(&mut self.staged.before[inst]) {
@@ -195,16 +185,16 @@ impl Pass<'_> {
         made
     }
 
-    /// Returns the layout in which threads transpose an operand. Without it, threads would store
-    /// single elements, or less than a word at a time. Returns `None` for other operands.
+    /// Returns the layout in which threads transpose an operand. Returns `None` if threads store
+    /// whole words without it.
     ///
-    /// A thread has 16 bytes along the axis of the memory, and one word along the other axis:
-    /// `across` elements. Lanes that store together access different banks: the swizzle puts
-    /// consecutive rows in different chunks of 16 bytes. Neighboring lanes along the other axis are
-    /// `across` rows apart. Along the axis of the memory, `across` lanes use the other chunks.
+    /// A thread has 16 bytes along the axis of the memory, and `across` elements (one word) along
+    /// the other axis. Lanes that store together access different banks, because the swizzle puts
+    /// consecutive rows in different chunks. Neighboring lanes along the other axis are `across`
+    /// rows apart. Along the axis of the memory, `across` lanes use the other chunks.
     ///
-    /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor
-    /// copy, not the threads, writes it.
+    /// A tensor copy writes a box that is contiguous along the axis, so the box needs no such
+    /// layout.
     fn transposing_layout(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
         if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;
@@ -241,7 +231,7 @@ impl Pass<'_> {
     }
 }
 
-/// Removes each fence that another fence follows before an instruction needs the first fence.
+/// Removes each fence that another fence follows before the first is needed.
 pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Inst> {
     let mut kept: Vec<Inst> = Vec::with_capacity(insts.len());
     let mut fence = None;

@@ -1,11 +1,9 @@
-//! Splits tiles of pointers into a scalar pointer plus tiles of offsets. Each tile of offsets keeps
-//! its integer type.
+//! Splits tiles of pointers into a scalar pointer plus tiles of offsets.
 //!
-//! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
-//! tiles of pointers are a base, which is the same pointer for every element, plus 32-bit offsets.
-//! The pass separates the base from the offsets. An offset that is the same for all elements moves
-//! the base, also in loops. There, the other offsets are often invariant. Each access adds its base
-//! and its offsets: one instruction multiplies an offset by the element size and adds it.
+//! A tile of pointers takes 64 bits for each element, and moves by 64-bit additions. Most are a
+//! base, which is one scalar pointer, plus 32-bit offsets. An offset that all elements share moves
+//! the base, also in loops. The other offsets are then often invariant. An access multiplies an
+//! offset by the element size and adds it in one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
@@ -14,15 +12,14 @@
 //!   yield q + splat (16 * w)                                   yield base + 16 * w
 //! ```
 //!
-//! The pass introduces no overflow. It never adds offsets to each other: as in the program, each
-//! offset is extended to 64 bits by itself. If a factor of a product is a sum, and a loop changes
-//! only one term of the sum, the pass distributes the product. `(u + v) * s` becomes
-//! `u * s + v * s`. If the terms have 32 bits, both must be nonnegative. Each new product is then
-//! between 0 and the whole product, which does not overflow by the promise of the language
-//! ([`Assumptions::no_signed_overflow`]). Products of 64 bits may wrap around, as pointers do.
+//! The pass introduces no overflow. Offsets are never added to each other: each is extended to 64
+//! bits, as in the program. If a loop changes one term of a sum in a product, the pass distributes
+//! the product: `(u + v) * s` becomes `u * s + v * s`. 32-bit terms must be nonnegative. Then each
+//! new product is at most the whole product, which does not overflow
+//! ([`Assumptions::no_signed_overflow`]). 64-bit products may wrap around, as pointers do.
 //!
-//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. If only the
-//! next iteration of a loop uses the sum of such a tile and an offset, the addition drops the hint.
+//! A hint on a tile of pointers (`tl.multiple_of`) moves to the access. An addition whose sum only
+//! the next iteration uses drops the hint.
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -35,10 +32,10 @@ use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 
 use crate::assign::coalescing::Infos;
 
-/// The maximum length of a chain of definitions that the pass examines.
+/// The maximum length of an examined chain of definitions.
 const MAX_DEPTH: u32 = 8;
 
-/// Splits the tiles of pointers of a kernel. Returns false if no tile has to be split.
+/// Splits the tiles of pointers of a kernel. Returns false if no tile needs it.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;
@@ -59,8 +56,8 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Returns whether the kernel adds offsets to tiles of pointers in a loop, or to tiles that are no
-/// splats. All other tiles of pointers are already a base and one offset.
+/// Returns whether a kernel adds offsets to tiles of pointers in a loop, or to other tiles than
+/// splats.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -86,9 +83,7 @@ fn moves_tile(function: &Function, inst: Inst) -> bool {
 /// A tile of pointers: the base plus each of the offsets.
 #[derive(Clone)]
 struct Address {
-    /// A scalar pointer.
     base: Value,
-    /// The type of the pointers.
     ty: Type,
     /// Tiles of integers of the same shape.
     offsets: SmallVec<[Value; 2]>,
@@ -98,8 +93,7 @@ struct Address {
 
 /// An integer tile as a loop-variant scalar plus tiles.
 ///
-/// The pass emits each of these values in its own width, because their sum could overflow. So this
-/// is not a `Form` of scalar evolution.
+/// The values have different widths, and their sum could overflow, so a `Form` does not suffice.
 struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,
@@ -109,22 +103,19 @@ struct SplitOffset {
 
 struct Split<'f> {
     cursor: Cursor<'f>,
-    /// The ranges and axes of the values of the function before the pass.
     infos: Infos,
-    /// The split tiles of pointers, which no instruction computes any more.
+    /// The split tiles of pointers, which no instruction computes now.
     addresses: FxHashMap<Value, Address>,
-    /// The number of loops around the definition of a value.
     levels: SecondaryMap<Value, u32>,
     level: u32,
-    /// The uses of the values of the function before the pass.
     uses: Uses,
-    /// The `ptr_add`s on pointers with hints whose results only the next iteration of a loop uses.
+    /// The `ptr_add`s on pointers with hints that only the next iteration uses.
     steps: FxHashSet<Inst>,
 }
 
 impl Split<'_> {
-    /// Rewrites a block. A yielded value with an index in `moved` is a tile of pointers; the block
-    /// yields its base instead.
+    /// Rewrites a block. For a tile of pointers with an index in `moved`, the block yields the
+    /// base.
     fn block(&mut self, block: Block, moved: &[usize]) {
         for &parameter in &self.cursor.function.blocks[block].parameters {
             self.levels[parameter] = self.level;
@@ -164,8 +155,7 @@ impl Split<'_> {
         self.cursor.insert(inst);
     }
 
-    /// If the result of an instruction is a tile of pointers that the pass can split, returns the
-    /// result and its address.
+    /// Returns the result and the address of an instruction whose tile of pointers is split.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let result = self.cursor.function.result(inst)?;
@@ -210,7 +200,6 @@ impl Split<'_> {
         Some((result, address))
     }
 
-    /// Returns pointers moved by offsets.
     fn moved(&mut self, pointers: Address, offset: Value) -> Address {
         let Address { mut base, ty, mut offsets, hints } = pointers;
         if let Some(scalar) = self.scalar_of(offset) {
@@ -234,7 +223,7 @@ impl Split<'_> {
         self.value(op.clone(), &[tile], ty)
     }
 
-    /// Returns the result of a new instruction. Its level is the highest level of its operands.
+    /// Returns the result of a new instruction. Its level is the highest one of its operands.
     fn value(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
         let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
         let result = self.cursor.value(op, operands, ty);
@@ -258,7 +247,7 @@ impl Split<'_> {
     }
 
     /// Splits an integer tile into a scalar that a loop changes, plus tiles. The loop does not
-    /// change the first of these tiles.
+    /// change the first tile.
     fn sum(&mut self, tile: Value, steps: u32) -> Option<SplitOffset> {
         let steps = steps.checked_sub(1)?;
         let inst = self.cursor.function.defining_inst(tile)?;
@@ -318,7 +307,7 @@ impl Split<'_> {
         }
     }
 
-    /// Splits `uniform + tile` if a loop changes only `uniform`. Both must have 64 bits or be
+    /// Splits `uniform + tile` if a loop changes only `uniform`. Both have 64 bits or are
     /// nonnegative.
     fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<SplitOffset> {
         let scalar = self.scalar_of(uniform)?;
@@ -331,8 +320,8 @@ impl Split<'_> {
         })
     }
 
-    /// Rewrites a loop. If the loop moves all elements of a carried tile of pointers by the same
-    /// offset, the new loop carries only the tile's base.
+    /// Rewrites a loop. If the loop moves a carried tile of pointers by one offset, the new loop
+    /// carries only the base.
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
@@ -340,7 +329,7 @@ impl Split<'_> {
         for (index, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
             let initial = initial.expect("a loop begins with what it carries");
             let Some(address) = self.addresses.get(&initial).cloned() else { continue };
-            // The hints on the initial pointers may not hold for those of the next iteration.
+            // The initial pointers' hints may not hold in the next iteration.
             if !address.hints.is_empty() || !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
@@ -363,8 +352,8 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, or a parameter plus one offset
-    /// for all elements.
+    /// Returns whether a tile of pointers is a parameter, or a parameter plus one offset for all
+    /// elements.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;
@@ -399,8 +388,7 @@ impl Split<'_> {
         }
     }
 
-    /// Adds the base and the offsets of each pointer operand of an instruction, except for operands
-    /// with an index in `moved`.
+    /// Adds bases and offsets of an instruction's pointer operands, except those in `moved`.
     fn join_operands(&mut self, inst: Inst, moved: &[usize]) {
         for index in 0..self.cursor.function.insts[inst].operands.len() {
             let operand = self.cursor.function.insts[inst].operands[index];
@@ -415,8 +403,8 @@ impl Split<'_> {
         }
     }
 
-    /// Returns the pointers of an address. Offsets with few distinct values are added first,
-    /// because many elements then share the sum with the base.
+    /// Returns the pointers of an address. Offsets with few distinct values come first, because
+    /// many elements then share the sum.
     fn join(&mut self, address: Address) -> Value {
         let Address { base, ty, mut offsets, hints } = address;
         offsets.sort_by_cached_key(|offset| self.runs(*offset));
@@ -430,8 +418,8 @@ impl Split<'_> {
         pointers
     }
 
-    /// Returns the number of runs of consecutive or equal integers in a tile. Returns 0 if its
-    /// elements differ by constants, because memory instructions add constants.
+    /// Returns the number of runs of consecutive or equal integers in a tile. Returns 0 if elements
+    /// differ by constants, which memory instructions add.
     fn runs(&self, tile: Value) -> u32 {
         if self.has_constant_steps(tile, MAX_DEPTH) {
             return 0;
@@ -440,7 +428,7 @@ impl Split<'_> {
         if info.axes.is_empty()
             && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
-            // The pass made this tile: it reshaped the first operand, or multiplied it by a scalar.
+            // The pass reshaped the first operand, or multiplied it by a scalar.
             return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));

@@ -1,5 +1,6 @@
-//! Divides a program between the blocks of a cluster (`num_ctas`): each block computes a part of
-//! each dot, along one axis.
+//! Divides a program between the blocks of a cluster (`num_ctas`).
+//!
+//! Each block computes a part of each dot, along one axis:
 //!
 //! ```text
 //! %pid = program_id 0                          %block = program_id 0 ; %pid = %block / 2 ; %rank = %block % 2
@@ -7,18 +8,16 @@
 //! %a = load [256, 64] ; %b = load [64, 256]    %a = load [128, 64] ; %b = load [64, 256]
 //! %c = dot %a, %b : [256, 256]                 %c = dot %a, %b : [128, 256]
 //! ```
-//! The analysis goes backward from the stores. A block stores a part of a value along an axis. So
-//! it needs a part or all of each value from which the stored value is computed. The form of a
-//! value states the elements that a block has: all of them, or its part along an axis. A range may
-//! be an index of rows and of columns, so a block may need it in two forms. The pass computes such
-//! a value in both forms, but a block computes only one part of each dot. Scalars are the same in
-//! all blocks. If a store is not divided, only the first block executes it.
+//! The analysis goes backward from the stores. A block stores a part of a value, so it needs a part
+//! or all of each value in the computation. The form of a value states the block's elements: all,
+//! or a part along an axis. Example: a range may index rows and columns, so a block computes it in
+//! two forms. A block computes only one part of each dot. Scalars are the same in all blocks. Only
+//! the first block executes an undivided store.
 //!
-//! No block of a divided program may depend on the actions of another block. So the pass refuses
-//! programs that may wait, that print, or whose order of accesses other programs may observe. If a
-//! program accesses memory that it also writes, each block must access only its own part of this
-//! memory. As in all passes, pointers of different arguments point to different memory. A
-//! [`Refusal`] states the reason.
+//! No block may depend on another block, so the pass refuses programs that wait or print, and those
+//! whose order of accesses other programs observe. If a program accesses memory that it writes,
+//! each block must access only its part. Pointers of different arguments are assumed to point to
+//! different memory. A [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -30,12 +29,10 @@ use tilewright_opt::analysis::{Access, accesses};
 
 use super::division::Writer;
 
-/// The minimum rows or columns of a dot that a block computes: those of the smallest instruction.
+/// The minimum rows or columns of a block's dot: those of the smallest instruction.
 const MIN_EXTENT: u32 = 16;
-/// The rows that a warpgroup multiplies at a time.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 
-/// The elements of a value that a block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Form {
     /// All elements: every block has them.
@@ -59,10 +56,9 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
     Err(Refusal { inst: Some(inst), reason })
 }
 
-/// Returns the program that each block of a cluster of `blocks` blocks (a power of two) runs.
+/// Returns the program of each block in a cluster of `blocks` blocks, a power of two.
 ///
-/// The grid of the result has `blocks` blocks along the first axis for each program of the original
-/// grid.
+/// The grid of the result has `blocks` blocks along the first axis for each program.
 ///
 /// # Errors
 /// If the program cannot be divided; the error is the reason.
@@ -163,7 +159,7 @@ fn is_volatile(op: &Op) -> bool {
     matches!(op, Op::Load { volatile, cache, .. } if *volatile || *cache == CacheModifier::Volatile)
 }
 
-/// Returns the dot with the most work, assuming that each loop runs 16 iterations.
+/// Returns the dot with the most work, if each loop runs 16 iterations.
 fn main_product(kernel: &Function) -> Option<Inst> {
     let mut best: Option<(Inst, u64)> = None;
     let mut look = |inst: Inst, weight: u64| {
@@ -191,7 +187,7 @@ fn main_product(kernel: &Function) -> Option<Inst> {
 
 /// Returns the axes along which a dot may be divided, the best first.
 ///
-/// The best axis leaves enough rows for a warpgroup, and the fewest rows and columns to copy.
+/// The best axis leaves enough rows for a warpgroup, and few rows and columns to copy.
 fn axes(kernel: &Function, product: Inst, blocks: u32) -> Vec<usize> {
     let shape = &kernel.ty(kernel.insts[product].results[0]).shape;
     let rank = shape.len();
@@ -212,7 +208,7 @@ struct Demand<'f> {
     kernel: &'f Function,
     blocks: u32,
     forms: Forms,
-    /// The form in which a block executes each store and atomic operation.
+    /// The form of each store and atomic operation in a block.
     roots: FxHashMap<Inst, Form>,
     parents: Parents,
 }
@@ -262,7 +258,7 @@ impl<'f> Demand<'f> {
         Ok(())
     }
 
-    /// Demands a value in a form, and the values from which it is computed.
+    /// Demands a value and its computation in a form.
     fn need(&mut self, value: Value, form: Form) -> Found<()> {
         let mut missing = vec![(value, form)];
         while let Some((value, form)) = missing.pop() {
@@ -311,7 +307,7 @@ impl<'f> Demand<'f> {
     }
 }
 
-/// Returns the form of each operand that an instruction needs to compute its results in `form`.
+/// Returns the forms of the operands that results in `form` need.
 pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVec<[Form; 4]>> {
     let data = &kernel.insts[inst];
     let count = data.operands.len();
@@ -358,14 +354,13 @@ fn part_of(kernel: &Function, value: Value, axis: usize) -> Form {
     if kernel.ty(value).is_scalar() { Form::Whole } else { Form::Part(axis) }
 }
 
-/// Returns the axis of the shape `from` that corresponds to `axis` of the shape `to`. Equal parts
-/// along the two axes have the same elements.
+/// Returns the axis of `from` that corresponds to `axis` of `to`: equal parts along both have the
+/// same elements.
 fn same_axis(from: &[u32], to: &[u32], axis: usize) -> Option<usize> {
     let before = |shape: &[u32], axis: usize| shape[..axis].iter().product::<u32>();
     (0..from.len()).rev().find(|other| before(from, *other) == before(to, axis))
 }
 
-/// The accesses of a program to memory that it writes.
 struct Written {
     accesses: Vec<Access>,
 }
@@ -380,8 +375,8 @@ impl Written {
         Self { accesses: about.cloned().collect() }
     }
 
-    /// Refuses a program if a block may access elements that another block writes. Also refuses it
-    /// if an atomic operation orders accesses to written memory.
+    /// Refuses a program whose block may access elements that another block writes. Also refuses
+    /// ordering atomic operations on written memory.
     fn check(&self, demand: &Demand<'_>) -> Found<()> {
         let kernel = demand.kernel;
         for (number, one) in self.accesses.iter().enumerate() {
@@ -401,10 +396,9 @@ impl Written {
     }
 }
 
-/// Returns whether no other block accesses the elements of two accesses of a block.
+/// Returns whether no other block accesses the elements of two accesses.
 ///
-/// Both accesses must use the same pointers, which are computed outside of loops, and the same
-/// part.
+/// Both accesses use the same part, and the same pointers from outside of loops.
 fn is_own(demand: &Demand<'_>, one: Inst, other: Inst) -> bool {
     let kernel = demand.kernel;
     let [pointer, same] = [one, other].map(|inst| kernel.insts[inst].operands[0]);

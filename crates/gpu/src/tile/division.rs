@@ -1,8 +1,7 @@
-//! Writes the program of each block of a cluster, given the forms of its values (`cluster.rs`).
+//! Writes the program of each block of a cluster (`cluster.rs`).
 //!
-//! The form of a value states the elements that a block computes: all of them, or a part along an
-//! axis. The pass writes each instruction once for each form in which the program needs its
-//! results.
+//! Each instruction is written once for each form in which its results are needed: whole, or a part
+//! along an axis.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -13,19 +12,15 @@ use tilewright_ir::{
 
 use super::cluster::{Form, Forms, operand_forms};
 
-/// Rewrites a program for one block of a cluster.
 pub struct Writer<'f> {
     cursor: Cursor<'f>,
     blocks: u32,
-    /// The forms in which values are needed.
     forms: Forms,
-    /// The forms in which a block executes stores and atomic operations.
+    /// The forms of stores and atomic operations.
     roots: FxHashMap<Inst, Form>,
     /// The values of the new program, by the old value and its form.
     made: FxHashMap<(Value, Form), Value>,
-    /// The index of the program along the first axis.
     program: Option<Value>,
-    /// The rank of the block in its cluster.
     rank: Option<Value>,
 }
 
@@ -49,7 +44,7 @@ impl<'f> Writer<'f> {
         self.insts(&insts, true);
     }
 
-    /// Writes the instructions of the entry or of a region, each in the needed forms.
+    /// Writes the instructions of the entry or a region in the needed forms.
     fn insts(&mut self, insts: &[Inst], is_entry: bool) {
         for &inst in insts {
             self.cursor.use_location_of(inst);
@@ -74,15 +69,14 @@ impl<'f> Writer<'f> {
         values.iter().map(|value| self.value(*value, form)).collect()
     }
 
-    /// Returns the forms in which a value is needed, in order.
     fn forms(&self, value: Value) -> SmallVec<[Form; 1]> {
         let mut forms = self.forms.get(&value).cloned().unwrap_or_default();
         forms.sort_unstable();
         forms
     }
 
-    /// Keeps the terminator of the entry and the hints about scalars. Drops hints about tiles,
-    /// because only passes before the division use them.
+    /// Keeps the entry's terminator and hints about scalars. Only passes before the division use
+    /// hints about tiles.
     fn root(&mut self, inst: Inst) {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         if operands.iter().all(|value| self.cursor.function.ty(*value).is_scalar()) {
@@ -91,7 +85,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Stores a part in each block. Only the first block stores an undivided value.
+    /// Stores a part in each block, and an undivided value in the first block.
     fn store(&mut self, inst: Inst) {
         let InstData { op, operands, results, .. } = self.cursor.function.insts[inst].clone();
         let form = self.roots[&inst];
@@ -157,7 +151,6 @@ impl<'f> Writer<'f> {
         self.cursor.function.insts[new].results.clone()
     }
 
-    /// Writes the block's part of a range.
     fn range(&mut self, start: i64, end: i64) -> Value {
         let extent = (end - start) / i64::from(self.blocks);
         let shape = Shape(smallvec![extent as u32]);
@@ -169,7 +162,7 @@ impl<'f> Writer<'f> {
         self.binary(ElementwiseFn::Add, range, first)
     }
 
-    /// Adapts an op that states its shape, or a property of an axis, to a part.
+    /// Adapts an op with a shape, or with a property of an axis, to a part.
     fn shorten(op: &mut Op, axis: usize, part: &Shape) {
         match op {
             Op::Splat { shape }
@@ -187,7 +180,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Writes a loop or a branch. It carries each value once for each needed form.
+    /// Writes a loop or a branch, which carries each value once for each form.
     fn control(&mut self, inst: Inst) {
         let InstData { op, operands, regions, .. } = self.cursor.function.insts[inst].clone();
         let all: Vec<Carried> = self.cursor.function.carried(inst).collect();
@@ -211,7 +204,6 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Writes a region of a loop or a branch that carries these values.
     fn region(&mut self, inst: Inst, number: usize, carried: &[(Carried, Form)]) -> Block {
         let region = self.cursor.function.insts[inst].regions[number];
         let new = self.cursor.function.blocks.push(BlockData::default());
@@ -243,7 +235,6 @@ impl<'f> Writer<'f> {
         new
     }
 
-    /// Returns the type of a value in a form.
     fn ty(&self, value: Value, form: Form) -> Type {
         let mut ty = self.cursor.function.ty(value).clone();
         if let Form::Part(axis) = form
@@ -282,7 +273,7 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// Returns the largest power of two that divides a number; 1 if it is not positive.
+/// Returns the largest power of two in a number; 1 if it is not positive.
 pub(super) fn power_of_two_in(number: i64) -> i64 {
     if number > 0 { 1 << number.trailing_zeros() } else { 1 }
 }

@@ -1,5 +1,4 @@
-//! Refuses kernels that the GPU path does not support, before any other decision. Also requests
-//! that the optimizer inlines all calls.
+//! Refuses kernels that the GPU path does not support, and inlines all calls.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
@@ -8,7 +7,7 @@ use super::padding::{mask_place, padded};
 use tilewright_gpu_ir::target::MAX_WARPS;
 
 /// Lets the optimizer inline every call, even of `noinline` functions. Returns whether the module
-/// has functions other than the kernel.
+/// has other functions than the kernel.
 pub fn request_inlining(module: &mut Module) -> bool {
     let has_calls = module.functions.len() > 1;
     if has_calls {
@@ -17,7 +16,7 @@ pub fn request_inlining(module: &mut Module) -> bool {
     has_calls
 }
 
-/// Refuses kernels that the GPU path does not support, such as those with a tile that is too large.
+/// Refuses unsupported kernels, for example with a tile that is too large.
 pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     if !num_warps.is_power_of_two() || num_warps > MAX_WARPS {
         let message = format!("num_warps must be a power of two up to {MAX_WARPS}, found {num_warps}");
@@ -33,7 +32,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
 }
 
-/// Refuses parameters that are tiles. The CPU executor accepts them, but a launch passes scalars.
+/// Refuses parameters that are tiles, because a launch passes scalars.
 fn check_interface(kernel: &Function) -> Result<(), Box<Diagnostic>> {
     let parameters = kernel.parameters.iter().zip(kernel.parameter_types());
     let Some((parameter, ty)) = parameters.into_iter().find(|(_, ty)| !ty.is_scalar()) else { return Ok(()) };

@@ -7,9 +7,9 @@
 //! }                                            } : %u
 //!                                              for %i = %middle to %high by 1 carry %x = %u { %y = … %i, %x }
 //! ```
-//! The loop over the remaining iterations is not pipelined. The pass does not unroll a loop whose
-//! step is not a positive constant, or whose unrolled body would be too long. It only unrolls loops
-//! with an int32 counter: the difference of 64-bit bounds may overflow.
+//! The loop over the remaining iterations is not pipelined. A loop stays if its step is not a
+//! positive constant, or its unrolled body would be too long. It also stays if its counter is not
+//! an int32, because the difference of 64-bit bounds may overflow.
 
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,
@@ -73,7 +73,7 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
 }
 
 struct Rewriter<'f> {
-    /// A cursor before the loop, where its new bounds are computed.
+    /// A cursor before the loop.
     cursor: Cursor<'f>,
 }
 
@@ -91,8 +91,7 @@ impl Rewriter<'_> {
         unroll_loop(&mut self.cursor, (block, inst), &unrolling, Op::For { options });
     }
 
-    /// Returns the counter after the last iteration of the unrolled loop. Each of its iterations
-    /// adds `advance` to the counter.
+    /// Returns the counter after the last unrolled iteration, which adds `advance`.
     fn middle(&mut self, lower: Value, upper: Value, advance: i64, dtype: Dtype) -> Value {
         let [low, high] = [lower, upper].map(|bound| self.cast(bound, Dtype::I64));
         let zero = self.cursor.int(Dtype::I64, 0);

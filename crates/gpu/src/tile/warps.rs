@@ -1,21 +1,18 @@
-//! Gives kernels more warps than requested, if their dots need more registers than a thread has.
+//! Adds warps to kernels whose dots need more registers.
 //!
-//! A thread has at most 255 registers. With twice the warps, each thread holds half as many
-//! elements. The pass estimates the registers from the liveness of tiles in tile IR
-//! ([`peak_words`]). It doubles the warps in two cases:
+//! A thread has at most 255 registers, and twice the warps halve the elements of a thread.
+//! Registers are estimated from the live tiles of tile IR ([`peak_words`]). The pass doubles the
+//! warps in two cases:
 //!
-//! - Accumulators that are live together, and the tiles that threads compute from them, may take
-//!   more registers of a thread than `Tuning::accumulator_registers`. A loop with such tiles would
-//!   spill in each iteration. For example, two accumulators of 128x128 that a loop carries take 256
-//!   registers in four warps. The pass doubles the warps until the tiles fit.
-//! - Threads may compute an operand of a dot from another dot. If registers do not hold two
-//!   iterations, the tensor cores idle during this computation. A second warpgroup can use the
-//!   tensor cores meanwhile. On a target with `wgmma`, the pass doubles the warps if two conditions
-//!   hold. Each dot has 64 rows for every warpgroup, and a multiprocessor holds as many blocks as
-//!   before.
+//! - Accumulators that are live together, with the tiles computed from them, exceed
+//!   `Tuning::accumulator_registers`. The loop would spill. Example: two carried accumulators of
+//!   128x128 take 256 registers in four warps.
+//! - Threads compute an operand of a dot from another dot. If registers do not hold two iterations,
+//!   a second warpgroup can use the tensor cores meanwhile. This needs `wgmma`, 64 rows of each dot
+//!   for every warpgroup, and as many blocks in a multiprocessor as before.
 //!
-//! If a launch requests a cluster for a program that cannot be divided between blocks, one block
-//! runs the program. If possible, this block has the warps of all blocks.
+//! If a program cannot be divided for a requested cluster, one block runs it, with the warps of all
+//! blocks if possible.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::{Code, Diagnostic};
@@ -30,25 +27,23 @@ use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGIST
 
 /// The size in blocks of the largest cluster that every device with clusters supports.
 const MAX_BLOCKS: u32 = 8;
-/// The size in blocks of Hopper's largest cluster. A kernel has to opt in to it.
+/// The size in blocks of Hopper's largest cluster. A kernel opts in to it.
 const MAX_CLUSTER: u32 = 16;
 
-/// Gives a kernel more warps, as the header of this file describes, if its launcher adds warps.
+/// Adds warps to a kernel, if its launcher can.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
         kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
     }
 }
 
-/// Returns whether a kernel has inline assembly.
 fn has_assembly(kernel: &Function) -> bool {
     find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some()
 }
 
 /// Returns the warps of a kernel: the requested number, or more.
 ///
-/// A kernel with inline assembly keeps the requested warps, because the assembly may depend on the
-/// number of threads.
+/// Inline assembly may depend on the number of threads, so it keeps the requested number.
 fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly(kernel)) else { return num_warps };
     let [tiles, accumulators] = [Counted::Tiles, Counted::Accumulators]
@@ -79,9 +74,9 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether three conditions hold for a block, or for a region inside it. Its dots depend on
-/// other dots. A thread does not have the registers to compute two iterations at once. Each dot has
-/// enough rows for the warpgroups of twice the warps.
+/// Returns whether a second warpgroup could use idle tensor cores in a block or its regions. Dots
+/// depend on other dots, registers do not hold two iterations, and each dot has enough rows for
+/// twice the warps.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -109,18 +104,16 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
     depends && can_gather_rows && !cost_model::fits_registers(tiles as u32 / threads, threads, target.tuning)
 }
 
-/// Returns the maximum warps of a block whose threads have all registers that an instruction can
-/// name.
+/// Returns the maximum warps whose threads have all registers that an instruction names.
 fn max_warps() -> u32 {
     REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
-/// Divides a program between the blocks of its cluster, if possible. Returns whether it did.
+/// Divides a program between the blocks of its cluster. Returns whether it did.
 ///
-/// Each block of a divided program has the requested warps. If the program cannot be divided, one
-/// block runs it, with the same results. This block has the requested warps, with one exception. If
-/// the launcher adds warps and the kernel has no assembly, the block has the warps of all blocks,
-/// up to [`max_warps`].
+/// A block of a divided program has the requested warps. Otherwise, one block runs the program with
+/// the requested warps. If the launcher adds warps and the kernel has no assembly, it has the warps
+/// of all blocks, up to [`max_warps`].
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
@@ -165,7 +158,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     }
 }
 
-/// Refuses a cluster that the target cannot launch. For kernels that state their clusters (Gluon).
+/// Refuses a cluster that a target cannot launch, for kernels that state clusters (Gluon).
 pub fn check_cluster(target: GpuTarget, blocks: u32) -> Result<(), Box<Diagnostic>> {
     let message = if !target.features.has(Feature::Tma) {
         format!("{} has no clusters, but the kernel is for num_ctas={blocks}", target.name)
@@ -201,7 +194,7 @@ enum Counted {
     Tiles,
 }
 
-/// Returns the maximum number of 32-bit words that the counted tiles of a block take at one point.
+/// Returns the maximum 32-bit words of counted tiles at one point of a block.
 fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut FxHashSet<Value>) -> usize {
     let insts = &kernel.blocks[block].insts;
     let mut last_uses: FxHashMap<Value, usize> = FxHashMap::default();
@@ -217,7 +210,7 @@ fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut F
         }
     }
     let words_of = |values: &[Value]| values.iter().map(|value| words(kernel.ty(*value))).sum::<usize>();
-    // A loop keeps the registers of its carried values, and dots accumulate in them.
+    // Dots accumulate in the registers of a loop's carried values.
     let mut carried: FxHashSet<Value> = kernel.blocks[block].parameters.iter().copied().collect();
     carried.retain(|value| of_dots.contains(value));
     let kept = words_of(&carried.iter().copied().collect::<Vec<_>>());
@@ -274,7 +267,7 @@ mod tests {
     use super::*;
 
     /// Returns the warps of a kernel whose loop carries 128 registers of a thread in four warps.
-    /// The loop computes an operand of `columns` columns from `dots` dots that are live together.
+    /// The loop computes an operand of `columns` columns from `dots` dots.
     fn warps_of(columns: u32, dots: u32) -> u32 {
         let second = if dots == 1 {
             "%q = mul %p, %p".to_owned()

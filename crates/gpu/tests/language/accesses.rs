@@ -1,8 +1,7 @@
 //! Checks the claims of vector accesses on concrete arguments.
 //!
-//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. If
-//! several threads hold an element, one of them is its owner and the others hold copies. The owner
-//! must access the element.
+//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. Of
+//! the threads with an element, one is its owner and accesses it.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +14,14 @@ use crate::common::{Random, seeds};
 use crate::erase::{Erased, erase};
 use crate::{Program, assigned, module, text};
 
-/// A property that a value must have whenever it is computed.
+/// A property that each computation of a value must have.
 struct Claim {
     access: Access,
     is_mask: bool,
-    /// The bits of the register index that do not change the value in a thread.
+    /// The register-index bits that do not change the value.
     equal_registers: u32,
 }
 
-/// The accesses of the threads of a block to the elements of a tile.
 #[derive(Clone)]
 struct Access {
     layout: Layout,
@@ -31,7 +29,6 @@ struct Access {
 }
 
 impl Access {
-    /// Returns the access of a load or a store of a tile.
     fn of(program: &Program, data: &InstData) -> Option<Self> {
         let Op::Gpu(GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. }) = data.op else {
             return None;
@@ -43,8 +40,7 @@ impl Access {
         Some(Self { layout, vector })
     }
 
-    /// Returns the elements of each access of a warp's lanes. Skips lanes whose index has a bit of
-    /// `without`.
+    /// Returns the elements of each access of a warp. Skips lanes with a bit of `without`.
     fn elements(&self, warp: u32, without: u32) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
         for lane in (0..32).filter(|lane| lane & without == 0) {
@@ -116,8 +112,6 @@ fn holds(program: &Program, value: Value, ty: &Type, tile: &Tile, claim: &Claim)
 }
 
 /// Returns a kernel that loads and stores at random functions of an index tile.
-///
-/// The functions have small positive values.
 fn random_accesses(random: &mut Random) -> String {
     let extent = random.pick(&[64, 256, 1024]);
     let shape = format!("[{extent}]");
@@ -173,8 +167,7 @@ fn accesses_are_aligned_runs() {
         let erased = erase(&program);
         let claims = claims(&program, &erased);
         let function = erased.module.kernel();
-        // Addresses and scalars are multiples of their promised divisibility, but of no higher
-        // power of two.
+        // Addresses and scalars have exactly their promised divisibility.
         let multiple = |index: usize, random: &mut Random| {
             u64::from(function.parameters[index].divisibility) * (2 * random.below(4) as u64 + 1)
         };
@@ -198,7 +191,7 @@ fn accesses_are_aligned_runs() {
     assert!(loaded_once > 20, "{loaded_once}");
 }
 
-/// The threads without copies store each element once, for tiles of any size.
+/// Threads without copies store each element once.
 #[test]
 fn copies_do_not_store() {
     for extent in [1_u32, 2, 16, 64, 256, 2048] {

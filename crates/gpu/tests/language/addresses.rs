@@ -1,7 +1,4 @@
 //! Tests the split of pointer tiles into scalar pointers and offsets.
-//!
-//! The tests check which tiles are split, that addresses stay equal, and that the split causes no
-//! overflow.
 
 use tilewright_ir::{Inst, Op, Operation};
 
@@ -10,7 +7,7 @@ use crate::erase::erase;
 use crate::meaning::execute;
 use crate::{Program, assigned, module, text};
 
-/// The head of the kernels: pointers to rows of 64 elements, and a pointer to write to.
+/// The head of the kernels: pointers to rows of 64 elements, and an output pointer.
 const HEAD: &str = r"
 kernel func0 @kernel(%x_ptr: *int32 {divisibility = 16}, %out_ptr: *int32 {divisibility = 16}, %n: int32, %w: int32) {
   %zero = constant {value = 0:int32} : int32
@@ -82,10 +79,9 @@ fn multiplications_in_loops(program: &Program) -> usize {
     count(program, |inst| is_multiplication(inst) && !entry.contains(&inst))
 }
 
-/// Assigns layouts to a kernel, and checks that the program writes the same memory as the kernel.
+/// Checks that a program writes the same memory as its kernel.
 ///
-/// Returns the number of pointer tiles that loops still carry, and the number of tile
-/// multiplications in loops.
+/// Returns the pointer tiles that loops carry, and the tile multiplications in loops.
 fn split(body: &str, scalars: [i64; 2]) -> [usize; 2] {
     let before = module(&kernel(body));
     let program = assigned(&before, "sm_90", 2);
@@ -223,7 +219,7 @@ fn products_with_one_loop_variant_term_are_distributed() {
     assert_eq!(split(&format!("{end}{from_the_end}"), [12, -64]), [0, 0]);
 }
 
-/// If `start` may be negative, `start * w` may overflow although the whole product does not.
+/// If `start` may be negative, `start * w` may overflow, and the product stays.
 #[test]
 fn products_whose_terms_may_overflow_stay() {
     let body = PRODUCT.replace("LOWER", "%four");
@@ -262,7 +258,7 @@ fn wide_products_are_distributed() {
     assert_eq!(split(body, [12, 64]), [0, 0]);
 }
 
-/// Each offset is extended to 64 bits before the sum, which need not fit in 32 bits.
+/// The sum of the offsets does not fit in 32 bits.
 #[test]
 fn offsets_are_never_added_in_32_bits() {
     let body = r"
@@ -308,7 +304,7 @@ fn hints_move_to_the_recombined_pointers() {
         first + &body.replace("START", start)
     };
     assert_eq!(split(&program("%p", &[&hinted, load]), [5, 64]), [0, 0]);
-    // Another use of the moved pointers needs the hint, so the tile stays.
+    // Another use of the moved pointers needs the hint.
     let twice = tail.replace("yield", "%b = load %p.4 LOAD\n    store %q, %b STORE\n    yield");
     let body = program("%p", &[&hinted, load]).replace(tail, &twice);
     assert_eq!(split(&body, [5, 64]), [1, 0]);

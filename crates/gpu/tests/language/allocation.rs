@@ -1,7 +1,7 @@
-//! Tests the allocation of shared memory with random buffers of random live ranges.
+//! Tests the allocation of shared memory with random buffers and live ranges.
 //!
-//! Buffers that are live at the same time must not overlap. Each buffer must begin at the start of
-//! its swizzle pattern, which has eight rows (PTX ISA, "Tensor Swizzling Modes").
+//! Buffers that are live at the same time must not overlap. Each buffer begins at the start of its
+//! swizzle pattern of eight rows (PTX ISA, "Tensor Swizzling Modes").
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -37,8 +37,7 @@ fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, live_range: Range<usiz
     let is_copied = random.chance(2);
     let mode = if is_copied { random.pick(&modes) } else { SwizzleMode::None };
     let row_bytes = mode.row_bytes().unwrap_or(16);
-    // A swizzled buffer has at least two 128-byte lines of its pattern, because two lines identify
-    // the mode. It has at most several patterns.
+    // Two 128-byte lines identify the swizzle mode.
     let min_rows = if mode == SwizzleMode::None { 1 } else { 256 / row_bytes };
     let shape = [min_rows << random.below(5), row_bytes * 8 / FP32_BITS];
     let layout = swizzled(&shape, &[1, 0], FP32_BITS, mode);
@@ -62,12 +61,10 @@ fn buffers(random: &mut Random, layouts: &mut Vec<Layout>) -> (Vec<Buffer>, Rang
     let inside = start..start + random.below(count - start);
     let buffers = (0..count).map(|step| {
         let wanted = step + random.pick(&[0, 0, 1, 1, 2, 3, 5, count]);
-        // A live range ends in the block in which it begins. If it begins in the loop, it ends in
-        // the loop. If it begins before the loop, it does not end in the loop.
+        // A live range ends in the block in which it begins.
         let end = if inside.contains(&step) {
             wanted.min(inside.end - 1)
         } else if inside.contains(&wanted) {
-            // The range ends after the loop.
             inside.end - 1
         } else {
             wanted
@@ -146,7 +143,6 @@ fn random_buffers_are_disjoint_and_aligned() {
             }
         }
     }
-    // Some memory is reused.
     assert!(shared > 0);
 }
 

@@ -1,6 +1,4 @@
-//! Checks independently that the layouts of a program satisfy the documentation of the dialect.
-//!
-//! The check shares only the layout algebra with the verifier.
+//! Checks layouts against the dialect's documentation, without the verifier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,10 +196,10 @@ impl<'a> Checker<'a> {
         assert_eq!(buffer.slots, 1);
     }
 
-    /// Checks by brute force that the warps' partial results cover each line, each element once.
+    /// Checks by brute force that the warps' partial results cover each line once.
     fn check_partial_results(&self, source: &Layout, axis: usize, parts: &Layout) {
         let last = parts.output().rank() - 1;
-        // For each line and part, the elements of the line in each warp that claims the part.
+        // The elements of each line and part in each warp with the part.
         let mut held: BTreeMap<(Vec<u32>, u32), BTreeSet<BTreeSet<u32>>> = BTreeMap::new();
         for warp in 0..self.program.header.num_warps {
             let mut of_warp: BTreeMap<Vec<u32>, BTreeSet<u32>> = BTreeMap::new();
@@ -278,7 +276,7 @@ impl<'a> Checker<'a> {
 
     /// Checks by brute force that each thread holds the operands of its accumulator elements.
     ///
-    /// A thread with the element (m, n) must hold all (m, k) of A or all (k, n) of B.
+    /// A thread with the element (m, n) holds all (m, k) of A or all (k, n) of B.
     fn check_operand_elements(&self, accumulator: &Layout, operand: &Layout, position: usize) {
         let held = |layout: &Layout, lane: u32, warp: u32| -> Vec<Vec<u32>> {
             (0..layout.registers())
@@ -332,10 +330,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Checks a program after all passes.
-///
-/// Each remaining `convert_layout` stays within a warp, and the operands of `fma` dots are in
-/// shared memory.
+/// Checks that `convert_layout`s stay in warps, and that `fma` dots read shared memory.
 pub fn check_lowered(program: &Program) {
     check(program);
     let checker = Checker { program, function: program.kernel() };

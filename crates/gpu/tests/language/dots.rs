@@ -1,4 +1,4 @@
-//! Tests the choice of each dot's instruction by types, shapes and target, and the operand layouts.
+//! Tests the instructions of dots and the layouts of their operands.
 
 use tilewright_gpu_ir::{GpuOp, InstData, Op};
 use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
@@ -99,8 +99,7 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// Warpgroups compute each dot. There are four exceptions: narrow tiles, too few warps, an
-/// unsupported type, and a target without `wgmma`.
+/// Warpgroups compute dots, except with narrow tiles, few warps, other types or without `wgmma`.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];
@@ -129,7 +128,7 @@ fn instructions_of_warpgroups() {
     }
 }
 
-/// `ldmatrix` loads 16-bit operands from row-major tiles without bank conflicts.
+/// `ldmatrix` loads 16-bit row-major operands without bank conflicts.
 #[test]
 fn ldmatrix_loads_16_bit_operands() {
     for shape in [[128, 128, 64], [64, 256, 32], [16, 16, 16], [32, 64, 128]] {
@@ -172,7 +171,7 @@ impl Contiguous for Layout {
     }
 }
 
-/// Compiles dots with a batch axis. Each thread can compute their operands itself.
+/// A thread computes the operands of its dots of a batch.
 #[test]
 fn batched_dots() {
     for (precision, expected) in [("ieee", "fma fp32 fp32 fp32"), ("tf32", "m16n8k8 fp32 fp32 fp32")] {

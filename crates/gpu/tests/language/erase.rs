@@ -20,7 +20,7 @@ use crate::{Program, text};
 
 /// A program converted to tile IR.
 pub struct Erased {
-    /// The tile IR.
+    /// The value in tile IR of each program value.
     pub module: Module,
     /// For each program value that has one, the value in tile IR.
     pub values: SecondaryMap<Value, PackedOption<Value>>,
@@ -53,7 +53,7 @@ struct Eraser<'a> {
     old: &'a Function,
     new: tilewright_ir::Function,
     values: SecondaryMap<Value, PackedOption<Value>>,
-    /// For each partial result of a reduction in each warp, the axis.
+    /// The axis of each partial result.
     partial_results: SecondaryMap<Value, Option<u32>>,
 }
 

@@ -1,9 +1,8 @@
 //! Checks barriers by brute force.
 //!
-//! Each path through a kernel, with up to two iterations of each loop, becomes a list of accesses
-//! to bytes of shared memory. Three rules must hold. Two overlapping accesses have a barrier
-//! between them if one of them is a store. Each barrier is needed on some path. No buffer is
-//! overwritten before its last load.
+//! Each path, with up to two iterations of each loop, becomes a list of accesses to bytes. Three
+//! rules must hold: Overlapping accesses have a barrier between them if one is a store. Each
+//! barrier is needed on some path. No buffer is overwritten before its last load.
 
 use std::ops::Range;
 
@@ -119,14 +118,13 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Returns each path of `before` followed by each path of `after`.
 fn concatenate(before: &[Path], after: &[Path]) -> Vec<Path> {
     let pairs =
         before.iter().flat_map(|first| after.iter().map(move |second| [&first[..], &second[..]].concat()));
     pairs.take(MAX_PATHS).collect()
 }
 
-/// Returns whether two accesses on a path may conflict after the barrier `without` is removed.
+/// Returns whether accesses of a path may conflict without the barrier `without`.
 fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     let mut open: Vec<(&Range<u32>, bool)> = Vec::new();
     for access in path {
@@ -150,22 +148,21 @@ fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     false
 }
 
-/// Returns whether each load reads what the last store to its bytes wrote, through the same buffer.
+/// Returns whether each load reads the last store to its bytes, through the same buffer.
 fn loads_read_own_stores(path: &Path) -> bool {
     let meets = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
     path.iter().enumerate().all(|(number, access)| {
         let Access::Load(range, owner) = access else { return true };
         let last = path[..number].iter().rev().find_map(|earlier| match earlier {
             Access::Store(stored, by) if meets(stored, range) => Some(by),
-            // tidy: wildcard because only the last store counts
             _ => None,
         });
         last == Some(owner)
     })
 }
 
-/// Panics on a hazard. Returns the number of barriers, and the number of barriers that some path
-/// needs. If the kernel has too many paths, the first number counts only the needed barriers, too.
+/// Panics on a hazard, and returns the number of barriers and of needed barriers. With too many
+/// paths, the first number counts only needed barriers.
 pub fn check(program: &Program) -> (usize, usize) {
     let function = program.kernel();
     let paths = Paths::new(program).of(function.entry);

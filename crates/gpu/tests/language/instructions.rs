@@ -1,6 +1,4 @@
-//! Tests the messages of the verifier and the parser about single instructions.
-//!
-//! Each case is a text with one mistake and the message about it.
+//! Tests messages about single instructions: texts with one mistake.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
@@ -50,7 +48,7 @@ const LOOP: &str = r#"{options = "stages=0 unroll=0"}"#;
 const DOT: &str = r#"precision = "ieee", max_imprecise_acc = 0"#;
 const VECTORS: &str = "matrix_a = false, matrix_b = false";
 
-/// Returns a program with `body`, in which `ADD`, `LOAD` and the other constants are expanded.
+/// Returns a program with `body`, with the constants expanded.
 fn text(body: &str) -> String {
     let parts =
         [("ADD", ADD), ("LOAD", LOAD), ("STORE", STORE), ("LOOP", LOOP), ("DOT", DOT), ("VECTORS", VECTORS)];
@@ -280,7 +278,7 @@ fn dots_whose_fragments_do_not_fit() {
     }
 }
 
-/// The verifier rejects meaningless numbers without a panic.
+/// The verifier rejects meaningless numbers.
 #[test]
 fn dots_with_meaningless_numbers() {
     for instruction in ["m16n8k16", "m0n0k0", "m7n8k16", "m16n9k16", "m4294967295n8k16", "m64n8k64"] {
@@ -364,14 +362,14 @@ fn ops_that_only_tile_ir_has() {
         ("%r = hint %n {kind = \"multiple_of\", values = [4]} : int32", "hint exists only in tile IR"),
         ("assume %b", "assume exists only in tile IR"),
         ("call {callee = func0, results = ()}", "call exists only in tile IR"),
-        // The dialect has other ops for these, with more attributes.
+        // The dialect has other ops for these.
         ("%r = load %q {LOAD} : fp32[64]@L0", "attribute `axis` of load is missing or malformed"),
         ("store %q, %t {STORE, axis = 0}", "attribute `width` of store is missing or malformed"),
         ("%r = reduce %t {axis = 0} ADD : fp32", "attribute `scope` of reduce is missing or malformed"),
     ]);
 }
 
-/// The verifier rejects results of an op without results, and missing results of other ops.
+/// The verifier rejects unexpected and missing results.
 #[test]
 fn unexpected_and_missing_results() {
     check_rejected(&[
@@ -438,7 +436,6 @@ fn text_that_is_not_a_module() {
     }
 }
 
-/// Tests the asynchronous dot of a warpgroup.
 #[test]
 fn dots_in_flight() {
     let text = |body: &str| {

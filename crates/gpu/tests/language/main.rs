@@ -36,7 +36,7 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::Module as Program;
 use tilewright_ir::{Module, parse, print};
 
-/// The tile IR of the benchmarks' kernels, as layout assignment receives it.
+/// The tile IR of the benchmarks' kernels before layout assignment.
 ///
 /// `attention_fp16` scales the scores instead of the queries.
 const KERNELS: [(&str, &str); 6] = [
@@ -68,7 +68,7 @@ fn compiled(module: &Module, target_name: &str, num_warps: u32) -> Program {
         .unwrap_or_else(|error| panic!("{error:#?}"))
 }
 
-/// Returns the program after layout assignment and after each pass, if it fits in shared memory.
+/// Returns the program after layout assignment and each pass, if it fits.
 fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Option<Vec<Program>> {
     let mut stages = vec![assigned(module, target_name, num_warps)];
     for pass in PASSES {
@@ -81,7 +81,6 @@ fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Opti
     Some(stages)
 }
 
-/// Returns the stages of a kernel that fits in shared memory.
 fn stages(module: &Module, target_name: &str, num_warps: u32) -> Vec<Program> {
     stages_if_it_fits(module, target_name, num_warps).expect("it fits into shared memory")
 }

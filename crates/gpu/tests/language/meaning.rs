@@ -1,4 +1,4 @@
-//! Checks that GPU programs compute the same as their kernels, and that their layouts fit.
+//! Checks that GPU programs compute the same as their kernels.
 
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
@@ -11,14 +11,14 @@ use crate::common::{Random, number, seeds};
 use crate::erase::{erase, erase_if_simple};
 use crate::{module, stages, text};
 
-/// Returns the address of a pointer parameter: a multiple of 16, but of no higher power of two.
+/// Returns an address that is a multiple of 16, but of no higher power of two.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }
 
-/// Runs a program. Returns its final memory, and whether an operation overflowed.
+/// Runs a program, and returns its memory and whether an operation overflowed.
 ///
-/// Returns `None` if the program runs too long.
+/// Returns `None` if it runs too long.
 pub fn evaluate(
     module: &Module,
     seed: u64,
@@ -60,8 +60,7 @@ fn random_programs_compute_the_same() {
             check(first);
             check_lowered(last);
             conversions += text(first).matches("= convert_layout").count();
-            // The original has calls. The optimizer inlines and simplifies them; its own tests
-            // check this.
+            // The optimizer inlines the calls of the original.
             let mut before = module.clone();
             tilewright_opt::optimize(&mut before, &tilewright_opt::Options::default(), &mut |_, _| {});
             let Some((original, _)) = evaluate(&before, seed, &mut |_, _, _| {}) else { continue };
@@ -92,9 +91,9 @@ fn random_elements(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs a kernel on the CPU executor. Returns its memory after the run.
+/// Runs a kernel on the CPU executor, and returns its memory.
 ///
-/// Each pointer gets `count` random elements. `scalars` has the values of the other arguments.
+/// Each pointer gets `count` random elements. `scalars` has the other arguments.
 pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -> Vec<Vec<u8>> {
     let function = module.kernel();
     let mut random = Random(7);

@@ -78,7 +78,7 @@ fn threads_that_access_elements_of_others_wait() {
     assert_eq!(ops_after_barriers(1024, "%x = load %b\nbarrier\nstore %a, %x"), ["store"]);
 }
 
-/// Threads that hold copies of an element load it before its owner stores.
+/// Threads with copies load an element before its owner stores.
 #[test]
 fn copies_are_loaded_before_they_are_overwritten() {
     assert_eq!(ops_after_barriers(16, "%x = load %a\nstore %a, %x"), ["store"]);
@@ -97,8 +97,7 @@ fn pointers_that_a_loop_moves_point_to_elements_of_others() {
         store %c, %y
         yield_values %g
       } : *fp32[E]";
-    // Each thread keeps its elements of `%c`. One barrier per iteration orders the store and the
-    // load of `%h`.
+    // One barrier per iteration orders the store and the load of `%h`.
     assert_eq!(ops_after_barriers(1024, body), ["store"]);
     let body =
         body.replace("%x = load %c", "").replace("store %h, %x", "").replace("store %c, %y", "store %h, %y");

@@ -1,14 +1,12 @@
-//! Runs `tests/gpu/*.gpu`: applies passes of the GPU path to text, and compares the result with
-//! text.
+//! Runs `tests/gpu/*.gpu`: compares texts after passes with expected texts.
 //!
-//! Each step of a case is a pass. The first step may also be one of the following, which read tile
-//! IR:
+//! Each step of a case is a pass. The first step may also read tile IR:
 //!
 //! - `assign(sm_80, 4)` assigns layouts for a target and a number of warps. A third argument is the
 //!   number of pipeline stages.
 //! - `assign_for_launches(sm_90, 4)` may also request tensor maps. The further argument
 //!   `without p2 written` or `without p0 read` excludes the tensor map of this access.
-//! - `divide(2)`, as the only step, returns the tile IR of each of two blocks.
+//! - `divide(2)`, the only step, returns the tile IR of each of two blocks.
 //!
 //! If a pass rejects a program, the expected text is its diagnostic.
 
@@ -92,7 +90,7 @@ fn assign_layouts(
     }))
 }
 
-/// Divides a program over the blocks of a cluster and returns the program of one block.
+/// Returns the program of one block of a cluster.
 fn divide_kernel(blocks: &str, input: &str) -> Result<String, String> {
     let module = parse(input).map_err(|error| error.to_string())?;
     let blocks = blocks.parse().map_err(|_| "divide takes a number of blocks")?;

@@ -109,8 +109,7 @@ fn random_programs_are_compiled() {
     }
 }
 
-/// Compiles loops in branches, as deep as the parser accepts, on a stack of 2 MiB. Each stage of
-/// the compiler has at least this space.
+/// Compiles the deepest nesting that the parser accepts on a stack of 2 MiB.
 #[test]
 fn deep_kernels_are_compiled() {
     let mut text = "kernel func0 @k(%p: *fp32, %n: int32) {
@@ -159,7 +158,7 @@ fn a_parameter_that_is_a_tile() {
     );
 }
 
-/// The indices of a ring with many slots are analyzed once, not once per path.
+/// The indices of a ring are analyzed once, not once per path.
 #[test]
 fn a_pipeline_of_many_stages() {
     let text = "kernel func0 @k(%p: *fp16 {divisibility = 16}, %q: *fp32 {divisibility = 16}, %n: int32) {

@@ -1,8 +1,7 @@
 //! Checks that the parser reads each printed program back.
 //!
-//! After the assignment of layouts and after each pass, parsing and printing the text again must
-//! return the same text. A second run of the passes must change nothing. The programs are all
-//! kernels of the tests, and random programs.
+//! The text of a program after each pass parses and prints the same. A second run of the passes
+//! changes nothing.
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
 use tilewright_gpu::run_passes;
@@ -72,8 +71,8 @@ fn kernels_of_the_pages() {
     assert!(tried > 10 && refused < tried / 4, "{tried} kernels, {refused} refused");
 }
 
-/// File, kernel and arguments. An argument is a constant or a type such as `*fp32` or `int32`, with
-/// `:16` if it is a multiple of 16.
+/// File, kernel and arguments. An argument is a constant or a type, with `:16` if it is a multiple
+/// of 16.
 const SOURCES: &[(&str, &str, &str)] = &[
     ("examples/01_vector_add.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32 1024"),
     ("benches/kernels.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32:16 1024"),

@@ -1,5 +1,4 @@
-//! Compares the programs of the benchmarks' kernels with expected texts and checks their
-//! properties.
+//! Compares the programs of the benchmarks' kernels with expected texts.
 //!
 //! `UPDATE_EXPECT=1 cargo test` rewrites the texts.
 
@@ -56,7 +55,7 @@ fn kernels_of_one_row_per_program_convert_nothing() {
     }
 }
 
-/// Only the two operands change layout; the result is stored in the layout of the tensor cores.
+/// Only the two operands change layout.
 #[test]
 fn matmul_converts_only_its_operands() {
     let program = assigned(&module(KERNELS[3].1), "sm_80", 4);

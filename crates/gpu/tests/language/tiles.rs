@@ -1,8 +1,7 @@
 //! Tests random programs on large 2-D tiles.
 //!
-//! The programs have loads along either axis, transposes, reductions that are broadcast again,
-//! reshapes, dots and loops. The tests check that layouts fit, that barriers suffice, and that the
-//! executor computes the same results.
+//! The programs have loads, transposes, reductions, reshapes, dots and loops. Layouts fit, barriers
+//! suffice, and results are equal to the executor's.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::PrimaryMap;
@@ -26,7 +25,7 @@ const ELEMENTS: usize = 64 * 64 * 4;
 struct Generator {
     builder: IrBuilder,
     random: Random,
-    /// The fp32 tiles with two axes that are already emitted.
+    /// The fp32 tiles with two axes so far.
     tiles: Vec<Value>,
     pointers: [Value; 2],
 }
@@ -224,7 +223,7 @@ fn random_programs_on_large_tiles() {
         hazards::check(last);
         conversions += text(first).matches("= convert_layout").count();
         let erased = [Some(erase(first)), erase_if_simple(last)].map(|erased| Some(erased?.module));
-        // A dot that is computed in another type rounds differently.
+        // A dot in another type rounds differently.
         let casts = |module: &Module| {
             module.kernel().insts.values().filter(|data| matches!(data.op, Op::Cast { .. })).count()
         };

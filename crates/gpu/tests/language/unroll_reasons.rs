@@ -1,4 +1,4 @@
-//! Tests the reasons that `unroll_by_ring_depth` states: each kernel has one obstacle.
+//! Tests the reasons of `unroll_by_ring_depth`, one obstacle for each kernel.
 
 use tilewright_base::collect_remarks;
 use tilewright_gpu::PASSES;
@@ -8,7 +8,7 @@ use tilewright_ir::{parse_dialect, verify};
 /// The cases of the pass. The first kernel is unrolled.
 const CASES: &str = include_str!("../../../../tests/gpu/unroll_by_ring_depth.gpu");
 
-/// Replaces a text of the first kernel. Returns the decision and the reason of the pass.
+/// Replaces a text of the first kernel. Returns the decision and the reason.
 fn remark_after(old: &str, new: &str) -> (String, String) {
     let kernel = CASES.split("// RUN: unroll_by_ring_depth\n").nth(1).expect("there is a case");
     let kernel = kernel.split("// ----").next().expect("a case has an input");

@@ -1,9 +1,7 @@
-//! Chooses the lifetimes of the [rings](crate::passes::rings) of one slot that replace buffers in
-//! loops.
+//! Chooses the lifetimes of one-slot [rings](crate::passes::rings) in loops.
 //!
-//! Such a ring has one of two lifetimes. It may live as long as the buffer that it replaced, so
-//! that later buffers of an iteration can reuse the memory. Or it may live around the outermost
-//! loop:
+//! A ring lives as long as the buffer that it replaced, so that an iteration can reuse the memory.
+//! Or it may live around the outermost loop:
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -13,16 +11,15 @@
 //!   dealloc %r                                      }
 //! }                                                 dealloc %r
 //! ```
-//! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the
-//! loops if that costs little or no memory. If those loops prefetch into other rings, or share
-//! copies between blocks, a barrier would stall the prefetches or the shared copies. In this case,
-//! the ring lives around the loops whenever the memory suffices.
+//! Each reuse in an iteration takes a barrier of the block. So a ring lives around the loops if
+//! this costs little memory. If the loops prefetch into other rings, or share copies between
+//! blocks, a barrier would stall the copies. Then the ring lives around the loops whenever the
+//! memory suffices.
 //!
-//! A ring with the lifetime of its buffer is at first filled where the program has the load. The
-//! pass moves this fill down, to the last `dealloc` of another buffer before the first use of the
-//! ring. It does so only if the ring can then share memory with that buffer, and if the kernel
-//! needs more than `cheap_shared_bytes`. In addition, the kernel must need more memory than the
-//! target has, or the passed ops must compute too little to hide the copy.
+//! The fill of a ring with its buffer's lifetime may move down to the last `dealloc` before the
+//! first use. It moves if the ring can then share that memory, and the kernel needs more than
+//! `cheap_shared_bytes`. In addition, the target must lack memory, or the passed ops compute too
+//! little to hide the copy.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};
@@ -34,7 +31,6 @@ use crate::passes::pipelining::{MemoryOrder, memory_order};
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
-/// Chooses the lifetimes of rings, given their `alloc`s and `dealloc`s.
 pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {
     let parents = Parents::new(function);
     let limit = u64::from(header.target.max_shared_bytes);
@@ -66,10 +62,9 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
     }
 }
 
-/// Fills a ring after the last `dealloc` before its first use, if that saves memory.
+/// Fills a ring after the last `dealloc` before its first use, if this saves memory.
 ///
-/// The kernel must need more than `cheap_shared_bytes`. It must also need more than the target has,
-/// or the ops that the fill passes must compute too little to hide the copy.
+/// The conditions are those of the module comment.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
@@ -100,8 +95,8 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     }
 }
 
-/// Returns the range of instructions with which a block allocates and fills a ring. The range has
-/// the index of the `alloc`, and the number of instructions up to and including the next `publish`.
+/// Returns the `alloc` of a ring as an index, and the number of instructions up to the next
+/// `publish`.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;
@@ -109,8 +104,8 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Returns whether an instruction computes a tile of floats in the threads. Such an instruction is
-/// an elementwise op, a reduction or a synchronous dot.
+/// Returns whether threads compute a tile of floats. By an elementwise op, a reduction or a
+/// synchronous dot.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {
@@ -121,7 +116,7 @@ fn computes(function: &Function, inst: Inst) -> bool {
     is_work && data.results.iter().any(is_float)
 }
 
-/// Returns whether a loop fills a ring of several slots. Such a loop may copy for later iterations.
+/// Returns whether a loop fills a ring of several slots, and so may copy ahead.
 fn copies_ahead(function: &Function, inst: Inst) -> bool {
     let mut found = false;
     for region in &function.insts[inst].regions {
@@ -134,8 +129,7 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
     found
 }
 
-/// Moves the `alloc` of a ring before `outermost`, a loop of the entry, and its `dealloc` after
-/// this loop.
+/// Moves a ring's `alloc` before an entry loop, and its `dealloc` after it.
 fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {
         let block = parents.block(inst).expect("an instruction is in a block");

@@ -1,5 +1,5 @@
-//! Turns loads of gathered rows to registers into tensor copies to shared memory. Threads then load
-//! the rows from shared memory.
+//! Turns loads of gathered rows to registers into tensor copies. Threads then load the rows from
+//! shared memory.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %rows, %j                 %e = acquire %r
@@ -8,9 +8,8 @@
 //! use %x                                              %b = take %r ; %x = local_load %b ; release %b
 //!                                                     use %x
 //! ```
-//! [`super`] handles rows that the kernel stores to a buffer, and `pipelining` handles rows that a
-//! loop copies to a ring. This file handles the other loads. The kernel waits for a copy directly
-//! before the first use, so that copies of several tiles run concurrently.
+//! [`super`] handles rows that go to a buffer, and `pipelining` rows that go to a ring. The wait
+//! for a copy is before the first use, so copies of several tiles run concurrently.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -25,9 +24,8 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Padding, Type};
 
-/// Turns the remaining loads of rows into tensor copies.
-///
-/// Returns the `alloc` and the `dealloc` of the ring of each load.
+/// Turns the remaining loads of rows into tensor copies. Returns the `alloc` and `dealloc` of their
+/// rings.
 pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(Inst, Inst)> {
     let mut made = Vec::new();
     let mut loads = Vec::new();

@@ -1,5 +1,5 @@
-//! Pads `map` ops. If the function of the `map` has control flow or side effects, it runs only on
-//! the program's elements. On the padding, its loop might not terminate, or its check might fail.
+//! Pads `map` ops. A function with control flow or side effects runs only on the program's
+//! elements. On the padding, its loop might not terminate.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -25,8 +25,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Returns whether a region must not run on the padding: it has control flow, or ops that are
-    /// not pure, such as checks.
+    /// Returns whether a region has control flow or effects, and so must not run on padding.
     pub(super) fn has_control(&self, region: Block) -> bool {
         let mut found = false;
         self.cursor.function.walk(region, &mut |inst| {
@@ -38,8 +37,8 @@ impl Pad<'_> {
     }
 
     /// Runs the function of a `map` only if one of `flags` is true. Each element of a pack has a
-    /// flag, which is true if the program has the element. An element whose flag is false is
-    /// replaced by an element of the pack whose flag is true.
+    /// flag, which is true for the program's elements. An element with another flag of the pack
+    /// replaces an element whose flag is false.
     fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
         let outer = self.cursor.enter(region);
         let mut insts = self.cursor.take_rest();
@@ -67,8 +66,8 @@ impl Pad<'_> {
         self.cursor.go_to(outer);
     }
 
-    /// Emits a branch. If a condition is true, it runs `insts` and yields `yielded`; otherwise it
-    /// yields `others`. Returns the results of the branch.
+    /// Emits a branch, which runs `insts` and yields `yielded`, or yields `others`. Returns its
+    /// results.
     pub(super) fn if_there(
         &mut self,
         condition: Value,

@@ -1,9 +1,8 @@
-//! Supports extents of any size: pads each axis to the next power of two, which layouts need.
+//! Pads each axis to the next power of two, which layouts need.
 //!
-//! The elements of the padding are unspecified. So masks limit memory accesses and checks to the
-//! program's elements. Reductions and dots along a padded axis ignore the padding. Ops that count
-//! elements, such as a reshape, become gathers of the program's elements. All other ops compute on
-//! the padding as on any element, and their results there are unused.
+//! Elements of the padding are unspecified, so masks exclude them from memory accesses and checks.
+//! Reductions and dots along a padded axis ignore the padding. Ops that count elements, such as a
+//! reshape, become gathers. Other ops compute on the padding, and the results there are unused.
 //!
 //! ```text
 //! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100
@@ -52,9 +51,8 @@ fn is_needed(function: &Function) -> bool {
     found
 }
 
-/// Returns the index of the mask operand of an access, a check or a histogram. Returns `None` if
-/// the op cannot have a mask. Padded operands of ops without a mask are refused
-/// ([`super::legality`]).
+/// Returns the index of an op's mask operand; `None` if the op has no mask. Padded operands of the
+/// latter are refused ([`super::legality`]).
 pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
         Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),
@@ -69,7 +67,7 @@ fn is_padded(shape: &[u32]) -> bool {
     shape.iter().all(|extent| extent.is_power_of_two())
 }
 
-/// Returns the shape with each extent rounded up to a power of two.
+/// Rounds each extent up to a power of two.
 pub fn padded(shape: &[u32]) -> Shape {
     shape.iter().map(|extent| extent.next_power_of_two()).collect()
 }
@@ -77,12 +75,11 @@ pub fn padded(shape: &[u32]) -> Shape {
 struct Pad<'f> {
     tuning: &'f Tuning,
     cursor: Cursor<'f>,
-    /// For each padded value, its shape in the program.
+    /// The program's shape of each padded value.
     shapes: SecondaryMap<Value, Option<Shape>>,
     /// The padded tiles whose padding is 0.
     zeros: EntitySet<Value>,
-    /// Maps each flattened tile to the tile before the reshape. Contains only the reshapes to one
-    /// axis that became gathers.
+    /// Maps each flattened tile to the tile before its reshape, for reshapes that became gathers.
     flattened: FxHashMap<Value, Value>,
 }
 
@@ -170,7 +167,7 @@ impl Pad<'_> {
         self.cursor.function.insts[inst].op = op;
     }
 
-    /// Rewrites a range whose padding exceeds int32 as its start plus a range from 0. The addition
+    /// Rewrites a range with padding beyond int32 as its start plus a range from 0. The addition
     /// wraps around.
     fn wrapping_arange(&mut self, inst: Inst, start: i64, count: i64) {
         let ty = self.cursor.function.ty(self.cursor.function.insts[inst].results[0]).clone();
@@ -182,7 +179,6 @@ impl Pad<'_> {
         data.operands = smallvec![from_zero, first];
     }
 
-    /// Gives a value the padded type.
     fn pad_type(&mut self, value: Value) {
         let shape = self.cursor.function.ty(value).shape.clone();
         if !is_padded(&shape) {
@@ -192,7 +188,6 @@ impl Pad<'_> {
         }
     }
 
-    /// Returns the shape of a value in the program.
     fn shape(&self, value: Value) -> Shape {
         self.shapes[value].clone().unwrap_or_else(|| self.cursor.function.ty(value).shape.clone())
     }
@@ -228,7 +223,6 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Restricts a print to the elements of the program.
     fn print(&mut self, inst: Inst) {
         let value = self.cursor.function.insts[inst].operands.first().copied();
         let shape = value.and_then(|value| self.shapes[value].clone());
@@ -240,7 +234,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Pads the K axis of the operands of a dot with zeros.
+    /// Pads the K axis of a dot's operands with zeros.
     fn dot(&mut self, inst: Inst) {
         for place in 0..2 {
             let operand = self.cursor.function.insts[inst].operands[place];
@@ -255,7 +249,6 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Emits a tile of zeros with the type of another tile.
     fn zero(&mut self, like: Value) -> Value {
         let ty = self.cursor.function.ty(like).clone();
         let scalar = ty.with_shape(Shape::scalar());
@@ -264,7 +257,7 @@ impl Pad<'_> {
         let zero = if dtype.is_float() { zero } else { Literal::int(dtype, 0) };
         let mut value = self.cursor.constant(zero);
         if zero.dtype != dtype {
-            // The 8-bit formats have no literals; the bits of 0 are 0 in all of them.
+            // The 8-bit formats have no literals, but their zeros have no bit set.
             value = self.cursor.value(Op::Bitcast { element: ty.element }, &[value], scalar);
         }
         self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[value], ty)
@@ -289,7 +282,7 @@ impl Pad<'_> {
         self.along(valid, axis, &padded(shape))
     }
 
-    /// Broadcasts a 1-D tile to `shape`: its axis becomes `axis`.
+    /// Broadcasts a 1-D tile to `shape` along `axis`.
     fn along(&mut self, line: Value, axis: usize, shape: &Shape) -> Value {
         let mut ones = Shape(SmallVec::from_elem(1, shape.len()));
         ones.0[axis] = shape[axis];
@@ -313,7 +306,6 @@ impl Pad<'_> {
         self.cursor.value(Op::Arange { start: 0, end: extent.into() }, &[], Type::tile(Dtype::I32, [extent]))
     }
 
-    /// Emits a tile whose elements all are one int32.
     fn splat_int(&mut self, value: i64, shape: &Shape) -> Value {
         let scalar = self.cursor.int(Dtype::I32, value);
         let ty = Type::tile(Dtype::I32, shape.clone());

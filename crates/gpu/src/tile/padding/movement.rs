@@ -7,7 +7,7 @@ use super::{Pad, padded};
 use tilewright_gpu_ir::layout_rules::renames_registers;
 
 impl Pad<'_> {
-    /// Pads a reshape. The op stays a reshape if it also maps the padded shapes to each other
+    /// Pads a reshape. The op stays a reshape if it maps the padded shapes to each other
     /// ([`keeps_padding_behind`]). Otherwise a gather moves the elements.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
         let data = &self.cursor.function.insts[inst];
@@ -31,8 +31,8 @@ impl Pad<'_> {
         self.define_as(result, taken, shape);
     }
 
-    /// For each element of a tile of shape `to`, computes its row-major index in the padded tile of
-    /// shape `from`. Without padding, the row-major index of an element is the same in both shapes.
+    /// Computes the row-major index in the padded `from` of each element of `to`. Without padding,
+    /// this index is the same in both shapes.
     fn place_in(&mut self, from: &Shape, to: &Shape) -> Value {
         let shape = padded(to);
         let mut number = self.splat_int(0, &shape);
@@ -78,8 +78,8 @@ impl Pad<'_> {
         self.cursor.function.redefine(result, inst, 0);
     }
 
-    /// Lowers a slice. Along an axis where the slice is aligned and drops few elements, it becomes
-    /// a slice of registers. Along other axes, it becomes a gather.
+    /// Lowers a slice. Along an axis where it is aligned and drops few elements, it becomes a slice
+    /// of registers, otherwise a gather.
     pub(super) fn slice(&mut self, inst: Inst, starts: &IntList, steps: &IntList, shape: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (mut tile, result) = (data.operands[0], data.results[0]);
@@ -117,7 +117,7 @@ impl Pad<'_> {
         self.define_as(result, tile, padded(shape));
     }
 
-    /// Pads a gather: an index wraps around at the extent in the program, not at the padded extent.
+    /// Pads a gather, whose index wraps around at the program's extent.
     pub(super) fn gather(&mut self, inst: Inst) {
         let data = &self.cursor.function.insts[inst];
         let Op::Gather { axis } = data.op else { return self.cursor.insert(inst) };
@@ -136,9 +136,8 @@ impl Pad<'_> {
     }
 }
 
-/// Returns whether a reshape between two shapes is also a reshape between the padded shapes. For
-/// this, the shapes must split into groups of axes with equal products. Each group may pad only its
-/// outermost axis.
+/// Returns whether a reshape also maps the padded shapes. The shapes split into groups of axes with
+/// equal products, each with padding only on its outermost axis.
 fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     let wide = |shape: &[u32]| -> SmallVec<[u64; 8]> {
         shape.iter().filter(|extent| **extent != 1).map(|extent| u64::from(*extent)).collect()
@@ -165,7 +164,6 @@ fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     true
 }
 
-/// Returns the type of the mask of a tile.
 pub(super) fn mask_of(ty: &Type) -> Type {
     ty.with_dtype(Dtype::I1)
 }

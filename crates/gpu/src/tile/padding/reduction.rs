@@ -1,9 +1,8 @@
 //! Pads reductions and scans, so that the padding does not change their results.
 //!
-//! The op may combine one tile by one elementwise function with a neutral element, as a sum does.
-//! Then the neutral element replaces the padding. Otherwise, a flag is reduced along with the
-//! tiles. The flag is true for elements of the program; the combination of an element with padding
-//! is the element.
+//! If the op combines one tile by an elementwise function, such as a sum, the neutral element
+//! replaces the padding. Otherwise, a flag is reduced, too: true for the program's elements. An
+//! element combined with padding is the element.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -31,8 +30,8 @@ impl Pad<'_> {
         }
     }
 
-    /// Pads a scan. A forward scan reaches the padding after all elements. It needs no change,
-    /// unless its function must not run on the padding. A reverse scan reaches the padding first.
+    /// Pads a scan. A forward scan reaches the padding last, so it changes only if its function
+    /// must not run on padding. A reverse scan reaches the padding first.
     pub(super) fn scan(&mut self, inst: Inst) {
         let data = self.cursor.function.insts[inst].clone();
         let shape = self.shape(data.operands[0]);
@@ -64,16 +63,15 @@ impl Pad<'_> {
         self.with_flag(data, operands, valid);
     }
 
-    /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if
-    /// padding cannot change a result. This requires that the reduced axis is not padded, and that
-    /// the function may run on the padding along other axes.
+    /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if the
+    /// axis is not padded and the function may run on other padding.
     fn reduced_tiles(&mut self, data: &InstData, axis: usize) -> Option<(SmallVec<[Value; 4]>, Value)> {
         let sources: Option<SmallVec<[Value; 4]>> =
             data.operands.iter().map(|tile| self.flattened.get(tile).copied()).collect();
         if let Some(sources) = sources
             && sources.iter().all(|source| self.shape(*source) == self.shape(sources[0]))
         {
-            // The op reduces all elements of these tiles, and the padding may be between elements.
+            // Padding may be between the elements of these tiles.
             let shape = self.shape(sources[0]);
             let line = Shape::from([padded(&shape).elements() as u32]);
             let valid = self.valid(&shape);
@@ -83,7 +81,7 @@ impl Pad<'_> {
         }
         let shape = self.shape(data.operands[0]);
         if !is_padded(&shape) && self.has_control(data.regions[0]) {
-            // The function must not run on padding along another axis either.
+            // The function must not run on other padding either.
             return Some((data.operands.clone(), self.valid(&shape)));
         }
         (!shape[axis].is_power_of_two()).then(|| {
@@ -92,8 +90,8 @@ impl Pad<'_> {
         })
     }
 
-    /// Returns the neutral element of a region that combines its two parameters by one elementwise
-    /// function. Returns `None` for other regions, and for functions without a neutral element.
+    /// Returns the neutral element of a region of one elementwise function. Returns `None` for
+    /// other regions and functions.
     fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
         use ElementwiseFn as F;
         let insts = &self.cursor.function.blocks[region].insts;
@@ -131,7 +129,7 @@ impl Pad<'_> {
         Some(Literal::int(dtype, number))
     }
 
-    /// Emits the reduction or scan with a flag that is true for the elements of the program.
+    /// Emits the reduction or scan with a flag for the program's elements.
     fn with_flag(&mut self, data: &InstData, mut operands: SmallVec<[Value; 4]>, valid: Value) {
         let region = data.regions[0];
         self.combine_flagged(region, operands.len());
@@ -146,8 +144,7 @@ impl Pad<'_> {
         }
     }
 
-    /// Adds flags to a region that combines `count` elements with `count` others: one flag for each
-    /// side.
+    /// Adds a flag for each side to a region that combines `count` elements.
     fn combine_flagged(&mut self, region: Block, count: usize) {
         let flag = Type::scalar(Dtype::I1);
         let [left, right] = [(); 2].map(|()| self.cursor.function.add_parameter(region, flag.clone(), None));

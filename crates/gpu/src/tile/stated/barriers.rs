@@ -1,13 +1,12 @@
-//! Inserts the barriers of the cluster that a program does not state.
+//! Inserts cluster barriers that a program does not state.
 //!
-//! Blocks arrive at `mbarrier`s of other blocks, so these must be initialized before any block
-//! continues. So a barrier of the cluster follows each sequence of initializations. No block may
-//! end while other blocks access its shared memory. So a barrier of the cluster precedes the end of
-//! the program.
+//! A cluster barrier follows each sequence of initializations, because blocks arrive at `mbarrier`s
+//! of other blocks. Another one precedes the end, because other blocks may access a block's shared
+//! memory until then.
 
 use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily};
 
-/// Inserts the barriers, if blocks access the shared memory of other blocks.
+/// Inserts the barriers, if blocks access each other's shared memory.
 pub(super) fn insert(function: &mut Function) {
     let (mut signals, mut reads) = (false, false);
     function.walk(function.entry, &mut |inst| {
@@ -31,8 +30,8 @@ pub(super) fn insert(function: &mut Function) {
     }
 }
 
-/// Inserts a barrier after each sequence of initializations in a block and in its regions. Workers
-/// do not participate in barriers of the cluster.
+/// Inserts a barrier after each sequence of initializations. Workers do not participate in cluster
+/// barriers.
 fn after_initializations(function: &mut Function, block: Block) {
     let mut is_pending = false;
     for inst in function.blocks[block].insts.clone() {

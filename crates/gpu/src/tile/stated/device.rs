@@ -1,5 +1,4 @@
-//! Writes the accesses of each block of a cluster to shared memory, its copies, `mbarrier`s and
-//! dots.
+//! Writes each block's shared memory accesses, copies, `mbarrier`s and dots.
 
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use tilewright_layout::Division;
 
 use super::{OfRank, Writer, Written};
 
-/// An arrival at `mbarrier`s of the cluster.
 struct Arrival {
     tiles: SharedTiles,
     arrivals: u32,
@@ -18,7 +16,6 @@ struct Arrival {
 }
 
 impl Writer<'_> {
-    /// Returns the division of tiles in shared memory.
     fn division_of_tiles(&self, inst: Inst, tiles: &SharedTiles) -> Written<Division> {
         let misfit = |message: String| self.error(inst, Code::LayoutMismatch, message);
         let found = tiles.layout.blocks();
@@ -31,7 +28,7 @@ impl Writer<'_> {
         tiles.layout.division(&tiles.shape).map_err(misfit)
     }
 
-    /// Returns the division of tiles in shared memory, and replaces the tiles by their parts.
+    /// Returns the division of tiles in shared memory, and replaces them by their parts.
     fn part_of_tiles(&self, inst: Inst, tiles: &mut SharedTiles) -> Written<Division> {
         let division = self.division_of_tiles(inst, tiles)?;
         tiles.shape = division.part.iter().copied().collect();
@@ -39,7 +36,6 @@ impl Writer<'_> {
         Ok(division)
     }
 
-    /// Rewrites an instruction that calls a function of the GPU.
     #[expect(clippy::too_many_lines, reason = "one arm for each function")]
     pub(super) fn device(&mut self, block: Block, inst: Inst) -> Written {
         let Op::Device { function } = self.data(inst).op.clone() else { return Ok(()) };
@@ -89,9 +85,8 @@ impl Writer<'_> {
             DeviceFn::MbarrierWait { tiles } => {
                 let barriers = self.part_of_tiles(inst, tiles)?;
                 if barriers.copies() != 0 {
-                    // Nothing arrives at the `mbarrier`s of the other blocks, so their first phase
-                    // never completes. The phase before it, of parity 1, counts as complete. So
-                    // these blocks wait for parity 1.
+                    // Nothing arrives at the other blocks' `mbarrier`s. These blocks wait for
+                    // parity 1, the phase before the first, which counts as complete.
                     let other = self.of_rank(OfRank::IsOther(barriers.copies()));
                     let phase = self.data(inst).operands[2];
                     self.go_before(inst);
@@ -191,7 +186,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns whether the kernel starts workers.
     pub(super) fn has_workers(&self) -> bool {
         let function = &*self.cursor.function;
         function.blocks[function.entry]
@@ -200,8 +194,7 @@ impl Writer<'_> {
             .any(|inst| matches!(function.insts[*inst].op, Op::StartWorkers { .. }))
     }
 
-    /// Refuses `mbarrier`s that several blocks share: the hardware only signals the `mbarrier` of
-    /// the own block.
+    /// Refuses shared `mbarrier`s, because hardware signals only the own block's.
     fn refuse_pairs(&self, inst: Inst, barriers: &Division, what: &str) -> Written {
         if barriers.copies() == 0 {
             return Ok(());
@@ -211,7 +204,7 @@ impl Writer<'_> {
         Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)))
     }
 
-    /// Restricts the predicate of an instruction to the blocks whose rank has no bit in a mask.
+    /// Restricts an instruction's predicate to blocks without a rank bit in a mask.
     fn only_if_lead(&mut self, inst: Inst, index: usize, mask: u32) {
         if mask != 0 {
             let lead = self.of_rank(OfRank::Lacks(mask));
@@ -230,8 +223,7 @@ impl Writer<'_> {
         self.data_mut(inst).operands[index] = both;
     }
 
-    /// Writes an arrival at the `mbarrier` that a group of blocks shares: that of the block with
-    /// the lowest rank.
+    /// Writes an arrival at a group's `mbarrier`, in the block with the lowest rank.
     fn arrive_at_lead(&mut self, inst: Inst, mut arrival: Arrival) -> Written {
         let copies = self.part_of_tiles(inst, &mut arrival.tiles)?.copies();
         let lead = self.of_rank(OfRank::Masked((self.blocks - 1) & !copies));
@@ -242,7 +234,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes arrivals at the `mbarrier`s of all blocks whose ranks agree in the bits of `kept`.
+    /// Writes arrivals at the `mbarrier`s of blocks with the same rank bits in `kept`.
     fn arrive_from(&mut self, inst: Inst, mut arrival: Arrival, kept: u32) -> Written {
         let all = self.blocks - 1;
         if self.part_of_tiles(inst, &mut arrival.tiles)?.copies() != 0 {
@@ -285,8 +277,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the mask of the blocks whose ranks differ from the own rank only in the bits of
-    /// `copies`.
+    /// Returns the mask of blocks whose ranks differ only in the bits of `copies`.
     fn multicast_mask(&mut self, inst: Inst, copies: u32) -> Value {
         let group =
             (0..self.blocks).filter(|bits| bits & !copies == 0).fold(0_u32, |mask, bits| mask | 1 << bits);
@@ -307,7 +298,7 @@ impl Writer<'_> {
         let rank = crate::assign::boxes::rank_of_tensor(function, count);
         let axes = division.part.len();
         for axis in (0..axes).filter(|axis| division.splits(*axis)) {
-            // A tensor may have leading axes that the memory lacks.
+            // The tensor may have more leading axes than the memory.
             let Some(at) = (axis + rank).checked_sub(axes) else {
                 return Err(self.unsupported(inst, "a copy to memory with more axes than the tensor"));
             };
@@ -325,8 +316,8 @@ impl Writer<'_> {
         self.data_mut(inst).operands[index] = sum;
     }
 
-    /// Checks that a block has all elements for its part of a dot. `transposed` says whether
-    /// A and B are transposed in memory.
+    /// Checks that a block has all elements for its part of a dot. `transposed` tells whether A and
+    /// B are transposed in memory.
     fn check_dot(&mut self, inst: Inst, b: &Division, transposed: [bool; 2]) -> Written {
         let operands = self.data(inst).operands.clone();
         let acc = self.division(operands[0]);

@@ -1,6 +1,5 @@
-//! Reduces tiles whose parts are in different blocks of a cluster. Each block reduces its part and
-//! stores the result to its shared memory. Then it loads the results of all blocks and reduces
-//! them.
+//! Reduces tiles whose parts are in different blocks of a cluster. Each block reduces its part,
+//! stores the result, loads all results and reduces them.
 //!
 //! ```text
 //! %s = reduce %x {axis = 0}    ──>    %p = reduce %part {axis = 0}
@@ -10,8 +9,7 @@
 //!                                     device "cluster_arrive" ; device "cluster_wait"
 //!                                     %s = reduce %all {axis = 0}
 //! ```
-//! After the second barrier, no other block reads a block's memory any more. So the block may reuse
-//! its memory, or end.
+//! After the second barrier, a block may reuse its memory or end.
 
 use std::sync::Arc;
 
@@ -25,7 +23,7 @@ use tilewright_layout::{Bases, Division, Sizes};
 
 use super::{Writer, Written, held_by_all};
 
-/// The result of the reduction of a part, which each block stores to shared memory.
+/// The result of a part, which each block stores to shared memory.
 struct Partial {
     /// The type of the result in each block.
     ty: Type,
@@ -93,12 +91,10 @@ impl Writer<'_> {
             let index = function.insts[last_inst].results.iter().position(|value| *value == last);
             function.redefine(*result, last_inst, index.expect("the instruction has this result"));
         }
-        // The instructions above replace the reduction.
         self.cursor.take_next();
         Ok(())
     }
 
-    /// Stores the result of a part to shared memory.
     fn store_partial(
         &mut self,
         (value, ty): (Value, &Type),
@@ -136,7 +132,6 @@ impl Writer<'_> {
         Partial { ty: ty.clone(), tiles, memory, layout }
     }
 
-    /// Reduces tiles along their first axis.
     fn reduce_first_axis(&mut self, regions: &[Block], tiles: &[Value]) -> SmallVec<[Value; 1]> {
         let regions: Regions =
             regions.iter().map(|region| self.cursor.function.clone_region(*region)).collect();
@@ -155,7 +150,6 @@ impl Writer<'_> {
         self.data(inst).results.clone()
     }
 
-    /// Writes a barrier of the cluster.
     fn cluster_barrier(&mut self) {
         for function in [DeviceFn::ClusterArrive {}, DeviceFn::ClusterWait {}] {
             self.cursor.emit(Op::Device { function }, &[], []);
@@ -163,7 +157,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the layout of the tiles of `2^bits` blocks: each thread holds its elements of all tiles.
+/// Returns the layout of `2^bits` blocks' tiles, with all tiles in each thread.
 fn gathered(layout: &StatedLayout, bits: u32) -> StatedLayout {
     let StatedLayout::Linear { bases, shape, .. } = layout else {
         unreachable!("the caller makes a linear layout")

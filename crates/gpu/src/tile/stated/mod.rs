@@ -1,15 +1,14 @@
-//! Writes the program of each block of a cluster, for a kernel that states its layouts (Gluon).
+//! Writes the program of each block, for stated layouts (Gluon).
 //!
 //! ```text
 //! BlockedLayout(…, cga_layout=[[1]]), two blocks    ──>    BlockedLayout(…)
 //! %i = arange 0..512 : [512]                               %i = arange 0..256 + rank * 256 : [256]
 //! %x = load %p + %i : [512]                                %x = load %p + %i : [256]
 //! ```
-//! The layout of a value states the part that each block holds ([`Division`]). The pass gives each
-//! value the extents and the layout of a part. It adds the offset of the part to indices and
-//! coordinates. It writes a tile without a stated layout, such as a constant, once for each
-//! division that its uses need. If several blocks hold the same part, only the block with the
-//! lowest rank writes to global memory.
+//! The layout of a value states each block's part ([`Division`]). The pass gives values the extents
+//! and layouts of parts, and adds the offset of the part to indices and coordinates. A tile without
+//! a stated layout is written once for each division that its uses need. If several blocks hold a
+//! part, the one with the lowest rank writes to global memory.
 //!
 //! | file | contents |
 //! |---|---|
@@ -41,7 +40,7 @@ type Written<T = ()> = Result<T, Box<Diagnostic>>;
 /// The grid of the result has `blocks` blocks along the first axis for each program.
 ///
 /// # Errors
-/// If an op needs elements that another block holds, and no exchange exists for the op.
+/// If an op needs another block's elements, and no exchange exists for it.
 pub fn divide(function: &mut Function, blocks: u32) -> Written {
     let mut writer = Writer::new(function, blocks)?;
     let entry = writer.cursor.function.entry;
@@ -66,12 +65,9 @@ struct Writer<'f> {
     made: FxHashMap<(Value, Division), Value>,
     /// The division of the tiles of each allocation and view of shared memory.
     memories: FxHashMap<Value, Division>,
-    /// The scalars that depend on the rank.
     scalars: FxHashMap<OfRank, Value>,
-    /// The number of instructions at the start of the entry that compute scalars that depend on the
-    /// rank.
+    /// The number of entry instructions that compute scalars of the rank.
     prologue: usize,
-    /// The values that replace others at the end of the pass.
     replaced: FxHashMap<Value, Value>,
     is_in_worker: bool,
 }
@@ -83,14 +79,13 @@ enum OfRank {
     Program,
     /// The rank of the block in its cluster.
     Rank,
-    /// The rank, masked to the bits in this mask.
+    /// The rank's bits in this mask.
     Masked(u32),
     /// True if the rank has no bit in this mask.
     Lacks(u32),
     /// 1 if the rank has a bit in this mask, else 0.
     IsOther(u32),
-    /// The offset of a part along an axis. The sizes are the elements that each bit of the rank
-    /// contributes.
+    /// The offset of a part along an axis. The sizes are the contributions of the rank's bits.
     Offset(Sizes),
 }
 
@@ -141,14 +136,12 @@ impl<'f> Writer<'f> {
         Box::new(at(self.cursor.function, inst, code, message))
     }
 
-    /// Returns the error of an op that does not support the division of its operands.
     fn unsupported(&self, inst: Inst, what: &str) -> Box<Diagnostic> {
         let message = format!("{what} would need elements of other blocks of the cluster");
         let hint = "give the tile a layout whose cga_layout does not split this axis";
         Box::new(at(self.cursor.function, inst, Code::LayoutMismatch, message).hint(hint))
     }
 
-    /// Moves before an instruction.
     fn go_before(&mut self, inst: Inst) {
         let block = self.parents.block(inst).expect("the instruction is in a block");
         self.cursor.go_before(block, inst);
@@ -172,7 +165,7 @@ impl<'f> Writer<'f> {
         Ok(())
     }
 
-    /// Writes the index of the program and the rank of the block at the start of the entry.
+    /// Writes the program index and the block rank at the start of the entry.
     fn write_rank(&mut self) {
         let entry = self.cursor.function.entry;
         self.cursor.enter(entry);
@@ -184,7 +177,7 @@ impl<'f> Writer<'f> {
         self.scalars.extend([(OfRank::Program, program), (OfRank::Rank, rank)]);
     }
 
-    /// Returns a scalar that depends on the rank. Writes it at the start of the entry, once.
+    /// Returns a scalar of the rank, written once at the start of the entry.
     fn of_rank(&mut self, wanted: OfRank) -> Value {
         if let Some(value) = self.scalars.get(&wanted) {
             return *value;
@@ -242,20 +235,19 @@ impl<'f> Writer<'f> {
         made
     }
 
-    /// Returns the offset of a block's part along an axis; `None` if it is 0 in all blocks.
+    /// Returns the offset of a block's part along an axis; `None` for 0.
     fn offset(&mut self, division: &Division, axis: usize) -> Option<Value> {
         let elements: Sizes = division.bases.iter().map(|basis| basis[axis]).collect();
         let is_zero = elements.iter().all(|each| *each == 0);
         (!is_zero).then(|| self.of_rank(OfRank::Offset(elements)))
     }
 
-    /// Returns the division of a tile. Without a stated division, each block holds the whole tile.
+    /// Returns the division of a tile; without one, each block holds the whole tile.
     fn division(&self, value: Value) -> Division {
         let whole = || Division::whole(&self.cursor.function.ty(value).shape, self.blocks);
         self.divisions.get(&value).cloned().unwrap_or_else(whole)
     }
 
-    /// Returns the type of a block's part of a value.
     fn part(&self, value: Value) -> Type {
         let ty = self.cursor.function.ty(value);
         let Some(division) = self.divisions.get(&value) else { return ty.clone() };
@@ -271,7 +263,6 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Replaces the operands of an instruction by their parts in a division.
     fn take(&mut self, inst: Inst, division: &Division) -> Written {
         for index in 0..self.data(inst).operands.len() {
             let operand = self.data(inst).operands[index];
@@ -343,7 +334,6 @@ impl<'f> Writer<'f> {
                     transposed(division, &axes)
                 }
                 op if op.family() == OpFamily::Pointwise && op.is_pure() => division.clone(),
-                // tidy: wildcard because the part of another op's result needs all its operands
                 _ => return Err(refused(self)),
             };
             for operand in &mut operands {
@@ -359,8 +349,7 @@ impl<'f> Writer<'f> {
     fn go_after(&mut self, block: Block, inst: Inst) {
         self.cursor.go_after(block, inst);
         self.cursor.use_location_of(inst);
-        // Skip instructions that the pass wrote after `inst` earlier: the new instruction may use
-        // their results.
+        // Skip the instructions that the pass wrote after `inst`, because the new one may use them.
         let made = |writer: &Self, inst: Inst| writer.parents.block(inst).is_none();
         let insts = &self.cursor.function.blocks[block].insts;
         let mut index = self.cursor.position().index;
@@ -381,7 +370,7 @@ impl<'f> Writer<'f> {
             OpFamily::Reduction | OpFamily::Scan | OpFamily::Movement => self.combine(inst, &op)?,
             OpFamily::Memory => self.device(block, inst)?,
             OpFamily::Dot => return Err(self.unsupported(inst, "`tl.dot`")),
-            // Each block checks the parts of checked tiles that it holds.
+            // Each block checks its parts of checked tiles.
             OpFamily::Check
             | OpFamily::Promise
             | OpFamily::Barrier
@@ -414,8 +403,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Writes an access to global memory. If several blocks have the same part, one of them changes
-    /// memory.
+    /// Writes a global access. If several blocks have a part, one of them changes memory.
     fn access(&mut self, inst: Inst, op: &Op) -> Written {
         let operands = self.data(inst).operands.clone();
         let tile = operands.iter().copied().find(|value| self.divisions.contains_key(value));
@@ -454,7 +442,6 @@ impl<'f> Writer<'f> {
         Ok(())
     }
 
-    /// Writes an op that computes each element of its result from elements of its operands.
     fn compute(&mut self, inst: Inst, op: &Op) -> Written {
         let Some(result) = self.data(inst).results.first().copied() else { return Ok(()) };
         let Some(division) = self.divisions.get(&result).cloned() else { return Ok(()) };
@@ -476,7 +463,7 @@ impl<'f> Writer<'f> {
                 self.data_mut(inst).op = Op::Hint { kind: *kind, values: values.collect() };
             }
             if let Op::Arange { .. } | Op::Splat { .. } = op {
-                // A range or a splat with a layout of its own: the part gets the layout.
+                // A range or a splat with a stated layout: the part gets the layout.
                 let layout = self.cursor.function.ty(result).layout.clone().expect("it is divided");
                 let plain = self.cursor.function.ty(result).with_layout(None);
                 self.go_before(inst);
@@ -501,8 +488,8 @@ impl<'f> Writer<'f> {
                 (transposed(&division, &axes), op.clone())
             }
             ShapeOp::Reshape { .. } => {
-                // The layout of the result follows from that of the operand. So both have the same
-                // elements in each block, and parts are in row-major order.
+                // The result's layout follows from the operand's, so each block has the same
+                // elements of both.
                 (self.division(self.data(inst).operands[0]), Op::Reshape { shape })
             }
             ShapeOp::Slice { starts, steps, shape: whole } => {
@@ -557,7 +544,7 @@ impl<'f> Writer<'f> {
         self.take(inst, &division)
     }
 
-    /// Puts an instruction into a branch. Blocks whose rank has no bit in `mask` execute it.
+    /// Puts an instruction into a branch for blocks without a rank bit in `mask`.
     fn only_in(&mut self, block: Block, inst: Inst, mask: u32) {
         let condition = self.of_rank(OfRank::Lacks(mask));
         let regions: SmallVec<[Block; 2]> =
@@ -603,7 +590,7 @@ fn transposed(division: &Division, permutation: &[usize]) -> Division {
     found
 }
 
-/// Returns the layout of a tile of one element that all threads of a block hold.
+/// Returns the layout of one element that all threads of a block hold.
 fn held_by_all(warps: u32) -> StatedLayout {
     let bits = |count: u32| vec![Sizes::from_slice(&[0]); count as usize];
     StatedLayout::Linear {
