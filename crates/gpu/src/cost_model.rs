@@ -2,9 +2,9 @@
 //! [`Tuning`].
 //!
 //! The unit of **cost** is a wavefront of shared memory, which moves one word of each lane.
-//! Examples in this unit: a shuffle costs 2, a store to shared memory with its load 2, and a sector
-//! of global memory about 1. An op in a loop counts [`Tuning::loop_weight`] times.
-//! `assign/selection.rs` chooses layouts by this cost.
+//! Examples in this unit: a shuffle 2, a store to shared memory with its load 2, a sector of global
+//! memory about 1. An op in a loop counts [`Tuning::loop_weight`] times. `assign/selection.rs`
+//! chooses layouts by this cost.
 //!
 //! The **registers** of a thread are those of the tiles that are live together, plus
 //! [`Tuning::other_registers`]. [`fits_registers`] decides which operands of dots stay in
@@ -36,7 +36,7 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) ->
     accesses * (1 + sectors)
 }
 
-/// Returns whether a thread of a block of `threads` threads can hold `tiles` registers of tiles.
+/// Returns whether a thread of a block of `threads` can hold `tiles` registers.
 pub fn fits_registers(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }

@@ -388,7 +388,7 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// With `%n` of 2, `%n + 2` is 4, so `%k` is 0, and the store writes slot 0. The load reads slot
+/// With `%n` of 2, `%j` is 4, so `%k` is 0. The store writes slot 0. The load reads slot
 /// `(%n + 1) % 3`, which is also 0.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// `i`.
 pub type Columns = SmallVec<[u32; 24]>;
 
-/// Multiplies a matrix by a vector: returns the sum of the columns that the vector selects.
+/// Multiplies a matrix by a vector: adds the columns that the vector selects.
 pub fn multiply(columns: &[u32], vector: u32) -> u32 {
     columns
         .iter()

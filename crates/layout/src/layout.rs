@@ -54,8 +54,8 @@ impl Layout {
     }
 
     /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input are an
-    /// index of `self`, the high bits an index of `outer`. Elements that are adjacent along an axis
-    /// of `outer` are `n` apart in the result, where `n` is the size of `self` along the axis.
+    /// index of `self`, the high bits an index of `outer`. Let `n` be the size of `self` along an
+    /// axis: adjacent elements of `outer` are `n` apart in the result.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -280,9 +280,9 @@ impl Layout {
 /// called *fixed*: all elements of the slice have the same ones. Example: columns 1, 3, 5, 7 of 8
 /// have the step 2 and the fixed bit 0.
 impl Layout {
-    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
-    /// holds an element of another slice gets the element of this slice with the same bits, except
-    /// the fixed bits. Register bits that then select only copies are dropped.
+    /// Returns the layout of a slice: this layout without the fixed bits. If a hardware index holds
+    /// an element of another slice, it gets the element of this slice that differs only in fixed
+    /// bits. Register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -296,9 +296,9 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// Returns the layout of a box of a buffer, given its shape and its first element. The second
-    /// result is the index of the box in memory, in units of the box's size. Returns `None` unless
-    /// the box is an aligned run of offsets that begins with its first element.
+    /// Returns the layout of a box of a buffer from its shape and first element. The second result
+    /// is the index of the box in memory, in units of the box's size. Returns `None` unless the box
+    /// is an aligned run of offsets that begins with its first element.
     pub fn contiguous_part(&self, shape: &[u32], first: &[u32]) -> Option<(Self, u32)> {
         let (whole, part) = (self.output(), Tile::new(shape));
         let bits = part.bits();

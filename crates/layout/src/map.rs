@@ -3,7 +3,7 @@
 use crate::f2::{self, Columns, Span};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// A linear map over F2 from `I` to `O`, represented by the image of each input bit.
+/// A linear map over F2, represented by the image of each input bit.
 ///
 /// `I` and `O` are [`Hardware`] or [`Tile`]; the combinations in use are [`Layout`], [`Placement`]
 /// and [`Transfer`].

@@ -22,9 +22,9 @@ pub enum SwizzleMode {
     None,
     /// Rows of 32 bytes; address bit 4 is XOR-ed with bit 7.
     Bytes32,
-    /// Rows of 64 bytes; address bits 4 and 5 are XOR-ed with bits 7 and 8.
+    /// Rows of 64 bytes; address bits 4 and 5 are XOR-ed with 7 and 8.
     Bytes64,
-    /// Rows of 128 bytes; address bits 4 to 6 are XOR-ed with bits 7 to 9.
+    /// Rows of 128 bytes; address bits 4 to 6 are XOR-ed with 7 to 9.
     Bytes128,
 }
 
@@ -53,9 +53,9 @@ impl SwizzleMode {
 }
 
 /// Returns the layout, swizzled by `mode`, of a buffer for `shape`. `order` lists the axes from the
-/// fastest-varying to the slowest. If a row along `order[0]` is longer than the mode's row, the
-/// tile is split into boxes with rows of the mode's length. The boxes follow each other, as tensor
-/// copies write them.
+/// fastest-varying to the slowest. A row along `order[0]` may be longer than the mode's row. The
+/// tile is then split into boxes with rows of the mode's length. The boxes follow each other, as
+/// tensor copies write them.
 ///
 /// # Panics
 /// If a row is shorter than the mode's, or `order` is not a permutation of the axes.
@@ -74,8 +74,8 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     for axis in order.iter().skip(2) {
         layout = layout.product(&count(*axis, shape[*axis]));
     }
-    // A swizzle XORs bit `j` of the line to bit `j` of the chunk, so the image of the former
-    // includes that of the latter.
+    // A swizzle XORs bit `j` of the line to bit `j` of the chunk. So the image of the line bit
+    // includes that of the chunk bit.
     let bit_of = |bytes: u32| (bytes * 8 / element_bits).ilog2() as usize;
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..(row_bytes / CHUNK_BYTES).ilog2() as usize {

@@ -17,7 +17,7 @@ pub struct Parts {
     /// The number of levels within warps; a part has `2^levels` elements.
     pub levels: usize,
     /// The layout of the parts after the levels within warps. The last axis of its tile is the part
-    /// of a line; the others are those of the source without the axis of the scan.
+    /// of a line. The other axes are those of the source without the scan's axis.
     pub partials: Layout,
     /// Register `r` of `partials` is register `registers[r]` of the source.
     pub registers: Columns,
@@ -72,8 +72,8 @@ impl Parts {
     }
 }
 
-/// Distributes parts over lanes, so that a thread keeps at most `most` parts of a line. Returns
-/// `None` in three cases:
+/// Distributes parts over lanes, at most `most` of a line in each thread. Returns `None` in three
+/// cases:
 /// - The lanes of a warp have parts of different lines.
 /// - A line has at most `most` parts.
 /// - The lanes of a warp are too few to hold all parts of a line, `most` in each lane.

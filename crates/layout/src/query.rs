@@ -78,7 +78,7 @@ impl Layout {
     /// Returns a mask of the free bits of an input, which only select replicas. The hardware
     /// indices whose free bits are all 0 hold each element exactly once. So a store needs only the
     /// threads and the registers whose free bits are 0. If several bits select the same replicas,
-    /// the highest one is free: a warp bit before a lane bit, and a lane bit before a register bit.
+    /// the highest one is free. Warp bits are above lane bits, and lane bits above register bits.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;

@@ -153,7 +153,7 @@ fn kept_registers(result: &Layout) -> Columns {
 pub struct ScanStep {
     /// The step to the element at the same position in the pair's other block.
     pub step: Step,
-    /// The index is in the later block if its bits in this mask have odd parity.
+    /// A hardware index is in the later block if these bits have odd parity.
     pub later: u32,
 }
 

@@ -3,7 +3,7 @@
 //! A wait such as `warpgroup_mma_wait(1, deps=[acc])` leaves one group pending. It returns a tile
 //! in the source, but the dot that writes the tile may still be in flight. There are two cases:
 //!
-//! - Only further dots, waits and loops use the result: it stays an accumulator in flight, as does
+//! - Only further dots, waits and loops use the result: it stays an accumulator in flight. So does
 //!   each loop-carried value that it becomes. A `WgmmaInit` before the loop puts the initial tile
 //!   of such a loop-carried value in flight.
 //! - Another op uses the result: the wait is for the dot of this tile.
@@ -88,8 +88,8 @@ impl InFlight {
         Ok(())
     }
 
-    /// Puts tiles of a block in flight: accumulators of dots, and values that loops or branches
-    /// carry with accumulators in flight.
+    /// Puts tiles of a block in flight. These are accumulators of dots, and values that loops or
+    /// branches carry with accumulators in flight.
     fn start(&self, function: &mut Function, block: Block) {
         for inst in function.blocks[block].insts.clone() {
             for region in function.insts[inst].regions.clone() {

@@ -149,7 +149,7 @@ impl DotDecomposition<'_> {
         parts
     }
 
-    /// Returns a mask of the elements whose absolute value is below a limit; false for NaN.
+    /// Returns a mask of the elements with absolute value below a limit; false for NaN.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);

@@ -37,7 +37,7 @@ pub struct Class {
     pub arithmetic: u64,
     /// The indices of the edges that start or end at this class.
     pub edges: Vec<usize>,
-    /// True if a value is an operand of a dot whose batch is divided among warps.
+    /// True if a dot whose batch is divided among warps reads the class.
     pub feeds_batched_dot: bool,
 }
 

@@ -57,8 +57,8 @@ pub struct DotPlan {
     /// memory.
     pub operands: [Option<LayoutId>; 2],
     /// False for an operand (A or B) that moves from registers to shared memory. Each instruction
-    /// of the dot then loads its part. This happens if the registers hold the accumulator but not
-    /// the operand, and the operand takes at most half of the shared memory.
+    /// of the dot then loads its part. This happens if registers hold the accumulator but not also
+    /// the operand. The operand may take at most half of the shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
@@ -426,9 +426,8 @@ impl DotTypes {
     }
 }
 
-/// Returns the warps along the batch, M and N with which a warp loads the fewest elements.  Warps
-/// compute the same elements only if no division avoids this. The warps of a chained dot are along
-/// M first.
+/// Returns the warps along the batch, M and N with the fewest loads. Warps compute the same
+/// elements only if no division avoids this. The warps of a chained dot are along M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);
     if is_chained {

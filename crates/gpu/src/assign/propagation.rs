@@ -130,8 +130,7 @@ impl Demands {
         }
     }
 
-    /// Returns the layout in which an operand is stored to shared memory: that of its definition,
-    /// or the default.
+    /// Returns the layout in which an operand is stored: its definition's or the default.
     fn any_layout(
         &self,
         context: &AssignContext<'_>,

@@ -3,9 +3,9 @@
 //! A rematerialized value is computed once for each layout. Another value is computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is in the block of its value, just before the first use, or before the loop
-//! or branch with this use. So loads are issued before the first wait, and no loop converts a value
-//! from outside.
+//! A `convert_layout` is in the block of its value, just before the first use. If this use is in a
+//! loop or branch, the conversion is before it. So loads are issued before the first wait, and no
+//! loop converts a value from outside.
 
 mod clusters;
 mod device;

@@ -223,7 +223,7 @@ impl LayoutSelection<'_> {
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// Returns the cost of the pointwise ops of a class in a layout, which is proportional to the
+    /// Returns the cost of a class's pointwise ops in a layout. It is proportional to the
     /// registers.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
@@ -317,7 +317,8 @@ impl LayoutSelection<'_> {
         to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
     }
 
-    /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
+    /// Returns the layout of a class's accesses, and the cost of one access. `class` is the layout
+    /// of the class.
     ///
     /// The layout is that of the class, or the accesses' own layout after a conversion. Lanes with
     /// copies may divide the elements of a store.

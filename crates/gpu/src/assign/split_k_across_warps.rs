@@ -16,7 +16,7 @@
 //! loop. The lane then loads consecutive elements of B as words.
 //!
 //! If the launcher can add warps and make tensor maps, a loop with short iterations also gets a
-//! partition of warps for its copies (`passes/partition_warps.rs`).
+//! partition for its copies (`passes/partition_warps.rs`).
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -197,7 +197,7 @@ impl KSplitting<'_> {
         self.widen_carried(owner, accumulator, &wide, groups);
     }
 
-    /// Makes a loop carry an accumulator for each part of K, and adds them after the loop.
+    /// Makes a loop carry an accumulator for each part of K. Adds them after the loop.
     fn widen_carried(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
         let carried = self.cursor.function.carried_by(owner, parameter);
         let carried = carried.expect("the loop carries the accumulator");

@@ -1,4 +1,4 @@
-//! Selects the `wgmma` of a dot, the division of the tile, and the source of A.
+//! Selects the `wgmma` of a dot, its warps, and the source of A.
 
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
@@ -14,7 +14,7 @@ const MAX_COLUMNS: u32 = 256;
 /// The bits of a row of A along K in one instruction.
 const DEPTH_BITS: u32 = 256;
 
-/// Returns the instruction for the types of A, B and the accumulator, and the warps along M and N.
+/// Returns the instruction for types of A, B and the accumulator, and its warps.
 ///
 /// # Errors
 /// If no instruction computes the dot; the error is the reason.
@@ -62,7 +62,7 @@ fn operand_bits([a, b, accumulator]: [Dtype; 3], precision: InputPrecision) -> O
     }
 }
 
-/// Returns whether A is computed in the block of the dot, and so stays in registers.
+/// Returns whether the block of the dot computes A, which then stays in registers.
 ///
 /// Otherwise, the dot reads A from shared memory.
 pub fn is_computed_in_block(function: &Function, dot: Inst) -> bool {

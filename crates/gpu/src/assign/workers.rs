@@ -156,8 +156,8 @@ pub struct Workers {
 /// Finds the workers of a kernel.
 ///
 /// # Errors
-/// If the kernel starts workers twice, in a loop or in a branch, or has too many warps or
-/// partitions. The call also fails if the workers cannot have the requested registers.
+/// If the kernel starts workers twice, or in a loop or branch, or has too many warps or partitions.
+/// The call also fails if the workers cannot have the requested registers.
 pub fn find(function: &ir::Function, target: GpuTarget, own: u32) -> Result<Workers, Box<Diagnostic>> {
     let mut starts = Vec::new();
     function.walk(function.entry, &mut |inst| {

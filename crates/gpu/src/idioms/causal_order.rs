@@ -75,8 +75,8 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns the slope of the distance between the bounds of a loop, and so of its trip count.
-/// Returns `None` if the slope is unknown, or if the step is not a positive constant.
+/// Returns the slope of the distance between a loop's bounds. The trip count has the same
+/// direction. Returns `None` if the slope is unknown, or if the step is not a positive constant.
 fn trip_count_slope(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
     let step = constant_int(kernel, step).filter(|step| *step > 0)?;

@@ -77,7 +77,7 @@ fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Ins
 pub enum FactorBound {
     /// No bound: the kernel may select any other value in place of the maximum.
     Any,
-    /// At most 1: a value that the kernel selects in place of the maximum is at least as large.
+    /// At most 1: a value selected instead of the maximum is at least as large.
     AtMostOne,
 }
 
@@ -145,8 +145,7 @@ fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBoun
     }
 }
 
-/// Returns whether `yes` or `no` is a constant that is selected only as an upper bound of the
-/// other.
+/// Returns whether `yes` or `no` is a constant, selected only as an upper bound.
 fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
     use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
     let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };

@@ -1,8 +1,8 @@
 //! Allocates shared memory by liveness: buffers that are live together are disjoint. Ranges are
 //! assigned first fit, the largest buffer first.
 //!
-//! If a kernel writes one buffer while accesses to another are in flight, a common range would cost
-//! a barrier. So these buffers get disjoint ranges, too, if the kernel then needs at most
+//! A kernel may write one buffer while accesses to another are in flight. A common range would then
+//! cost a barrier. So such buffers are disjoint, too, if the kernel then needs at most
 //! `cheap_shared_bytes`, or no more bytes than before. Otherwise, only such buffers in loops get
 //! disjoint ranges, under the same condition.
 
@@ -293,7 +293,7 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// Returns the pairs in which the kernel may store to one buffer during accesses to the other.
+/// Returns pairs of buffers: the kernel may store to one during accesses to the other.
 fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let alloc = |place: &MemoryLocation| match place {
@@ -378,7 +378,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel.
+    /// Returns the live range of a buffer, up to its `dealloc` or the kernel's end.
     pub fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)

@@ -51,7 +51,7 @@ impl Boxed {
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
-    /// Returns the tensor map of the box, and the id of the map that it is derived from.
+    /// Returns the tensor map of the box, and the id of its original map.
     ///
     /// The axes of the buffer are the last ones of the map. Returns `None` if no tensor copy can
     /// move the box.
@@ -103,8 +103,8 @@ impl Boxed {
     }
 }
 
-/// Returns the axis along which a box of a tensor, or its transpose, is contiguous in global
-/// memory. Returns `None` for other tiles.
+/// Returns the axis along which a tile is contiguous in global memory. The tile is a box of a
+/// tensor, or a transpose. Returns `None` for other tiles.
 pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
     let (loaded, axes) = transposed(function, value)?;
     let load = function.defining_inst(loaded)?;

@@ -10,17 +10,17 @@
 //!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
 //! Otherwise, a cluster is a pair of blocks that run neighboring programs. Each block of a pair
-//! compares the coordinates of its boxes and its trip counts with those of the other block. It
-//! recomputes the other block's integers from `program_id ^ 1` before the first copy. If all are
-//! equal, each block copies half of a tile to both blocks, so the L2 cache delivers the tile once.
+//! compares its box coordinates and trip counts with the other block's. It recomputes the other
+//! block's integers from `program_id ^ 1` before the first copy. If all are equal, each block
+//! copies half of a tile to both blocks. The L2 cache then delivers the tile once.
 //!
 //! The last parameter of a kernel for pairs is the number of programs along axis 0. It is 0 in a
 //! launch without pairs, which disables sharing. Blocks past the last program exit at once.
 //!
-//! Sharing is faster if the L2 cache limits the kernel. This happens if rows begin in the middle of
-//! a sector, because each of them is read with an extra sector. Only the launch knows most strides,
-//! so the pass skips an undivided kernel only if all strides are known whole sectors. It also skips
-//! an undivided kernel whose rings do not share their full and empty `mbarrier`s.
+//! Sharing is faster if the L2 cache limits the kernel. This happens if rows begin within a sector,
+//! because each of them is read with an extra sector. Only the launch knows most strides. So the
+//! pass skips an undivided kernel only if all strides are known whole sectors. It also skips an
+//! undivided kernel whose rings do not share their full and empty `mbarrier`s.
 //!
 //! A divided program always runs as a cluster of two or more blocks. A value that does not depend
 //! on the rank is equal in all of them. So without comparisons, each block copies its part of such
@@ -123,7 +123,7 @@ struct Same {
 /// The buffers that blocks can share, and the instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// The index in the entry block of the first copy to a shared buffer, or of the op around it.
+    /// The entry-block index of the first copy, or of the op around it.
     first: usize,
     /// The index in the entry block after which no block arrives at another block's barriers.
     last: usize,
@@ -213,7 +213,7 @@ enum Parts {
     Of { map: usize, axis: usize },
 }
 
-/// Returns the division of a tile, or `None` if it is impossible or the tile is too small.
+/// Returns the division of a tile; `None` if impossible or the tile is too small.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
     let tuning = header.target.tuning;
@@ -371,7 +371,7 @@ fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) ->
     Some((data.operands[2], waits.last()?))
 }
 
-/// Returns whether the results or the trip counts of an op may depend on concurrent programs.
+/// Returns whether an op's results or trip counts may depend on concurrent programs.
 fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }

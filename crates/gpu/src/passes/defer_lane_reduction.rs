@@ -9,9 +9,8 @@
 //! }                                   } ; %t = reduce %u, add
 //! ```
 //! No iteration waits for shuffles. Only the order of the additions changes. The factor must be
-//! between 0 and 1, because 0 times an infinity would be NaN in a lane whose sum is 0. The initial
-//! value is divided evenly among the lanes. This is exact, because the number of lanes is a power
-//! of two.
+//! between 0 and 1: 0 times an infinity would be NaN in a lane whose sum is 0. The initial value is
+//! divided evenly among the lanes. This is exact, because the number of lanes is a power of two.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -67,7 +66,7 @@ pub fn defer_lane_reduction(module: &mut Module) {
     }
 }
 
-/// Returns the carried value at an index as a sum, if its reduction can be deferred.
+/// Returns the carried value at an index, if its reduction can be deferred.
 fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, index: usize) -> Option<CarriedSum> {
     let body = function.insts[owner].regions[0];
     let carried = function.blocks[body].parameters[index + 1];

@@ -96,7 +96,7 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     }
 }
 
-/// Puts a fence and a barrier after each store to memory that tensor copies may read.
+/// Puts a fence and a barrier after stores to memory that tensor copies may read.
 ///
 /// The fence makes the stores visible to the asynchronous proxy.
 pub(super) fn order_stores(module: &mut Module) {

@@ -1,8 +1,8 @@
 //! Finds global accesses of different threads that must keep their order.
 //!
-//! Pointers of different arguments are assumed to point to different memory, as in CUDA programs. A
-//! store in a loop is assumed not to write an address of its previous iteration from another
-//! position of the tile.
+//! Pointers of different arguments are assumed to point to different memory, as in CUDA programs.
+//! Another assumption: a store in a loop does not write an address of the previous iteration from
+//! another tile position.
 
 use std::cell::OnceCell;
 

@@ -2,8 +2,8 @@
 //!
 //! `ldmatrix` loads operands of dots, and tiles that would otherwise take narrower accesses.
 //!
-//! Runs after the lowering of conversions, which decides which tiles are in shared memory and which
-//! reductions stay in a warp.
+//! Runs after the lowering of conversions, which decides the tiles in shared memory and the
+//! reductions within a warp.
 
 use tilewright_ir::Inst;
 

@@ -1,9 +1,9 @@
 //! Proves that global accesses of different iterations or pointers do not overlap.
 //!
 //! If each iteration moves a tile of pointers past all its addresses, iterations share no address.
-//! The offset of an element is a sum of constant factors times iteration counts and coordinates,
-//! plus terms that are the same everywhere. Offsets are unique if the counts and coordinates act
-//! like digits: each factor exceeds the greatest sum of the terms with smaller factors. Example:
+//! An element's offset is a sum of constant factors times iteration counts and coordinates. Its
+//! other terms are the same everywhere. Offsets are unique if counts and coordinates act like
+//! digits: each factor exceeds the greatest sum of smaller terms. Example:
 //! `1024 * i + 32 * row + column`, with 32 rows and 32 columns.
 //!
 //! Two tiles of pointers may differ by a constant, like the halves of rows. They share no address
@@ -137,7 +137,7 @@ impl Iterations {
     }
 }
 
-/// Returns the absolute step of a loop, and for constant bounds the index of the last iteration.
+/// Returns a loop's absolute step, and for constant bounds the last iteration's index.
 ///
 /// Otherwise, the loop counts up from a constant of 0 or more. Then an index plus a number below
 /// the step is less than 2^32. Returns `None` for all other loops.

@@ -190,7 +190,7 @@ impl Open {
         self.released.clear();
     }
 
-    /// An arrival at an `mbarrier` releases the reads that it covers, and a wait completes them.
+    /// Releases the reads that an arrival covers; completes them at a wait.
     ///
     /// An arrival at `mbarrier` `i` covers slot `i` of each buffer with as many slots as there are
     /// `mbarrier`s.

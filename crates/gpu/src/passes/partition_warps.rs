@@ -23,13 +23,14 @@
 //! previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is not a tensor copy, or depends on other loads, the producer has as many warps as the consumer.
-//! The layouts distribute the addresses over them. The `cp.async` copies arrive at the `mbarrier`
-//! of the slot when they complete. Addresses may then depend on loads, which both partitions
-//! execute. At stores to memory that the producer may load, the partitions synchronize ([`order`]).
+//! is not a tensor copy, or depends on other loads, the producer gets the consumer's number of
+//! warps. The layouts distribute the addresses over them. The `cp.async` copies arrive at the
+//! `mbarrier` of the slot when they complete. Addresses may then depend on loads, which both
+//! partitions execute. At stores to memory that the producer may load, the partitions synchronize
+//! ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file cannot give each thread the largest number,
-//! the producer has whole warpgroups, which release registers to the consumer.
+//! the producer has whole warpgroups. These release registers to the consumer.
 //!
 //! **Obstacles.** Copies may not depend on atomic ops, or on loads of memory that other programs
 //! write. The kernel may not store to memory that tensor copies load, and has no atomic ops that
@@ -65,7 +66,7 @@ const REGISTER_STEP: u32 = 8;
 struct Partitions {
     consumer: u32,
     producer: u32,
-    /// The registers of a thread of the consumer and of the producer; 0 keeps the number.
+    /// The registers of a consumer thread and of a producer thread; 0 keeps the number.
     registers: [u32; 2],
 }
 

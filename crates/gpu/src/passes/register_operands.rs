@@ -78,7 +78,7 @@ struct Operand {
     block: Block,
     dealloc: Inst,
     products: Vec<(Inst, usize)>,
-    /// The first instruction of the block with such a dot, in it or in its regions.
+    /// The first instruction of the block that contains such a dot.
     first: Inst,
     /// The layout in registers that the dots read.
     layout: Layout,

@@ -20,8 +20,8 @@ use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, line_layout, partial_
 use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
-    /// Lowers a scan: in parts if warps hold parts of the axis, in whole lines if there are too
-    /// many.
+    /// Lowers a scan. If warps hold parts of the axis, it is in parts, or in whole lines for too
+    /// many parts.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
         let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.cursor.function.insts[inst].op
         else {

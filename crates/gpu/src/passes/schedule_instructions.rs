@@ -8,9 +8,9 @@
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
 //! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the dot.
-//! In a block of several warpgroups, dots issue as soon as their operands are ready, so tensor
-//! cores work while threads compute. Reads of vectors from slots issue early. Releases of slots
-//! that were taken together issue at the end of the IR block. All other ops keep their order.
+//! In a block of several warpgroups, dots issue as soon as their operands are ready: tensor cores
+//! work while threads compute. Reads of vectors from slots issue early. Releases of slots that were
+//! taken together issue at the end of the IR block. All other ops keep their order.
 //!
 //! Dots and waits may pass each other, and ops that are pure, read memory or release a slot. A read
 //! of a vector may pass dots, waits, fills, releases, and pure ops that compute no tile.
@@ -79,7 +79,7 @@ struct Scheduler<'a> {
     function: &'a Function,
     insts: &'a [Inst],
     priorities: Vec<Priority>,
-    /// The indices of the earlier ops that each op depends on; empty if all ops keep their order.
+    /// The indices of each op's earlier dependences; empty if all ops keep their order.
     needs: Vec<Vec<usize>>,
     issues_early: bool,
     is_issued: Vec<bool>,
@@ -253,8 +253,7 @@ impl MemoryOrder {
         }
     }
 
-    /// Returns whether the op must issue after the earlier op `before`, apart from uses of its
-    /// result.
+    /// Returns whether the op must follow the earlier op `before`, apart from data dependences.
     fn must_follow(self, before: Self) -> bool {
         if self.is_release {
             return before.is_wait;
@@ -333,8 +332,8 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
     }
 }
 
-/// Returns the result of the last reader before a dot of the tile that A is converted from. Returns
-/// `None` if the dot need not issue after it.
+/// Returns the last result before a dot that reads A's source tile. Returns `None` if the dot need
+/// not issue after it.
 fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
     let data = &function.insts[dot];
     let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {

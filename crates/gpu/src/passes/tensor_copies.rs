@@ -142,8 +142,7 @@ impl Pass<'_> {
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// Returns whether `value` comes from `first` by transposes, and each tile of the chain has one
-    /// use.
+    /// Returns whether `value` comes from `first` by transposes of tiles with one use each.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {

@@ -18,10 +18,10 @@
 //! - **Start of the tensor:** a copy of a box that begins before the tensor traps.
 //! - **Empty tensor:** it has no map.
 //!
-//! **Order.** Loaded pointers may point to any memory. Before a loop that accesses global memory
-//! only by maps of the kernel, the kernel compares the ranges of its loads and stores. If they do
-//! not overlap, only the next copy and the end of the loop wait for a copy. In any other loop, the
-//! thread waits at once.
+//! **Order.** Loaded pointers may point to any memory. Some loops access global memory only by maps
+//! of the kernel. Before such a loop, the kernel compares the ranges of its loads and stores. If
+//! they do not overlap, only the next copy and the end of the loop wait for a copy. In any other
+//! loop, the thread waits at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,8 +136,8 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// Replaces a store with a branch: a copy of the box, or a store of the threads. The copy needs a
-/// map that can express the box, and a box that begins in the tensor.
+/// Replaces a store with a branch: a tensor copy, or a store of the threads. The copy needs a map
+/// that can express the box, and a box that begins in the tensor.
 ///
 /// Values for only the store are computed in its branch.
 pub(super) fn store_where_it_fits(
@@ -193,7 +193,7 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Removes the pure instructions that only `users` need from a list, and returns them in order.
+/// Removes pure instructions that only `users` need from a list. Returns them in order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();

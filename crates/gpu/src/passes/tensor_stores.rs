@@ -21,10 +21,9 @@
 //! box. If all tensor stores combine by the same operation, they do not wait for each other.
 //!
 //! **Order.** No barrier orders writes of the asynchronous proxy, so only tensor stores may access
-//! their argument. Other atomic operations, and assembly with effects, could tell other programs
-//! that the memory is written, so the kernel has none. Two tensor stores of one iteration that
-//! write different elements need no order. Otherwise, the later one waits by a `tensor_store_wait`
-//! that is `complete`.
+//! their argument. The kernel has no other atomic operations and no assembly with effects, which
+//! could signal other programs. Two tensor stores of one iteration that write different elements
+//! need no order. Otherwise, the later one waits by a `tensor_store_wait` that is `complete`.
 //!
 //! **Maps that the kernel makes** may be unable to express a store: see
 //! [`super::tensor_store_fallback`].
@@ -404,7 +403,7 @@ impl StoreAnalysis<'_> {
     }
 }
 
-/// Returns the layout of a tile for a tensor copy, with the widest swizzle that fits.
+/// Returns the layout of a tile for a tensor copy, with the widest possible swizzle.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
@@ -422,8 +421,8 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// True if buffers live until the end of the kernel, or of the loop for a map that the kernel
-    /// makes. Without [`Around::runs_beside`], the latter live only around their stores.
+    /// True if buffers live to the end of the kernel. With a kernel's map, they live to the end of
+    /// the loop. Without [`Around::runs_beside`], the latter live only around their stores.
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,
@@ -483,7 +482,7 @@ impl Writer<'_> {
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
     }
 
-    /// Writes a copy by a map of the kernel, if the map can express the store.
+    /// Writes a copy by a kernel's map, if the map can express the store.
     fn store_made(
         &mut self,
         found: &FoundStore,

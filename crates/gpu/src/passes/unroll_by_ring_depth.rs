@@ -13,8 +13,8 @@
 //! a multiple of its slots, each `take` and `acquire` has a constant slot. The loop then carries
 //! only phases. Loop-carried registers are copied once for all copies of the body.
 //!
-//! Unrolling is faster if threads compute an operand of a dot from another dot, and their
-//! instructions take longer than the dots.
+//! Unrolling is faster if threads compute an operand of a dot from another dot, for longer than the
+//! dots take.
 //!
 //! The assembler interleaves the copies of the body, which takes registers, so fewer blocks may
 //! fit. With [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks), the pass sets
@@ -238,8 +238,8 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
 }
 
 /// Returns whether threads compute A of a dot from another dot of the body. A must stay in
-/// registers. If A is in shared memory, threads wait for each other after the store, so none begins
-/// the next iteration early.
+/// registers. If A is in shared memory, threads wait for each other after the store. None then
+/// begins the next iteration early.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];

@@ -105,7 +105,7 @@ impl Staged {
     }
 }
 
-/// Returns operand A (0) or B (1) of a dot, with its contiguous axis and row length.
+/// Returns operand A (0) or B (1), with its contiguous axis and row length.
 ///
 /// Returns `None` if the dot reads it from registers, or if it is already in memory.
 fn operand(
@@ -125,8 +125,8 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // The axis along which a box is contiguous in global memory, threads hold the widest vectors,
-    // or neighboring lanes hold neighbors, in this order of preference.
+    // The contiguous axis, in this order of preference: that of a box, that of the threads' widest
+    // vectors, that of neighboring lanes.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
         None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {

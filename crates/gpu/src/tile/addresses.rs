@@ -56,8 +56,7 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Returns whether a kernel adds offsets to tiles of pointers in a loop, or to other tiles than
-/// splats.
+/// Returns whether a kernel adds offsets in a loop, or to other tiles than splats.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -352,8 +351,7 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is a parameter, or a parameter plus one offset for all
-    /// elements.
+    /// Returns whether a tile is a parameter, or a parameter plus a uniform offset.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;

@@ -8,16 +8,16 @@
 //! %a = load [256, 64] ; %b = load [64, 256]    %a = load [128, 64] ; %b = load [64, 256]
 //! %c = dot %a, %b : [256, 256]                 %c = dot %a, %b : [128, 256]
 //! ```
-//! The analysis goes backward from the stores. A block stores a part of a value, so it needs a part
+//! The analysis goes backward from the stores. A block stores a part of a value. So it needs a part
 //! or all of each value in the computation. The form of a value states the block's elements: all,
 //! or a part along an axis. Example: a range may index rows and columns, so a block computes it in
 //! two forms. A block computes only one part of each dot. Scalars are the same in all blocks. Only
 //! the first block executes an undivided store.
 //!
-//! No block may depend on another block, so the pass refuses programs that wait or print, and those
-//! whose order of accesses other programs observe. If a program accesses memory that it writes,
-//! each block must access only its part. Pointers of different arguments are assumed to point to
-//! different memory. A [`Refusal`] states the reason.
+//! No block may depend on another block. So the pass refuses programs that wait or print, and those
+//! whose order of accesses is visible. If a program accesses memory that it writes, each block must
+//! access only its part. Pointers of different arguments are assumed to point to different memory.
+//! A [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -56,7 +56,7 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
     Err(Refusal { inst: Some(inst), reason })
 }
 
-/// Returns the program of each block in a cluster of `blocks` blocks, a power of two.
+/// Returns the program of a block in a cluster of `blocks`, a power of two.
 ///
 /// The grid of the result has `blocks` blocks along the first axis for each program.
 ///
@@ -354,7 +354,7 @@ fn part_of(kernel: &Function, value: Value, axis: usize) -> Form {
     if kernel.ty(value).is_scalar() { Form::Whole } else { Form::Part(axis) }
 }
 
-/// Returns the axis of `from` that corresponds to `axis` of `to`: equal parts along both have the
+/// Returns the axis of `from` that corresponds to `axis` of `to`. Equal parts along both have the
 /// same elements.
 fn same_axis(from: &[u32], to: &[u32], axis: usize) -> Option<usize> {
     let before = |shape: &[u32], axis: usize| shape[..axis].iter().product::<u32>();

@@ -1,7 +1,7 @@
 //! Writes the program of each block of a cluster (`cluster.rs`).
 //!
-//! Each instruction is written once for each form in which its results are needed: whole, or a part
-//! along an axis.
+//! Each instruction is written once for each needed form of its results: whole, or a part along an
+//! axis.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -162,7 +162,7 @@ impl<'f> Writer<'f> {
         self.binary(ElementwiseFn::Add, range, first)
     }
 
-    /// Adapts an op with a shape, or with a property of an axis, to a part.
+    /// Adapts an op with a shape or an axis property to a part.
     fn shorten(op: &mut Op, axis: usize, part: &Shape) {
         match op {
             Op::Splat { shape }

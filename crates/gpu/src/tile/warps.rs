@@ -74,9 +74,8 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether a second warpgroup could use idle tensor cores in a block or its regions. Dots
-/// depend on other dots, registers do not hold two iterations, and each dot has enough rows for
-/// twice the warps.
+/// Returns whether a second warpgroup could use idle tensor cores in a block. Dots depend on other
+/// dots, and registers do not hold two iterations. Each dot has enough rows for twice the warps.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -111,9 +110,9 @@ fn max_warps() -> u32 {
 
 /// Divides a program between the blocks of its cluster. Returns whether it did.
 ///
-/// A block of a divided program has the requested warps. Otherwise, one block runs the program with
-/// the requested warps. If the launcher adds warps and the kernel has no assembly, it has the warps
-/// of all blocks, up to [`max_warps`].
+/// A block of a divided program has the requested warps. Otherwise, one block runs the program,
+/// with the requested warps. If the launcher adds warps and the kernel has no assembly, this block
+/// has the warps of all blocks, up to [`max_warps`].
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
@@ -266,8 +265,8 @@ fn words(ty: &Type) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the warps of a kernel whose loop carries 128 registers of a thread in four warps.
-    /// The loop computes an operand of `columns` columns from `dots` dots.
+    /// Returns the warps of a kernel with 128 carried registers in four warps. The loop computes an
+    /// operand of `columns` columns from `dots` dots.
     fn warps_of(columns: u32, dots: u32) -> u32 {
         let second = if dots == 1 {
             "%q = mul %p, %p".to_owned()

@@ -11,7 +11,7 @@ use crate::common::{Random, number, seeds};
 use crate::erase::{erase, erase_if_simple};
 use crate::{module, stages, text};
 
-/// Returns an address that is a multiple of 16, but of no higher power of two.
+/// Returns an address with divisibility 16.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }

@@ -14,7 +14,7 @@
 //!   lines only in zero.
 //!
 //! The planner chooses the lines with [`f2::complement_avoiding`]. The tile has enough dimensions
-//! for a choice without conflicts, because lanes that are served together move at most 128 bytes.
+//! for this, because lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -48,8 +48,8 @@ pub struct Access {
     /// The registers of each instruction.
     pub vector: Vector,
     /// Maps each hardware index to an offset in elements. A vector is at the offset of its first
-    /// register. The map is linear: the offset of an index is the XOR of the offsets of its
-    /// register and its thread.
+    /// register. The map is linear: an index has the XOR of the offsets of its register and its
+    /// thread.
     pub offsets: Transfer,
     /// The wavefronts of each instruction.
     pub wavefronts: u32,
@@ -219,8 +219,7 @@ impl Planner<'_> {
         (!extra.is_empty()).then(|| self.buffer(wide, other, narrow, &extra))
     }
 
-    /// Returns the buffer for accesses of `narrow` and `extra` by `wide`, and of `narrow` by
-    /// `other`.
+    /// Returns the buffer for accesses `narrow` and `extra` of `wide`, and `narrow` of `other`.
     fn buffer(&self, wide: &Side, other: &Side, narrow: &[u32], extra: &[u32]) -> Candidate {
         let vector = concat(&[narrow, extra]);
         let above = f2::complement(&vector, &concat(&[&wide.threads, &other.threads, self.held]));

@@ -74,8 +74,8 @@ pub struct ShufflePlan {
 }
 
 impl ShufflePlan {
-    /// Returns whether all shuffles are butterflies: the source lane is the own lane XOR a
-    /// constant. A butterfly whose constant is 0 needs no instruction.
+    /// Returns whether all shuffles are butterflies: the source is the own lane XOR a constant. A
+    /// butterfly whose constant is 0 needs no instruction.
     pub fn is_butterfly(&self) -> bool {
         let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
         self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
@@ -111,9 +111,9 @@ impl ShufflePlan {
     }
 }
 
-/// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or if a
-/// shuffle cannot deliver an element to every lane. The second case needs several warps with copies
-/// of the source, and a warp whose elements are in few lanes.
+/// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or shuffles
+/// cannot deliver an element to every lane. The second case needs several warps with copies of the
+/// source, and a warp whose elements are in few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -208,11 +208,11 @@ struct Source<'a> {
     held: Span,
 }
 
-/// The senders of a shuffle: a basis of its elements, and a different lane for each of them.
+/// The senders of a shuffle: a basis of elements, each with a different lane.
 struct Givers {
     elements: Columns,
     lanes: Columns,
-    /// The mask that each bit of the lane index XORs to the index of the sent register.
+    /// The mask that each lane bit XORs to the index of the sent register.
     registers: Columns,
 }
 
@@ -274,7 +274,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns the fewest selects for the given masks of the lane bits and the warp bits.
+/// Returns the fewest selects for the masks of lane bits and warp bits.
 fn selects(lanes: &[u32], warps: &[u32]) -> SmallVec<[Select; 4]> {
     let all: Columns = lanes.iter().chain(warps).copied().collect();
     let image = f2::independent(&all);

@@ -203,7 +203,7 @@ fn plans_of_shuffles_are_right_wherever_there_is_one() {
     });
 }
 
-/// Returns the layouts of a tile by rows and by columns, with accesses of 16 bytes.
+/// Returns the layouts of a tile by rows and by columns, for 16-byte accesses.
 fn rows_and_columns(element_bits: u32) -> (Layout, Layout) {
     let width = 128 / element_bits;
     let rows = blocked(&[64, 64], &[1, width], &[4, 8], &[4, 1], &[1, 0]);

@@ -5,8 +5,8 @@ use tilewright_layout::{
     matrix_bank_use, swizzled,
 };
 
-/// For each mode: the bytes of a row, and the bits of a chunk's index that the mode changes. A row
-/// of the tile has 256 bytes.
+/// For each mode: a row's bytes, and the chunk index bits that it changes. A row of the tile has
+/// 256 bytes.
 const MODES: [(SwizzleMode, u32, u32); 4] = [
     (SwizzleMode::None, 256, 0),
     (SwizzleMode::Bytes32, 32, 0b1),

@@ -87,8 +87,7 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks that each thread has the part it computed, and that the parts of a line have all its
-/// elements.
+/// Checks each thread's part, and that a line's parts have all its elements.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;

@@ -6,8 +6,8 @@
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
 //! Making a map takes about a microsecond. So the kernel makes a map before a loop around the
-//! access, where the base, the strides and the extents must be known. Their alignment must be known
-//! at compile time. For a base or strides that the kernel loads, a hint states the alignment
+//! access. There, the base, the strides and the extents must be known. Their alignment must be
+//! known at compile time. For a base or strides that the kernel loads, a hint states the alignment
 //! (`HintKind::Described`).
 
 use std::fmt;
@@ -76,8 +76,7 @@ impl Search<'_> {
         self.structure.parents.block_of_value(self.evolution.function, value)
     }
 
-    /// Returns the tensor map that the kernel can make for an access, and the coordinates of the
-    /// box.
+    /// Returns the kernel's tensor map for an access, and the coordinates of the box.
     pub(super) fn device_map(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
         let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
         let launch = std::mem::replace(&mut self.evolution, any_base);

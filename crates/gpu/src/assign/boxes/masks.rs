@@ -115,8 +115,8 @@ impl Masks<'_, '_> {
         self.evolution.form_everywhere(side)
     }
 
-    /// Returns the range of a tile of consecutive indices that begin at 0; the end is exclusive. If
-    /// the indices continue from block to block of a cluster, the range has those of all blocks.
+    /// Returns the range of consecutive indices from 0 on; the end is exclusive. If the indices
+    /// continue from block to block of a cluster, the range has those of all blocks.
     fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
         let shape = &self.evolution.function.ty(tile).shape;
         let (own, before) = index.split(|product| matches!(product[..], [Term::Axis(_)]));

@@ -12,7 +12,7 @@
 //! `(m * 128 + rows) % M`. It counts as bounded by `M` if elements past the bound are never stored
 //! ([`demand`]).
 //!
-//! Stores and atomic operations have two more conditions: The box may not begin before the tensor,
+//! Stores and atomic operations have two more conditions. The box may not begin before the tensor,
 //! even if a mask excludes those elements. Alignment of the strides must be known at compile time.
 //!
 //! If the launch cannot make some maps, it runs a variant that is compiled
@@ -91,8 +91,8 @@ impl TensorBoxes {
     /// Finds the boxes of a kernel, if the target has tensor copies.
     ///
     /// Without maps of the launcher, only accesses whose map the kernel makes have boxes. In a
-    /// kernel without dots, only gathered rows and atomic operations have boxes, because its other
-    /// accesses do not get faster.
+    /// kernel without dots, only gathered rows and atomic operations have boxes: its other accesses
+    /// do not get faster.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
@@ -247,7 +247,7 @@ struct Search<'a> {
     infos: &'a Infos,
     /// The assumed divisibility of arguments that are not specialized as multiples of 16.
     unspecialized: u64,
-    /// The inputs of the map that the kernel would make; `None` for maps of the launch.
+    /// The inputs of the kernel's map; `None` for maps of the launch.
     making: Option<MapInputs>,
 }
 
@@ -431,9 +431,9 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// Assigns the remaining terms of the offset to axes, or to new axes of one element. Returns
-    /// the offset of the tensor, which is known at launch. Returns `None` if it is not aligned, or
-    /// if the tensor has too many axes.
+    /// Assigns the remaining offset terms to axes, or to new axes of one element. Returns the
+    /// offset of the tensor, which is known at launch. Returns `None` if it is not aligned, or if
+    /// the tensor has too many axes.
     fn assign_rest(
         &self,
         offset: &Form,
@@ -539,8 +539,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the index of an argument of the launch, or of an input of a map that the kernel
-    /// makes.
+    /// Returns the index of a launch argument, or of an input of a kernel's map.
     fn argument(&mut self, value: Value) -> Option<u32> {
         let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {

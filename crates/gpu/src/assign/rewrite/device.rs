@@ -390,8 +390,7 @@ impl Rewrite<'_, '_> {
         self.memory.all_have_read = None;
     }
 
-    /// Appends a barrier before a copy that overwrites memory, if threads may still read the
-    /// memory.
+    /// Appends a barrier before a copy, if threads may still read the overwritten memory.
     pub(super) fn wait_for_reads(&mut self, inst: Inst, block: Block) {
         if self.memory.read_since_barrier(block) {
             self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);

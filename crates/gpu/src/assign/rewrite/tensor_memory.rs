@@ -24,7 +24,7 @@ pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
     })
 }
 
-/// Checks that an instruction moves each tile that a program loads from or stores to tensor memory.
+/// Checks that an instruction exists for each load and store of tensor memory.
 ///
 /// # Errors
 /// If a layout is not that of an instruction.
@@ -100,8 +100,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends a barrier if several warps access the same lanes and other accesses may be in
-    /// flight.
+    /// Appends a barrier if several warps access the same lanes and accesses are in flight.
     fn wait_for_other_warps(&mut self, inst: Inst, block: Block) {
         let own = self.context.workers.warps_at[inst];
         let warps = if own == 0 { self.context.num_warps } else { own };

@@ -176,8 +176,7 @@ impl LoopBody<'_> {
         (is_own && may_repeat && is_accumulator && is_every_load_read).then_some(DotsInFlight { dots, waits })
     }
 
-    /// Returns whether each carried value is the first accumulator of the dots that compute its
-    /// next value.
+    /// Returns whether each carried value is the first accumulator of its next value's dots.
     fn keep_indices(&self, indices: &[usize]) -> bool {
         let function = self.function;
         indices.iter().all(|index| {

@@ -165,7 +165,7 @@ pub struct DotsInFlight {
 pub struct LateDots {
     /// The indices of the loads that only the late dots read.
     pub loads: Vec<usize>,
-    /// The late dots, the ops that depend on them, and ops that only the accumulators need.
+    /// The late dots, their dependent ops, and ops that only the accumulators need.
     pub late: FxHashSet<Inst>,
     /// The early ops that compute A of the late dots. They write registers that the previous
     /// iteration's late dots read.
@@ -174,8 +174,8 @@ pub struct LateDots {
     pub neutral: Option<Neutral>,
 }
 
-/// The values with which the late stage of an iteration out of range changes no accumulator. The
-/// stage scales accumulators and adds dots of slots of zeros.
+/// The values with which a late stage out of range changes no accumulator. The stage scales
+/// accumulators and adds dots of slots of zeros.
 #[derive(Default)]
 pub struct Neutral {
     /// A of each dot, or the tile that A is converted from; replaced by zeros.
@@ -197,8 +197,7 @@ impl Neutral {
 pub struct Fusion {
     pub successor: Successor,
     pub bounds: [Value; 2],
-    /// The ops that compute the successor's scalars, in the block of the first loop or in the outer
-    /// body.
+    /// The ops of the successor's scalars, in the first loop's block or the outer body.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,

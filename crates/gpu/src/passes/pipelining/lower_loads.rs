@@ -38,8 +38,7 @@ pub(super) struct FillOp {
 }
 
 impl LoopRewriter<'_> {
-    /// Lowers the loads, and returns the ops that fill slots or compute their operands, in text
-    /// order.
+    /// Lowers the loads. Returns the ops that fill slots or compute their operands, in text order.
     pub(super) fn lower_loads(&mut self) -> Vec<FillOp> {
         let plan = self.plan;
         if !plan.follows {

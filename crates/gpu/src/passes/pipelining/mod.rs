@@ -19,16 +19,16 @@
 //!    shows.
 //! 4. [`expand`] emits the prologue, the loop and the epilogue.
 //!
-//! **The loads.** A loop is pipelined if it requests two stages or more (`tl.range(num_stages=…)`),
-//! or if the launch does and the loop requests none. Loads that the loop's dots depend on become
-//! copies. In a loop without dots that requests stages, all loads become copies. If the only use of
-//! a load is a store to a buffer, a slot replaces the buffer. Other loads become reads of a slot. A
-//! load with an `other` that is not zero becomes a read and a selection. A load with less than 4
-//! contiguous bytes remains a load, because `cp.async` cannot copy it.
+//! **The loads.** A loop is pipelined if it requests two stages or more (`tl.range(num_stages=…)`).
+//! A loop without a request gets the stages of the launch. Loads that the loop's dots depend on
+//! become copies. In a loop without dots that requests stages, all loads become copies. If the only
+//! use of a load is a store to a buffer, a slot replaces the buffer. Other loads become reads of a
+//! slot. A load with an `other` that is not zero becomes a read and a selection. A load with less
+//! than 4 contiguous bytes remains a load, because `cp.async` cannot copy it.
 //!
 //! **Loop fusion** ([`fuse_loops`]). The last iterations have no later iteration to copy for. They
-//! copy for the next loop of the block, if it copies boxes of the same tensors to the same slots.
-//! With `flatten=True` on the outer loop, they copy for the next outer iteration.
+//! copy for the block's next loop, if it copies boxes of the same tensors to equal slots. With
+//! `flatten=True` on the outer loop, they copy for the next outer iteration.
 //!
 //! **Obstacles.** A loop is not pipelined if it orders memory accesses: barriers, acquires and
 //! releases, or assembly with effects. A load is not copied if the loop may write its memory.
@@ -40,9 +40,9 @@
 //! loops copy by `cp.async` if this memory costs more than one stage, or if they have late dots.
 //! Late dots start one stage after the dots that they depend on.
 //!
-//! **Vectors** that threads read, such as one number for each row of a tile, are tensor copies if
-//! they are boxes. Copies by threads would need a block barrier in each iteration, which would
-//! synchronize the warpgroups. Threads read a vector in its user's layout ([`vector_reads`]).
+//! **Vectors** that threads read, such as one number for each row, are tensor copies if they are
+//! boxes. Copies by threads would need a block barrier in each iteration, which would synchronize
+//! the warpgroups. Threads read a vector in its user's layout ([`vector_reads`]).
 
 mod dots;
 mod expand;
@@ -152,8 +152,8 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
 pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
-    /// True if all producer threads copy, because a load is not a tensor copy or depends on loads
-    /// of the loop.
+    /// True if all producer threads copy. In this case, a load is not a tensor copy or depends on
+    /// loads of the loop.
     pub by_threads: bool,
 }
 
@@ -180,7 +180,8 @@ pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static st
     Ok(ProducerPlan { plans, stages, by_threads })
 }
 
-/// Lowers loads to rings of at most `slots` slots, each filled in the iteration that takes it.
+/// Lowers loads to rings of at most `slots` slots. Each slot is filled in the iteration that takes
+/// it.
 pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];

@@ -345,7 +345,7 @@ impl LoopBody<'_> {
     }
 
     /// Returns whether tensor copies may fill the slots of the loop. The `mbarrier`s of a ring are
-    /// initialized once, so a nested loop's ring keeps its memory for the whole kernel.
+    /// initialized once. So a nested loop's ring keeps its memory for the whole kernel.
     /// `nested_boxes` must permit this.
     fn may_have_boxes(&self) -> bool {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
@@ -388,7 +388,7 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns the slot layout and the box of a vector that threads read from a buffer.
+    /// Returns the slot layout and the box of a vector read from a buffer.
     ///
     /// The vector is too short for bank conflicts to matter. The slot may have further axes of one
     /// element.
@@ -426,8 +426,7 @@ impl LoopBody<'_> {
         Some((memory, boxed))
     }
 
-    /// Returns the buffer that is the only user of a loaded tile, and the stored tile's register
-    /// layout.
+    /// Returns the buffer that is a loaded tile's only user, and the stored tile's layout.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());

@@ -1,11 +1,12 @@
 //! Gives each op of a loop its stage and its order.
 //!
-//! A step is an iteration of the pipelined loop, which runs each stage for another iteration of the
-//! original loop. Slots are taken in the last **stage**, or in the *early stage* before it if the
-//! loop has late dots ([`LateDots`](super::loop_plan::LateDots)) or dots in flight
-//! ([`DotsInFlight`](super::loop_plan::DotsInFlight)). A slot of a ring with `n` slots is filled
-//! `n - 1` stages before it is taken. Example: with 3 slots and no late dots, copies are in stage
-//! 0, and takes in stage 2. Loads that a copy depends on run one stage earlier.
+//! A step is an iteration of the pipelined loop. It runs each stage for another iteration of the
+//! original loop. Slots are taken in the last **stage**. With late dots
+//! ([`LateDots`](super::loop_plan::LateDots)) or dots in flight
+//! ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they are taken one stage earlier, in the
+//! *early stage*. A slot of a ring with `n` slots is filled `n - 1` stages before it is taken.
+//! Example: with 3 slots and no late dots, copies are in stage 0, and takes in stage 2. Loads that
+//! a copy depends on run one stage earlier.
 //!
 //! **The order in a step**: the early dots start, then the late dots of the previous iteration.
 //! Copies start, then the threads compute. The ops that compute A of the next late dots are last.
@@ -27,11 +28,10 @@ pub(super) mod order {
     /// The ops before the first wait for a dot of the step. Dots that depend on no wait of the step
     /// are here, with the ops that they need.
     pub const BEGIN: u32 = 0;
-    /// The late dots and the ops that they need, or the wait for the previous step's dots in
-    /// flight.
+    /// The late dots with their needs, or the wait for the previous step's dots.
     pub const LATE: u32 = 1;
-    /// With late dots and several warpgroups: the first wait for a dot, and the ops up to the first
-    /// reduction. With dots in flight: the releases of slots.
+    /// With late dots and several warpgroups: the first wait, up to the first reduction. With dots
+    /// in flight: the releases of slots.
     pub const WAIT: u32 = 2;
     /// The waits for empty slots.
     pub const ACQUIRE: u32 = 3;
@@ -40,7 +40,7 @@ pub(super) mod order {
     pub const FILL: u32 = 4;
     /// The ops that the threads compute.
     pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
-    /// The waits for late dots, with the ops that depend on them, or for dots in flight.
+    /// The waits for late dots with their users, or for dots in flight.
     pub const END: u32 = COMPUTE + 1;
     /// The ops that make the operands of late dots.
     pub const OPERAND: u32 = COMPUTE + 2;
@@ -101,7 +101,7 @@ impl LoopRewriter<'_> {
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// Returns the distance to the last stage and the order of each op of a loop with late dots.
+    /// Returns each op's distance to the last stage and order, for late dots.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
@@ -139,8 +139,7 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// Returns the distance to the last stage and the order of each op of a loop with dots in
-    /// flight.
+    /// Returns each op's distance to the last stage and order, for dots in flight.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {

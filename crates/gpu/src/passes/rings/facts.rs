@@ -29,11 +29,9 @@ pub struct RingFacts {
     /// A group is represented by its first ring. A producer that shares the consumer's index is
     /// excluded.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
-    /// The slots by which a side advances in an iteration; `None` if it advances in a nested
-    /// region.
+    /// The slots by which a side advances per iteration; `None` if nested regions advance it.
     pub steps: FxHashMap<(Inst, RingSide), Option<u32>>,
-    /// The rings with one index for both sides in each instruction's regions, and the producer's
-    /// lead in slots.
+    /// The rings with one index for both sides in a region, and the producer's lead.
     pub merged: FxHashMap<Inst, Vec<(Value, i64)>>,
     pub groups: RingGroups,
     /// The leading rings that are allocated in each entry instruction's regions. Their barriers are

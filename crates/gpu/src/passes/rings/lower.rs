@@ -30,7 +30,7 @@ struct PipelineState {
 
 type PipelineStates = BTreeMap<RingSide, PipelineState>;
 
-/// The phase that a loop carries for a side with the same slot at each iteration's start.
+/// The carried phase of a side whose iterations begin at the same slot.
 #[derive(Clone, Copy, Debug)]
 enum CarriedPhase {
     /// No phase: each iteration starts in the same phase.
@@ -63,7 +63,7 @@ impl Carried {
 struct HeldSlot {
     root: Value,
     index: Value,
-    /// The slot, or the whole buffer if it has one slot or the slot is not accessed.
+    /// The slot; the whole buffer if it has one slot or is not accessed.
     slot: Value,
 }
 
@@ -263,7 +263,7 @@ impl RingLowering<'_> {
         self.make_barriers(root, &plan, state);
     }
 
-    /// Makes the barriers of a group, and the initial states if all warps use the rings.
+    /// Makes a group's barriers, and the initial states if all warps use the rings.
     fn make_barriers(&mut self, root: Value, plan: &RingPlan, state: &mut PipelineStates) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
@@ -348,7 +348,7 @@ impl RingLowering<'_> {
 
     fn acquire(&mut self, inst: Inst, root: Value, plan: &RingPlan, at: &PipelineState) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
-            // The first use of a slot needs no wait; the first ring of a group has waited for the
+            // The first use of a slot needs no wait. The first ring of a group has waited for the
             // others.
             let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
             if is_new || self.facts.groups.leader(root) != root {
@@ -471,8 +471,8 @@ impl RingLowering<'_> {
 
     /// Chooses the values that a loop carries for its sides.
     ///
-    /// A side that starts at a constant slot and advances by a multiple of the slots has the same
-    /// slots in all iterations. Such sides share one parity if their first phases are constant and
+    /// A side that starts at a constant slot and advances by a multiple of the slots repeats its
+    /// slots in each iteration. Such sides share one parity if their first phases are constant and
     /// change in each iteration. Example: two slots, taken twice in an iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };

@@ -12,8 +12,8 @@
 //!
 //! - If several warpgroups read tensor copies with `wgmma`, an `mbarrier` per slot replaces the
 //!   third row's block barrier. Each warp arrives at it.
-//! - In the fourth row, a tensor copy arrives once with its bytes, each `copy_async` thread when
-//!   its copies are complete, and each storing warp once.
+//! - In the fourth row, a tensor copy arrives once with its bytes, and each storing warp once. A
+//!   `copy_async` thread arrives when its copies are complete.
 //!
 //! A later pass places the block barriers of the first two rows. [`counts`] computes the commit
 //! group of each `take`, and the dot of each `wgmma_wait`. [`lower`] carries the next slot's index
@@ -52,7 +52,7 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 ///
 /// # Errors
 /// If no row of this module's table covers the uses of a ring. The pass also fails if a region does
-/// not take all slots of a ring with `mbarrier`s and deallocate it.
+/// not take all slots of its `mbarrier` ring and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);

@@ -3,11 +3,11 @@
 //! In every IR block, slots of a group are acquired, published, taken and released in turns. A turn
 //! is one op, such as `take`, for each ring in order. Example:
 //! `take %a ; take %b ; release %a ; release %b`. All slots of a turn are published before the
-//! first is taken, and the first `take` waits for all of them. All are released before the first is
+//! first is taken. The first `take` waits for all of them. All are released before the first is
 //! acquired again. The last release signals that all are empty.
 //!
-//! Rings of `cp.async` are in one group only if no slot is read between the first and the last
-//! `take` of a turn. Their copies are one commit group, or arrive at one barrier.
+//! Rings of `cp.async` are in one group only if no slot is read between the takes of a turn. Their
+//! copies are one commit group, or arrive at one barrier.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ fn split_into_turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Returns whether each turn has the same step for each ring, in the order of `rings`.
+/// Returns whether each turn has the same step for each of `rings`, in order.
 ///
 /// The order of releases is free with partitions or with block barriers for empty slots.
 fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &RingPlan) -> bool {

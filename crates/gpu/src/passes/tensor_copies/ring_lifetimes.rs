@@ -95,8 +95,7 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     }
 }
 
-/// Returns the `alloc` of a ring as an index, and the number of instructions up to the next
-/// `publish`.
+/// Returns the index of a ring's `alloc`, and the instructions up to the next `publish`.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;

@@ -25,7 +25,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Returns whether a region has control flow or effects, and so must not run on padding.
+    /// Returns whether a region has control flow or effects, and must skip padding.
     pub(super) fn has_control(&self, region: Block) -> bool {
         let mut found = false;
         self.cursor.function.walk(region, &mut |inst| {

@@ -78,8 +78,8 @@ impl Pad<'_> {
         self.cursor.function.redefine(result, inst, 0);
     }
 
-    /// Lowers a slice. Along an axis where it is aligned and drops few elements, it becomes a slice
-    /// of registers, otherwise a gather.
+    /// Lowers a slice. Along an axis where the slice is aligned and drops few elements, it becomes
+    /// a slice of registers. Otherwise, it becomes a gather.
     pub(super) fn slice(&mut self, inst: Inst, starts: &IntList, steps: &IntList, shape: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (mut tile, result) = (data.operands[0], data.results[0]);

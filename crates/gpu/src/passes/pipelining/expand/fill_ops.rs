@@ -1,5 +1,5 @@
-//! Finds the ops of a scheduled loop that fill slots, and those that only they need. The expander
-//! predicates these ops before the last stage, and no others. Example: a copy and its pointer.
+//! Finds the ops that fill slots, and the ops that only they need. The expander predicates these
+//! ops before the last stage, and no others. Example: a copy and its pointer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -7,7 +7,7 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Maps each such op of a step to the number of stages up to the last one.
+/// Maps each such op to the number of stages up to the last one.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -112,7 +112,8 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds to `others` the ops that it needs, and ops without users or with users after the loop.
+    /// Adds to `others` the ops that its ops need. Also adds ops without users, or with users after
+    /// the loop.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
@@ -138,7 +139,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Adds the ops that only copies need to `fills`, with the stages of such a copy.
+    /// Adds the ops that only copies need to `fills`, with a copy's stages.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {

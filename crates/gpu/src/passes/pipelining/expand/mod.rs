@@ -15,7 +15,7 @@
 //! **Ops that fill slots**, and ops that only they need, are predicated. Out of range, a copy fills
 //! its slot with zeros, so no copy of the body is needed after the loop.
 //!
-//! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
+//! **Other ops** before the last stage are not predicated. The loop ends a step earlier, and the
 //! last stage runs once more after it. Their first step is before the loop, even without an
 //! iteration. Then its slots are zeros, and a selection keeps the initial values. If zeros change
 //! no carried value (`LoopRewriter::drains`), the loop ends before copies are out of range. Without
@@ -50,7 +50,7 @@ struct Pipeline {
     /// The ops that fill slots, with those that only they need. Each has the number of stages from
     /// its copy to the last stage.
     fills: FxHashMap<Inst, u32>,
-    /// The number of stages from the first op that is not predicated to the last one.
+    /// The number of stages from the first op without a predicate to the last stage.
     crossing: u32,
     /// The number of stages before the last one.
     farthest: u32,
@@ -85,8 +85,7 @@ impl Pipeline {
 /// the loop.
 type Steps = Vec<FxHashMap<Value, Value>>;
 
-/// The values that cross stages, with the parameters that carry them for one step, two steps, and
-/// so on.
+/// The values that cross stages. Their parameters carry them for one step, two steps, and so on.
 type Crossing = BTreeMap<Value, Vec<Value>>;
 
 impl LoopRewriter<'_> {
@@ -176,7 +175,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Masks an access with the pointer at operand `pointer`, and the mask at the next operand.
+    /// Masks an access; `pointer` is its pointer operand, and the mask is the next operand.
     fn mask(&mut self, inst: Inst, pointer: usize, in_range: Value) {
         let data = self.function.insts[inst].clone();
         let ty = self.function.ty(data.operands[pointer]).clone();
@@ -321,8 +320,8 @@ impl LoopRewriter<'_> {
             && pipeline.ahead_of.get(&data.operands[0]).is_some_and(|ahead| *ahead > pipeline.ahead(inst))
     }
 
-    /// Returns whether an op copies only for iterations that are known to be out of range. No
-    /// iteration takes its slots.
+    /// Returns whether an op copies only for iterations known to be out of range. No iteration
+    /// takes its slots.
     fn is_unused_copy(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let plan = self.plan;
         let data = &self.function.insts[inst];
@@ -358,8 +357,8 @@ impl LoopRewriter<'_> {
         carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
-    /// Adds the early stage's last tile to the first wait for a late dot after it. Without this
-    /// operand, the assembler would move the wait up.
+    /// Adds the early stage's last tile to the next wait for a late dot. Without this operand, the
+    /// assembler would move the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {

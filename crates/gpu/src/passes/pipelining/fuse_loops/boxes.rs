@@ -13,7 +13,7 @@ use tilewright_gpu_ir::{Function, Gpu};
 
 /// Returns the scalar ops of a block that compute the values in `work`, in order. Also returns the
 /// values from outside of the block that they use. Returns `None` if they depend on other ops of
-/// the block, or on values carried by the loop with the body `body`.
+/// the block, or on values that the loop with `body` carries.
 pub(super) fn scalars_of(
     function: &Function,
     insts: &[Inst],

@@ -22,7 +22,7 @@
 //!
 //! **Obstacles**, in addition to those of [pipelining](crate::passes::pipelining):
 //! - In the outer loop: an op that orders memory accesses, may write the copies' memory, or makes
-//!   their tensor map.
+//!   their map.
 //! - In the inner loop: late dots ([`LateDots`]), or a step that is too large or not a positive
 //!   constant.
 //! - In the inner loop: a copy by `cp.async` or of gathered rows.

@@ -86,7 +86,7 @@ impl Siblings<'_> {
 
     /// Returns whether the late stages of both loops may run in one step.
     ///
-    /// Only the next loop's late stage uses this loop's accumulators, this loop's neutral values
+    /// Only the next loop's late stage uses this loop's accumulators. This loop's neutral values
     /// are known, and the ops in between are pure.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
@@ -136,8 +136,8 @@ impl Siblings<'_> {
         may && !self.between().iter().any(is_loop)
     }
 
-    /// Returns a lower bound of the next loop's iterations: 0 unless its bounds differ by a
-    /// constant.
+    /// Returns a lower bound of the next loop's iterations. The bound is 0 unless the loop's bounds
+    /// differ by a constant.
     fn min_iterations(&self) -> i128 {
         let [lower, upper] = [0, 1].map(|index| self.function.insts[self.next.inst].operands[index]);
         let Some(step) = self.next.step else { return 0 };

@@ -137,8 +137,7 @@ impl LoopRewriter<'_> {
         boxes.coordinates.iter().map(|values| values.iter().map(copy).collect()).collect()
     }
 
-    /// Computes the distance that a counter covers in 64 bits, clamped to `min` and `max`
-    /// iterations.
+    /// Computes the distance of a counter in 64 bits, clamped to `min` and `max` iterations.
     pub(super) fn length(&mut self, [lower, upper]: [Value; 2], min: u32, max: Option<u32>) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         let [lower, upper] = [lower, upper].map(|value| self.cast(value, Dtype::I64));
