@@ -1,8 +1,5 @@
 //! Computes the alignment of each slot of shared memory.
 //!
-//! Allocation gives each buffer this alignment or a larger one, and the verifier checks the offsets
-//! of buffers.
-//!
 //! | user of the slot | the address is a multiple of |
 //! |---|---|
 //! | threads | 16 bytes (the widest access of a thread), or the size of the slot if it is smaller |
@@ -11,8 +8,8 @@
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
-//! The hardware computes the swizzle from bits of the address. A box with fewer than eight rows is
-//! smaller than the period of the swizzle. Its slot must still begin at a multiple of the period.
+//! The hardware computes the swizzle from address bits. So even a box with fewer than eight rows
+//! begins at a multiple of the swizzle's period.
 
 use cranelift_entity::SecondaryMap;
 use tilewright_ir::{Inst, Operation, Value};
@@ -30,8 +27,8 @@ pub const MBARRIER_BYTES: u32 = 8;
 
 /// The alignment of each buffer of a function.
 pub struct Alignments {
-    /// For each `alloc`, the alignment of its slots in bytes, and the instruction that needs this
-    /// alignment. The instruction is `None` if only accesses by threads determine the alignment.
+    /// The alignment of each `alloc`'s slots, and the instruction that needs it. The instruction is
+    /// `None` if only threads access the memory.
     needs: SecondaryMap<Inst, (u32, Option<Inst>)>,
 }
 
@@ -64,7 +61,7 @@ impl Alignments {
     }
 }
 
-/// Checks the offset of each buffer, and the distance between its slots, against its alignment.
+/// Checks the offset of each buffer, and the distance of its slots, against the alignment.
 pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     let function = analysis.function;
     let needs = Alignments::new(layouts, analysis).needs;
@@ -99,8 +96,8 @@ pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     found
 }
 
-/// Returns the distance between slots, in bytes, if `operand` is a slot that may be misaligned. The
-/// address of the slot must be a multiple of `need` bytes.
+/// Returns the distance between slots in bytes, if slot `operand` may be misaligned. Its address
+/// must be a multiple of `need` bytes.
 fn misaligned_slots(analysis: &SlotAnalysis<'_>, operand: Value, need: u32) -> Option<u32> {
     let root = analysis.root(operand)?;
     let (Type::Buffer(buffer) | Type::Ring(buffer)) = analysis.function.ty(root) else { return None };
@@ -129,9 +126,8 @@ fn of_threads(memory: &Type) -> u32 {
     }
 }
 
-/// Returns the alignment that a tensor copy, a `wgmma` or `make_tensor_map` needs of an operand in
-/// shared memory. Returns `None` for other instructions and operands, and if a tensor copy cannot
-/// move the layout of the operand.
+/// Returns the alignment that an instruction needs of an operand in shared memory. Returns `None`
+/// if threads access the operand, or if a tensor copy cannot move its layout.
 fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value) -> Option<u32> {
     let Op::Gpu(op) = &function.insts[inst].op else { return None };
     let memory = function.ty(operand).as_memory()?;
@@ -151,11 +147,10 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
     }
 }
 
-/// Returns the period of the swizzle of a matrix in bytes, or 1 without a swizzle.
+/// Returns the period of a swizzle in bytes, or 1 without a swizzle.
 ///
-/// The swizzle combines some address bits with less significant bits (exclusive or). The period is
-/// twice the value of the most significant of these address bits, because the matrix contains a
-/// whole period.
+/// The swizzle XORs address bits to lower ones. The period is twice the value of the highest of
+/// these bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

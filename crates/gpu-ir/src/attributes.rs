@@ -26,7 +26,7 @@ impl Attribute for MmaShape {
     }
 }
 
-/// A number that a later pass computes, such as the offset of a buffer. Its text is `?` until then.
+/// A number that a later pass computes, such as a buffer's offset; `?` in text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Deferred(pub Option<u32>);
 
@@ -48,9 +48,8 @@ pub enum Scope {
     /// The whole block.
     #[default]
     Block,
-    /// The lanes of each warp. A run is the consecutive elements along the axis that one warp
-    /// holds. Each run has one partial result; the last axis of the partial results is the index of
-    /// the run.
+    /// The lanes of each warp. A run is the consecutive elements along the axis of one warp. Each
+    /// run has one partial result. The last axis of these results is the run's index.
     Warp,
 }
 

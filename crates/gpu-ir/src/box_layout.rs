@@ -1,5 +1,4 @@
-//! Layouts of tiles in shared memory that tensor copies write and read: PTX ISA, "Tensors:
-//! Swizzling Modes".
+//! Layouts that tensor copies read and write (PTX ISA, "Tensors: Swizzling Modes").
 
 use smallvec::SmallVec;
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
@@ -13,7 +12,7 @@ const BOX_ALIGNMENT: u32 = 128;
 /// The fewest bytes of a row of a box.
 const MIN_ROW_BYTES: u32 = 16;
 
-/// Returns the layout of a matrix that a tensor copy writes, with rows along an axis.
+/// Returns the layout of a matrix for tensor copies, with rows along an axis.
 pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
     let mode = SwizzleMode::widest(shape[axis] * element_bits / 8);
     swizzled(shape, &[axis, 1 - axis], element_bits, mode)
@@ -23,12 +22,11 @@ pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {
     /// The axes of the tile, from the fastest to the slowest in memory. The rows are along the
-    /// first.
+    /// first one.
     pub order: SmallVec<[usize; 5]>,
     /// Elements of a row of a box.
     pub row: u32,
-    /// The number of boxes. Boxes that follow each other in memory are neighbors along the rows of
-    /// the tile.
+    /// The number of boxes. Boxes are neighbors along the rows, and follow each other in memory.
     pub count: u32,
     /// The bytes of a box.
     pub bytes: u32,
@@ -39,7 +37,7 @@ pub struct BoxLayout {
 }
 
 impl BoxLayout {
-    /// Returns the boxes of a tile with this layout in memory, if tensor copies can write it.
+    /// Returns the boxes of a tile, if tensor copies can write its layout.
     pub fn of(memory: &Layout, element_bits: u32) -> Option<Self> {
         let rank = memory.output().rank();
         (0..rank).rev().find_map(|axis| Self::along(memory, element_bits, axis))
@@ -54,9 +52,8 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // If the tile has several boxes along its rows, memory has all rows along the second
-            // axis of `order` before the next box. So a box is contiguous only if all further axes
-            // have extent 1.
+            // With several boxes along the rows, memory has all rows along the second axis of
+            // `order` before the next box. So all further axes must have extent 1.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
             fits.then_some((row, mode))
@@ -69,8 +66,8 @@ impl BoxLayout {
         is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
     }
 
-    /// Returns whether `tile::gather4` can fill the boxes. The tile must be a matrix, and four rows
-    /// of a box must have a multiple of 128 bytes.
+    /// Returns whether `tile::gather4` can fill the boxes. The tile is a matrix, and four rows have
+    /// a multiple of 128 bytes.
     pub fn can_gather_rows(&self, element_bits: u32) -> bool {
         let bytes = GATHERED_ROWS_PER_COPY * self.row * element_bits / 8;
         self.order.len() == 2 && bytes.is_multiple_of(BOX_ALIGNMENT)

@@ -1,5 +1,4 @@
-//! Checks of single instructions: the type rules of tile IR, matching layouts, and buffers of the
-//! right size.
+//! Checks single instructions: types, layouts and sizes of buffers.
 
 use smallvec::SmallVec;
 use tilewright_ir as ir;
@@ -80,9 +79,9 @@ impl<'a> Checker<'a> {
         self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
     }
 
-    /// Checks the layout of a value: the header lists it, and it has the shape of the tile. In
-    /// registers, the layout distributes the tile over the warps of the block or of a partition. In
-    /// memory, the layout maps offsets to elements.
+    /// Checks that the header lists a value's layout, and that it fits the tile. A layout of
+    /// registers distributes the tile over the warps of the block or a partition. A layout of
+    /// memory maps offsets to elements.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         ty.as_tensor_memory().map_or(Ok(()), TensorMemory::check)?;
@@ -109,7 +108,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns whether the block or some partition has `count` warps. The check of
-    /// `warp_specialize` compares the layouts in each partition with that partition.
+    /// `warp_specialize` compares layouts with each partition.
     fn may_be_for(&self, count: u32) -> bool {
         let is_partition = |inst: &InstData| match &inst.op {
             Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps.contains(&i64::from(count)),
@@ -221,7 +220,7 @@ impl<'a> Checker<'a> {
             OpFamily::Scan if !matches!(op, ir::Op::Scan { .. }) => {
                 self.same_layouts(&[self.inst.operands[0], self.inst.results[0]])
             }
-            // The pass that lowers conversions replaces a `histogram` by `local_histogram`.
+            // The lowering of conversions replaces a `histogram` by `local_histogram`.
             OpFamily::Reduction if matches!(op, ir::Op::Histogram { .. }) => {
                 self.same_layouts(&self.inst.operands)
             }
@@ -243,8 +242,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks that the source is in registers, or in a row-major buffer once conversions are
-    /// lowered. Also checks that the indices have the layout of the result.
+    /// Checks that the source is in registers, or in a row-major buffer after the lowering. The
+    /// indices have the layout of the result.
     fn movement(&self) -> Check {
         let moved = self.operand(0);
         let values: SmallVec<[Value; 4]> =
@@ -258,8 +257,7 @@ impl<'a> Checker<'a> {
         ensure(is_readable, || format!("{} takes a row-major buffer, found {moved}", self.name()))
     }
 
-    /// Checks that the op only renames registers: each register of the result is a register of the
-    /// operand.
+    /// Checks that each register of the result is a register of the operand.
     fn shape_op(&self, op: &ir::Op) -> Check {
         let (operand, result) = (self.operand(0), self.ty(self.inst.results[0]));
         let (Some(found), Some(layout)) = (self.layout(operand), self.layout(result)) else { return Ok(()) };
@@ -348,8 +346,7 @@ impl<'a> Checker<'a> {
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
-    /// Checks the optional operand `after`: a tile of 32-bit elements that is computed before the
-    /// op starts.
+    /// Checks the optional operand `after`, a tile of 32-bit elements.
     fn dependence(&self, index: usize) -> Check {
         if self.inst.operands.len() <= index {
             return Ok(());
@@ -464,7 +461,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks a load from a buffer and, if `matrix` is set, that `ldmatrix` can load the tile.
+    /// Checks a load from a buffer; with `matrix`, by `ldmatrix`.
     fn local_load(&self, matrix: bool) -> Check {
         ensure(!matches!(self.operand(0), Type::Empty(_)), || "local_load reads an empty slot".into())?;
         let buffer = self.memory(0)?;
@@ -497,7 +494,7 @@ impl<'a> Checker<'a> {
         self.same_layouts(&values)
     }
 
-    /// Checks that the layout of the pointers allows accesses of `width` elements along an axis.
+    /// Checks that the pointers' layout allows accesses of `width` elements along an axis.
     fn access<'v>(&self, values: impl IntoIterator<Item = &'v Value>, axis: u32, width: u32) -> Check {
         let is_global = matches!(self.inst.op, Op::Gpu(GpuOp::Load { .. } | GpuOp::Store { .. }));
         let max_bytes = if is_global { self.header.target.access_bytes() } else { ACCESS_BYTES };
@@ -546,7 +543,7 @@ impl<'a> Checker<'a> {
                  required"
             )
         })?;
-        // Elements that are contiguous in the buffer have to be contiguous in global memory.
+        // Elements that are contiguous in the buffer must be contiguous in global memory.
         let offsets = layout.offsets_in(memory);
         let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
@@ -556,9 +553,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks a dot. The instruction has this shape, and each operand has the layout of its
-    /// fragment or is in shared memory. Until barriers are inserted, the operands of `wgmma` may
-    /// have any layout.
+    /// Checks a dot. Each operand has the layout of its fragment, or is in shared memory. Before
+    /// barriers are inserted, `wgmma` operands may have any layout.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_dot(warps) else {
             return Err("the warps must be counts along M and N, or along a batch, M and N".into());
@@ -579,9 +575,8 @@ impl<'a> Checker<'a> {
         ensure(shapes::is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
-        // The pass that lowers conversions stores operands of `wgmma` to shared memory. Before it,
-        // they may be in registers in any layout. The header records only the later insertion of
-        // barriers, so the check allows such operands until then.
+        // Before conversions are lowered, operands of `wgmma` may be in registers in any layout.
+        // The header records only the later insertion of barriers.
         let n_first = mma.is_n_first(layout, warps);
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
@@ -604,8 +599,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the tiles of A, B and the accumulator after the transposes of the dot. Fails if a
-    /// dot cannot combine tiles of these types.
+    /// Returns the tiles of A, B and the accumulator after transposes. Fails if no dot combines
+    /// them.
     fn dot_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
         for index in 0..3 {
@@ -631,8 +626,7 @@ impl<'a> Checker<'a> {
         ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))
     }
 
-    /// Checks that operands are in shared memory or, before conversions are lowered, in the
-    /// registers of the threads that need them.
+    /// Checks that operands are in shared memory, or in registers before conversions are lowered.
     fn fma_dot(&self) -> Check {
         let [a, ..] = self.dot_tiles()?;
         let accumulator = self.layout(self.operand(2)).ok_or("fma_dot takes tiles")?;
@@ -676,7 +670,7 @@ impl<'a> Checker<'a> {
         let changing = warps.iter().zip(registers).filter(|(_, registers)| **registers != 0);
         let (sum, count) = changing
             .fold((0, 0), |(sum, count), (warps, registers)| (sum + warps * registers, count + warps));
-        // The registers of a thread before and after `warp_specialize`, rounded up to a multiple of
+        // A thread's registers before and after `warp_specialize`, rounded up to a multiple of
         // eight.
         let average = if count == 0 { 0 } else { (sum as u64).div_ceil(8 * count as u64) * 8 };
         let budget = average * u64::from(self.header.num_warps) * 32;
@@ -685,8 +679,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks that the tiles in a partition are distributed over the warps of the partition. The
-    /// module `verify` checks the other rules of partitions.
+    /// Checks that tiles in a partition are distributed over its warps.
     fn partition(&self, partition: usize, count: i64) -> Check {
         let mut checked = Ok(());
         self.function.walk(self.inst.regions[partition], &mut |inst| {

@@ -1,12 +1,10 @@
-//! Decides whether the region of a reduction commutes, so that elements may be combined in any
-//! order.
+//! Decides whether a reduction may combine elements in any order.
 //!
-//! The region becomes terms over its left and its right elements. Equal terms have one id: the
-//! operands of commutative functions are sorted, and `a > b` becomes `b < a`. The region commutes
-//! if swapping left and right yields the same terms. It also commutes if it selects the left or the
-//! right element by a comparison of the two. With left and right swapped, such a region selects the
-//! same element, or an equal one. This analysis ignores NaN. A region that does not test for NaN is
-//! not associative for NaN in any case. A region that tests for NaN treats both sides alike.
+//! The region becomes terms over its left and right elements. Equal terms have one id: operands are
+//! sorted, and `a > b` becomes `b < a`. It commutes if swapping left and right yields the same
+//! terms. It also commutes if it selects the left or the right element by a comparison of both. NaN
+//! is ignored. A region without a test for NaN is not associative for NaN, and one with a test
+//! treats both sides alike.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
@@ -14,14 +12,13 @@ use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
 use crate::{Function, GpuOp, Op};
 
-/// The most tiles whose orderings are enumerated. The elements of a tile have three orderings
-/// (less, equal, greater), so `n` tiles have `3^n` combinations.
+/// The most tiles whose orderings are enumerated: `n` tiles have `3^n` orderings.
 const MAX_COMPARED_TILES: usize = 4;
 
-/// Returns whether a region provably yields the same values with left and right swapped.
+/// Returns whether a region yields the same with left and right swapped.
 ///
-/// Returns `false` for a region with control flow, or with a use of a value from outside. Also
-/// returns `false` for an op that is not pure or has not exactly one result.
+/// Returns `false` for control flow, values from outside, and ops that are not pure or have several
+/// results.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -33,10 +30,9 @@ pub fn commutes(function: &Function, region: Block) -> bool {
     plain.iter().zip(&swapped).all(|(plain, swapped)| plain == swapped || terms.selects(*plain, count))
 }
 
-/// Returns how the warps of a reduction exchange their partial results. Returns `None` if no warp
-/// needs results of another warp.
+/// Returns how a reduction's warps exchange partial results, if they do.
 ///
-/// The warps combine the partial results in the order of the axis if the region does not commute.
+/// Results are combined in the order of the axis if the region does not commute.
 pub fn exchange_of_reduction(
     function: &Function,
     region: Block,
@@ -54,7 +50,7 @@ type Term = usize;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Node {
-    /// An element: the index of its tile, and true for the right side or false for the left side.
+    /// An element: its tile's index, and true for the right side.
     Element(usize, bool),
     Apply(F, Vec<Term>),
     /// Another op: its name with its attributes, and its operands.
@@ -75,9 +71,8 @@ impl Terms {
         })
     }
 
-    /// Returns the terms that a region yields. Returns `None` if the region uses a value from
-    /// outside. Also returns `None` for an op that has regions, is not pure or has not exactly one
-    /// result.
+    /// Returns the terms that a region yields. Returns `None` for a value from outside, or an op
+    /// that is not pure, has regions, or has several results.
     fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
         let block = &function.blocks[region];
         let count = block.parameters.len() / 2;
@@ -107,7 +102,7 @@ impl Terms {
         function.yielded(region).iter().map(|value| known.get(value).copied()).collect()
     }
 
-    /// Returns whether a term selects one of two elements of a tile by a comparison that
+    /// Returns whether a term selects one of a tile's two elements by a comparison that
     /// distinguishes them.
     fn selects(&self, term: Term, count: usize) -> bool {
         let Node::Apply(F::Select, operands) = &self.nodes[term] else { return false };
@@ -129,8 +124,8 @@ impl Terms {
         })
     }
 
-    /// Returns whether a condition holds, given the ordering of the left and right elements of each
-    /// tile. Returns `None` if the condition consists of more than comparisons of these elements.
+    /// Returns whether a condition holds for given orderings of the tiles' elements. Returns `None`
+    /// if it has more than comparisons of these.
     fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
         let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
         let both = |f: fn(bool, bool) -> bool| {
@@ -157,10 +152,9 @@ impl Terms {
         }
     }
 
-    /// Returns the tile of a term, and the rank of the term relative to the tile's left element.
-    /// The rank of the left element is 0. The right element has rank -1, 0 or 1: by `outcome`, it
-    /// is less than, equal to or greater than the left element. Other terms with a rank are minima
-    /// and maxima of these two elements.
+    /// Returns the tile of a term, and the term's rank. The left element has rank 0. The right
+    /// element has rank -1, 0 or 1 if it is less than, equal to or greater than the left one
+    /// (`outcome`). Minima and maxima of both also have ranks.
     fn rank(&self, term: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<(usize, i8)> {
         match &self.nodes[term] {
             Node::Element(tile, false) => Some((*tile, 0)),
@@ -179,7 +173,7 @@ impl Terms {
 const ORDERINGS: [std::cmp::Ordering; 3] =
     [std::cmp::Ordering::Less, std::cmp::Ordering::Equal, std::cmp::Ordering::Greater];
 
-/// Normalizes the application of a function: sorts commutative operands, and mirrors comparisons.
+/// Normalizes a function: sorts commutative operands, and mirrors comparisons.
 fn normal(function: F, mut operands: Vec<Term>) -> Node {
     let mirrored = match function {
         F::Gt => Some(F::Lt),

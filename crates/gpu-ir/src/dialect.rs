@@ -1,4 +1,4 @@
-//! The GPU dialect as a dialect of the IR: its ops, types and header, with their checks.
+//! The GPU dialect's ops, types, header and checks.
 
 use tilewright_ir as ir;
 use tilewright_ir::Dialect;

@@ -17,10 +17,9 @@
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
 //! | `, 2 blocks a multiprocessor` | the registers of a thread are limited so that two blocks fit on a multiprocessor |
 //!
-//! The tensor maps ([`TensorMapPlan`]) follow the layouts. The maps that the launch makes (`T0 =
-//! …`) precede those that the kernel makes (`M0 = …`). The text of a map calls its arguments `p0`,
-//! `p1`, …. In a `T` map, these are the arguments of the kernel. In an `M` map, they are the
-//! operands of `make_tensor_map` after the buffer.
+//! The tensor maps ([`TensorMapPlan`]) follow the layouts. Maps of the launch (`T0 = …`) precede
+//! those of the kernel (`M0 = …`). The arguments of a map are `p0`, `p1`, …. In a `T` map, they are
+//! those of the kernel. In an `M` map, they are the operands of `make_tensor_map` after the buffer.
 
 use std::fmt::Write;
 
@@ -40,8 +39,7 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The largest value of `stages` and of `min_blocks`. It suffices for `min_blocks`, because a
-/// multiprocessor holds at most 32 blocks.
+/// The largest value of `stages` and of `min_blocks`. A multiprocessor holds at most 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";
@@ -53,39 +51,36 @@ const DESCENDING_IDS: &str = "longest CTA first by descending id";
 pub struct Header {
     /// The GPU architecture.
     pub target: GpuTarget,
-    /// The warps of a block: a power of two, or the sum of the warps of the partitions.
+    /// The warps of a block: a power of two, or the sum over partitions.
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The stages of loops that do not set their own; 0 after software pipelining.
+    /// The stages of loops without their own number; 0 after software pipelining.
     pub stages: u32,
     /// Allows a multiplication and an addition to become one `fma`.
     pub contraction: bool,
-    /// True if there is a barrier wherever threads must wait for each other. The pass that inserts
-    /// barriers sets this flag; from then on, the verifier reports missing barriers.
+    /// True if a pass has inserted all barriers. The verifier then reports missing ones.
     pub synchronized: bool,
-    /// True if the program states its layouts, copies and `mbarrier`s. Passes then choose none. A
-    /// pass still inserts the barriers between the threads of the block.
+    /// True if the program states its layouts, copies and `mbarrier`s. Passes choose none, but
+    /// still insert barriers of the block.
     pub explicit: bool,
-    /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter
-    /// after the tensor maps. This parameter is the number of programs along the first axis if the
-    /// launch has pairs, else 0. Blocks of the launch beyond the last program do nothing.
+    /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter:
+    /// the number of programs along the first axis, or 0 without pairs. Blocks past the last
+    /// program do nothing.
     pub paired: bool,
-    /// The number of blocks for which the register limit leaves room on a multiprocessor; 0 if the
-    /// assembler chooses the registers.
+    /// The blocks that the register limit lets fit; 0 without a limit.
     pub min_blocks: u32,
-    /// The number of blocks that compute one program together as a cluster; 1 without clusters.
-    /// Along the first axis, the grid has this many blocks for each program.
+    /// The blocks that compute one program as a cluster; 1 without clusters. The grid has this many
+    /// blocks along the first axis for each program.
     pub cluster: u32,
     /// The order in which programs start.
     pub order: ProgramOrder,
     /// The layouts that types name.
     pub layouts: Layouts,
-    /// The tensor maps that the launch makes. They are parameters of the kernel, after its
-    /// arguments.
+    /// The tensor maps that the launch makes. They are the kernel's last parameters.
     pub tensor_maps: Vec<TensorMapPlan>,
-    /// The tensor maps that the kernel makes by `make_tensor_map`. Their arguments are the operands
-    /// of that op after the buffer.
+    /// The tensor maps that the kernel makes by `make_tensor_map`. Their arguments are that op's
+    /// operands after the buffer.
     pub made_maps: Vec<TensorMapPlan>,
 }
 
@@ -116,8 +111,7 @@ impl Header {
         }
     }
 
-    /// Returns the number of blocks that fill a buffer together if the kernel multicasts. This is
-    /// the size of the cluster, or 2 for a launch in pairs.
+    /// Returns the number of blocks that fill a buffer together: the cluster size, or 2 with pairs.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }

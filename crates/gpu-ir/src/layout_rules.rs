@@ -1,6 +1,6 @@
-//! Layout rules of ops: the layout of a result from that of an operand, and the reverse.
+//! Layout rules of ops, from operand to result and back.
 //!
-//! A line of a tile is all elements that differ only in the coordinate of one axis.
+//! A line is the elements that differ only along one axis.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
@@ -8,24 +8,21 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// The most partial results of a line that a reduction or a scan combines. If there are more, the
-/// pass that lowers conversions first converts the operands. In the new layout, each warp holds
-/// whole lines, as far as there are enough lines for all warps.
+/// The most partial results of a line that a reduction or a scan combines. For more, the operands
+/// are first converted, so that each warp holds whole lines if there are enough lines.
 pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
 /// Returns the layout in which the partial results of a scan are combined.
 ///
-/// Up to eight partial results of a line are in the registers of one thread. More than eight are
-/// spread over the lanes of each warp if all lanes of a warp hold the same lines. Otherwise they,
-/// too, are in the registers of one thread.
+/// Up to eight of them are in a thread's registers. More are spread over lanes, if all lanes of a
+/// warp hold the same lines.
 pub fn partial_results_layout(parts: &Parts) -> Layout {
     let spread =
         (parts.count() > MAX_PARTIAL_RESULTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
     spread.flatten().unwrap_or_else(|| parts.gathered.clone())
 }
 
-/// The most partial results that each thread combines by itself. For more, a scan over lanes is
-/// faster.
+/// The most partial results that a thread combines. For more, a scan over lanes is faster.
 const MAX_PARTIAL_RESULTS_IN_REGISTERS: u32 = 8;
 
 /// Returns the layout of a tile that has no constraints.
@@ -42,11 +39,11 @@ pub fn rows(shape: &[u32]) -> Layout {
 
 /// The rows that one `tile::gather4` copies.
 pub const GATHERED_ROWS_PER_COPY: u32 = 4;
-/// The fewest gathered rows that tensor copies move: the rows of a swizzle pattern.
+/// The fewest gathered rows of tensor copies: those of a swizzle pattern.
 pub const MIN_GATHERED_ROWS: u32 = 8;
 
-/// Returns the layout of row indices for gathering copies. A thread has the indices of its copies
-/// in consecutive registers, and each warp has all indices.
+/// Returns the layout of row indices for gathering copies. A thread has its copies' indices in
+/// consecutive registers, and each warp has all indices.
 pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
     coalesced(&[count], &[0], GATHERED_ROWS_PER_COPY, LANES, 1).product(&Layout::replicated(
         1,
@@ -55,10 +52,10 @@ pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
     ))
 }
 
-/// Returns the layout that an op needs of an operand for a result with this layout.
+/// Returns the operand layout that an op needs for a result layout.
 ///
-/// Only ops of the family `Shape` need another layout than that of the result. Returns `None` if
-/// the operand is a scalar.
+/// Only `Shape` ops need another layout than that of the result. Returns `None` if the operand is a
+/// scalar.
 pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
@@ -81,8 +78,8 @@ pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout
     })
 }
 
-/// Returns the layout of the result of an op whose operand has this layout. Only ops of the family
-/// `Shape` change it.
+/// Returns the layout of the result of an op whose operand has this layout. Only `Shape` ops change
+/// the layout.
 pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     let Some(op) = op.as_shape() else { return operand.clone() };
     match op {
@@ -99,12 +96,10 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     }
 }
 
-/// Returns an alternative to [`result_layout`] for a broadcast. With either layout, the operand
-/// needs no conversion.
+/// Returns an alternative to [`result_layout`] for a broadcast, also without a conversion.
 ///
-/// In [`result_layout`], lanes that hold copies of the operand hold copies of the result. In the
-/// alternative, each of these lanes holds a different part of the result. Returns `None` for ops
-/// other than a broadcast, and if no lanes hold copies of the operand.
+/// In [`result_layout`], lanes with copies of the operand hold copies of the result. Here, each of
+/// these lanes holds a different part. Returns `None` for other ops, and if no lanes hold copies.
 pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
     let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
     let whole = result_layout(op, from, operand);
@@ -115,10 +110,9 @@ pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<La
     grown_axes(from, shape).fold(None, share)
 }
 
-/// Returns whether a slice selects the elements whose coordinates have fixed values in some bits.
+/// Returns whether a slice selects fixed values of some coordinate bits.
 ///
-/// If a thread holds all elements that differ only in those bits, some of its registers hold the
-/// slice.
+/// A thread with all elements that differ only in these bits has the slice in registers.
 pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {
     (0..whole.len()).all(|axis| {
         let (Ok(step), Ok(start)) = (u32::try_from(steps[axis]), u32::try_from(starts[axis])) else {
@@ -146,10 +140,10 @@ pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
     Reduction::along(operand, axis as usize).result
 }
 
-/// Returns a layout in which lines along an axis are scanned or sorted with the fewest exchanges.
+/// Returns a layout for scans or sorts along an axis.
 ///
-/// Consecutive elements of a line are in registers, then in lanes. Warps divide a line only if
-/// there are fewer lines than warps.
+/// Consecutive elements are in registers, then in lanes. Warps divide a line only if there are
+/// fewer lines than warps.
 pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
     let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
     let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
@@ -167,7 +161,7 @@ pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
         sizes
     };
     let along = || std::iter::once(axis);
-    // Warps come first: `spread` leaves the rest of the elements to registers, then to lanes.
+    // Warps come first; registers, then lanes, get the rest.
     let warps = spread(num_warps, &mut others.iter().copied().rev().chain(along()), true);
     let registers = spread(per_thread, &mut along(), false);
     let lanes = spread(LANES, &mut along().chain(others.iter().copied()), true);
@@ -179,15 +173,15 @@ fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = u
     (0..shape.len()).filter(move |axis| operand.shape[*axis] != shape[*axis])
 }
 
-/// Returns the number of bits of an element that moves between threads. A predicate takes a byte.
+/// Returns the bits of an element that moves between threads; a predicate takes 8.
 pub fn element_bits(ty: &Type) -> u32 {
     ty.element.bytes() as u32 * 8
 }
 
-/// Returns the layout in which threads read operand `index` of an `fma_dot`: 0 for A, 1 for B.
+/// Returns the layout of `fma_dot`'s A (0) or B (1) in registers.
 ///
-/// A thread has the rows of A and the columns of B that its elements of the accumulator need. The
-/// highest bits of the register index are along K.
+/// A thread has the rows of A and the columns of B of its accumulator elements. The highest bits of
+/// the register index are along K.
 pub fn fma_operand_layout(accumulator: &Layout, index: usize, k: u32) -> Layout {
     let rank = accumulator.output().rank();
     let (other, k_axis) = if index == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };

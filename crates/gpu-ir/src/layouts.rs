@@ -1,4 +1,4 @@
-//! The layouts of a module, each stored once. Types name layouts by id, so equal layouts have equal
+//! The layouts of a module, each stored once. Types name layouts by id; equal layouts have equal
 //! ids.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -18,7 +18,7 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// Returns the id of a layout. Adds the layout if it is new.
+    /// Returns the id of a layout, and adds a new layout.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         if let Some(id) = self.ids.get(&layout) {
             return *id;

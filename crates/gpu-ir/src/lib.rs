@@ -1,6 +1,5 @@
-//! The GPU dialect of the IR: tile IR whose values have layouts, with ops for features of a GPU.
-//! These features are shared memory, asynchronous copies and dots, barriers, and warp
-//! specialization.
+//! The GPU dialect: tile IR whose values have layouts. It adds shared memory, asynchronous copies
+//! and dots, barriers, and warp specialization.
 //!
 //! ```text
 //! gpu sm_80, 4 warps, 256 bytes of shared memory, synchronized
@@ -12,13 +11,13 @@
 //! %y = local_load %1 {matrix = false} : fp32[128]@L2
 //! dealloc %1
 //! ```
-//! The GPU dialect is a [`Dialect`](ir::Dialect). It shares functions, regions, printer, parser and
-//! the structural part of the verifier with tile IR. The crate `gpu` translates tile IR to this
-//! dialect and transforms the result. The crate `ptx` lowers the dialect to PTX.
+//! As a [`Dialect`](ir::Dialect), it shares functions, regions, printer, parser and a part of the
+//! verifier with tile IR. The crate `gpu` translates tile IR to it and transforms the result. The
+//! crate `ptx` lowers it to PTX.
 //!
 //! # Layouts
 //!
-//! The verifier checks these equalities of layouts. `L` is the layout of the result:
+//! The verifier checks these equalities. `L` is the layout of the result:
 //!
 //! | op | layouts of its operands |
 //! |---|---|
@@ -33,20 +32,19 @@
 //! | movements, such as `gather` | `L`, except for the tile whose elements move |
 //! | `for_loop`, `while_loop`, `if_else` | a carried or yielded value has one layout everywhere |
 //!
-//! A thread holds an element at most once: the layout of a tile in registers has no free register
-//! bits. Every thread holds all scalars. In a partition of `warp_specialize`, tiles are distributed
-//! over the warps of the partition. Their layouts count only those warps.
+//! A thread holds an element at most once. Every thread holds all scalars. In a partition of
+//! `warp_specialize`, tiles and their layouts are over its warps.
 //!
 //! # Rings
 //!
 //! Warps pass tiles to each other through rings. `acquire` returns an empty slot, and a store or
 //! copy fills the slot. `publish` makes the slot full. `take` returns the next full slot, and
 //! `release` makes the slot empty. A slot is a linear value: every path consumes it exactly once,
-//! by `publish` or `release`. Only `acquire` and `take` return slots, and both wait, so a program
-//! cannot leave out a wait. After rings are lowered, waits are explicit, and the verifier reports
-//! missing waits. The table in `verify/mod.rs` lists what the verifier proves. The pass that lowers
-//! rings chooses their synchronization: barriers of the block, groups of copies, or `mbarrier`s.
-//! The design follows the asynchronous references of Tawa (arXiv 2510.14719).
+//! by `publish` or `release`. Only `acquire` and `take` return slots, so a program cannot leave out
+//! a wait. After rings are lowered, the verifier reports missing waits. The table in
+//! `verify/mod.rs` lists what the verifier proves. The lowering of rings chooses barriers of the
+//! block, groups of copies, or `mbarrier`s. The design follows the asynchronous references of Tawa
+//! (arXiv 2510.14719).
 
 pub mod alignment;
 pub mod analysis;

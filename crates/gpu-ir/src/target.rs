@@ -7,7 +7,7 @@ use crate::tuning::Tuning;
 /// The most warps of a block.
 pub const MAX_WARPS: u32 = 32;
 /// The most partitions of a kernel. A block has 15 named barriers: one for each partition, and one
-/// for all partitions.
+/// for all.
 pub const MAX_PARTITIONS: usize = 14;
 /// The warps of a warpgroup, which execute a `wgmma` together.
 pub const WARPGROUP_WARPS: u32 = 4;
@@ -15,11 +15,9 @@ pub const WARPGROUP_WARPS: u32 = 4;
 pub const THREAD_REGISTERS: u32 = 255;
 /// The 32-bit registers of a multiprocessor.
 pub const REGISTER_FILE: u32 = 65_536;
-/// The most bytes that one access of a thread moves, except in global memory on targets with
-/// [`Feature::WideAccesses`].
+/// The most bytes of a thread's access, without [`Feature::WideAccesses`].
 pub const ACCESS_BYTES: u32 = 16;
-/// The most bytes that one access of a thread to global memory moves with
-/// [`Feature::WideAccesses`].
+/// The most bytes of a global access with [`Feature::WideAccesses`].
 pub const WIDE_ACCESS_BYTES: u32 = 32;
 /// The bytes of a sector, the unit in which the L2 cache delivers data.
 pub const SECTOR_BYTES: u32 = 32;
@@ -33,9 +31,8 @@ pub enum Feature {
     MmaSyncWide,
     /// 8-bit float operands of `mma.sync`, which need PTX 8.4.
     ///
-    /// `HOPPER` omits this feature, because its `mma.sync` only converts such operands to fp16.
-    /// So generated code converts them to fp16 itself, and also runs on drivers without PTX 8.4.
-    /// The `wgmma` of Hopper takes 8-bit floats.
+    /// `HOPPER` lacks it, because `mma.sync` there converts them to fp16. Code that converts them
+    /// needs no PTX 8.4. Hopper's `wgmma` takes 8-bit floats.
     MmaSyncFp8,
     /// `ldmatrix`.
     LdMatrix,
@@ -67,12 +64,11 @@ pub enum Feature {
     VectorAtomics,
     /// Eviction priorities of accesses, and L2 cache policies (`createpolicy`). Needs PTX 7.4.
     CachePolicy,
-    /// Loads and stores of 32 bytes in global memory: `.v8` of 32 bits, `.v4` of 64. Needs PTX 8.8.
+    /// Global loads and stores of 32 bytes: `.v8` of 32 bits, `.v4` of 64. Needs PTX 8.8.
     WideAccesses,
-    /// Addition, subtraction, multiplication and `fma` of two fp32 numbers by one instruction.
+    /// Arithmetic on two fp32 numbers by one instruction.
     ///
-    /// `BLACKWELL` omits this feature, because the assembler divides these instructions in two for
-    /// `sm_120`.
+    /// `BLACKWELL` lacks it, because the assembler divides these instructions for `sm_120`.
     PackedFp32,
 }
 
@@ -83,7 +79,7 @@ pub struct Features(u32);
 /// A GPU architecture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GpuTarget {
-    /// The PTX name, as in `.target sm_90a`.
+    /// The PTX name, such as `sm_90a`.
     pub name: &'static str,
     /// The compute capability times 10, such as 90 for 9.0.
     pub capability: u32,
@@ -165,8 +161,8 @@ const HOPPER: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
-/// The features that all Blackwell GPUs have. They do not include `tcgen05`, the matrix instruction
-/// of the data center GPUs, because it needs architecture-specific code.
+/// The features that all Blackwell GPUs have. They lack `tcgen05`, which needs
+/// architecture-specific code.
 const BLACKWELL: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,
@@ -228,11 +224,10 @@ const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
 ];
 
 impl GpuTarget {
-    /// Every target. The PTX version is the oldest that has all features, with three exceptions.
-    /// The lowering raises the version of a module for three features. `VectorAtomics` need 8.1,
-    /// tensor maps that the kernel makes need 8.3, and `WideAccesses` need 8.8. The bytes of shared
-    /// memory are the limit per block, with opt-in, in the CUDA programming guide's table of
-    /// technical specifications.
+    /// Every target. The PTX version is the oldest with all features, with three exceptions. The
+    /// lowering raises the version for them. `VectorAtomics` need 8.1, the kernel's tensor maps
+    /// 8.3, and `WideAccesses` 8.8. Shared memory is the opt-in limit per block in the CUDA
+    /// programming guide's technical specifications.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
         GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),
@@ -257,7 +252,7 @@ impl GpuTarget {
         Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes, tuning }
     }
 
-    /// Returns the most bytes that a load or store of a thread moves in global memory.
+    /// Returns the most bytes of a thread's access to global memory.
     pub const fn access_bytes(&self) -> u32 {
         if self.features.has(Feature::WideAccesses) { WIDE_ACCESS_BYTES } else { ACCESS_BYTES }
     }

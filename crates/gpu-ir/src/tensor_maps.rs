@@ -1,18 +1,17 @@
-//! Plans of tensor maps, by which a launch or a kernel makes a map from its arguments. A launch
-//! passes the map to the kernel as a parameter; a kernel makes the map by `make_tensor_map`.
+//! Plans of tensor maps, from which a launch or a kernel makes maps. A launch passes the map as a
+//! parameter; a kernel makes it by `make_tensor_map`.
 //!
 //! ```text
 //! T0 = fp16 at p0 + 64*p7, extents [p3; p5], strides [p6; 1], box [128, 64], swizzle 128
 //! ```
-//! `p0` is the pointer to the tensor, `p6` the integer argument with index 6. Strides and the
+//! `p0` is the pointer to the tensor, and `p6` the integer argument with index 6. Strides and the
 //! offset from the pointer are in elements. Extents, strides and box are in the order of the
 //! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
-//! copies fill. The swizzle of the box is in bytes; `, nan` follows if loads fill the elements
-//! outside of the tensor with NaN. `nonnegative [p3, p4]` may precede the box: no map can be made
-//! if one of these arguments is negative. `, written` ends the line if copies write the tensor. An
-//! im2col copy has the box `[1, 1, 1, 64]`, the channels of a pixel. The number of pixels of a copy
-//! and their window follow the swizzle: `, pixels 128 lower [-1, -1] upper [-1, -1] steps [1, 1, 1,
-//! 1]`.
+//! copies fill. The swizzle is in bytes; `, nan` follows if loads fill elements outside of the
+//! tensor with NaN. `nonnegative [p3, p4]` before the box: no map exists if one of these arguments
+//! is negative. `, written` ends the line if copies write the tensor. An im2col copy has the box
+//! `[1, 1, 1, 64]`, the channels of a pixel. The number of pixels of a copy and their window follow
+//! the swizzle: `, pixels 128 lower [-1, -1] upper [-1, -1] steps [1, 1, 1, 1]`.
 
 use std::fmt;
 
@@ -25,11 +24,11 @@ pub const UNBOUNDED: i64 = i32::MAX as i64;
 /// The bytes of a tensor map, and the alignment of its address in global memory.
 pub const TENSOR_MAP_BYTES: u32 = 128;
 
-/// An integer that is computed from arguments when the map is made: a sum of products.
+/// An integer from arguments: a sum of products.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LaunchInteger(pub Vec<LaunchTerm>);
 
-/// A factor, and the indices of the arguments that it is multiplied with.
+/// A factor, times the arguments with these indices.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LaunchTerm {
     /// The factor.
@@ -98,11 +97,10 @@ impl fmt::Display for LaunchInteger {
     }
 }
 
-/// Returns whether a tensor copy can combine elements of a type with those of the tensor by the
-/// function `kind`.
+/// Returns whether a tensor copy can combine elements by the function `kind`.
 ///
-/// True if `cp.reduce.async.bulk.tensor` computes the same as the atomic operation. Its minimum and
-/// maximum of floats differ: they do not order zeros, and ignore NaN. Its bitwise operations on the
+/// `cp.reduce.async.bulk.tensor` must compute the same as the atomic operation. Its float minimum
+/// and maximum do not: they do not order zeros, and ignore NaN. Its bitwise operations on the
 /// signed 64-bit type are illegal instructions.
 pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
@@ -121,19 +119,19 @@ pub struct TensorMapBox {
     pub extents: SmallVec<[u32; 5]>,
     /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
-    /// True if loads fill the elements outside of the tensor with NaN, else with zeros.
+    /// True if loads fill elements outside of the tensor with NaN, not zeros.
     pub fills_nan: bool,
-    /// True if copies write the tensor. They write whole chunks of 16 bytes, so each row of the
-    /// tensor must end at the end of a chunk.
+    /// True if copies write the tensor. They write chunks of 16 bytes, so each row must end with a
+    /// chunk.
     pub is_written: bool,
-    /// The number of pixels of an im2col copy, and their window; `None` for copies of boxes.
+    /// The pixels and window of an im2col copy; `None` for boxes.
     pub pixels: Option<(u32, PixelWindow)>,
 }
 
 /// The access of a kernel to the tensor of one of its arguments.
 ///
-/// At a launch, the strides and extents of the tensor decide whether its tensor maps can be made.
-/// Either all maps of an access can be made, or none can.
+/// At a launch, strides and extents decide whether maps can be made: all maps of an access, or
+/// none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TensorAccess {
     /// The argument that is the pointer.
@@ -142,7 +140,7 @@ pub struct TensorAccess {
     pub is_written: bool,
 }
 
-/// The recipe by which a launch or a kernel makes a tensor map.
+/// The recipe of a tensor map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMapPlan {
     /// The type of the elements.
@@ -155,9 +153,9 @@ pub struct TensorMapPlan {
     pub extents: SmallVec<[LaunchInteger; 5]>,
     /// The distance between neighboring elements along each axis, in elements.
     pub strides: SmallVec<[LaunchInteger; 5]>,
-    /// The arguments that must not be negative, so that no coordinate of a copy is negative.
+    /// The arguments that must not be negative, or coordinates would be.
     pub nonnegative: SmallVec<[u32; 2]>,
-    /// The box that a copy moves; `None` until a pass knows the memory that the copies fill.
+    /// The box of a copy; `None` until its memory is known.
     pub copied: Option<TensorMapBox>,
 }
 
@@ -174,7 +172,7 @@ impl TensorMapPlan {
         self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)
     }
 
-    /// Returns the indices of the arguments that the map is made from, `nonnegative` excluded.
+    /// Returns the indices of the map's arguments, without `nonnegative`.
     pub fn arguments(&self) -> impl Iterator<Item = u32> {
         let numbers = self.extents.iter().chain(&self.strides).chain([&self.offset]);
         let products = numbers.flat_map(|number| number.0.iter());
@@ -186,8 +184,8 @@ impl TensorMapPlan {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// Returns the plan for the same tile with its axes in the order `axes`. Returns `None` if the
-    /// tile has more axes than the tensor.
+    /// Returns the plan with the tile's axes in the order `axes`. Returns `None` if the tile has
+    /// more axes than the tensor.
     ///
     /// The axes of a tile are the last axes of its tensor. The extents of the box are not permuted.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
@@ -224,8 +222,8 @@ impl TensorMapPlan {
         })
     }
 
-    /// Returns whether extents, strides and box have the same rank, from 1 to 5, and one axis is
-    /// contiguous.
+    /// Returns whether extents, strides and box have one rank, and an axis is contiguous. The rank
+    /// is from 1 to 5.
     pub fn is_consistent(&self) -> bool {
         let rank = self.extents.len();
         (1..=5).contains(&rank)

@@ -1,20 +1,19 @@
-//! The thresholds and weights of the passes for GPUs. Each target has a table, which may be that of
-//! other targets. No other file of the GPU back end has measured thresholds.
+//! The thresholds and weights of the passes for GPUs. Several targets may share a table. No other
+//! file of the GPU back end has measured thresholds.
 //!
-//! The last paragraph of an entry is its evidence (check `evidence` of `cargo xtask tidy`).
-//! Evidence is the kernel, the GPU and the date of a measurement, or `Derived:` with a reason, or
-//! `Not measured`. `docs/performance/` has the measurements. Facts about hardware are in
-//! [`target`](crate::target). The estimates that use this table are in the module `cost_model` of
-//! the crate `gpu`.
+//! The last paragraph of an entry is its evidence (check `evidence`). It is a measurement with
+//! kernel, GPU and date, or `Derived:` with a reason, or `Not measured`. `docs/performance/` has
+//! the measurements. Facts about hardware are in [`target`](crate::target). The estimates that use
+//! this table are in the module `cost_model` of the crate `gpu`.
 
 /// The thresholds and weights of a target.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// The weight of an op in a loop, relative to an op outside of the loop.
+    /// The weight of an op in a loop, relative to one outside.
     ///
     /// Not measured: most trip counts are unknown, and the weight assumes 8.
     pub loop_weight: u32,
-    /// Cost of a trip through shared memory, not counting its accesses: two barriers and the
+    /// Cost of a trip through shared memory, without its accesses. A trip has two barriers and the
     /// latency of a load. The unit is a pass, one wavefront of an access to shared memory.
     ///
     /// Not measured: an estimate.
@@ -41,22 +40,20 @@ pub struct Tuning {
     /// stores. A conversion between the two prevents this. Without the conversion, the copies take
     /// 1.3 to 3 times as long as with it (H200, 2026-11-22).
     pub partial_sector_cost: u32,
-    /// The fewest elements of a thread for which an access with 64-bit offsets may be narrow. The
-    /// lanes of a narrow access cover only one sector along the fastest axis. Each thread has more
-    /// elements along that axis, and their offsets differ by constants.
+    /// The fewest elements of a thread for narrow accesses with 64-bit offsets. Lanes of a narrow
+    /// access cover one sector along the fastest axis. A thread's further elements along this axis
+    /// have constant offsets.
     ///
     /// Not measured: with many elements, separate 64-bit offsets of all rows fill the registers of
     /// a thread.
     pub narrow_access_elements: u32,
-    /// The fewest elements of a thread for which lanes that hold copies divide a store among
-    /// themselves. For fewer, the `select` instructions of the division outnumber the stores that
-    /// it saves.
+    /// The fewest elements of a thread for which lanes with copies divide a store. For fewer, the
+    /// `select` instructions outnumber the saved stores.
     ///
     /// Not measured.
     pub shared_store_elements: u32,
-    /// The largest ratio of source elements to result elements at which a slice of a tile only
-    /// selects registers. Both shapes are padded to powers of two. At a larger ratio, the slice is
-    /// a gather.
+    /// The largest ratio of source to result elements of a slice of registers. Both shapes are
+    /// padded to powers of two. At a larger ratio, the slice is a gather.
     ///
     /// Not measured: all elements of the source are live at the same time.
     pub padded_slice_copies: u32,
@@ -69,17 +66,16 @@ pub struct Tuning {
     /// Attention with heads of 64 and 4096 rows has rings of 3 slots. With 3 copies, its time falls
     /// from 581 to 551 us (H200, 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
-    /// The most ops of the GPU dialect in a loop that is unrolled by the depth of its rings. All
-    /// copies of the loop body count.
+    /// The most copies of a loop body, if rings' depth unrolls the loop. All copies of the loop
+    /// body count.
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// Registers of a thread that unrolling a loop by the depth of its rings adds to those of one
-    /// copy. The assembler interleaves the copies. Two dependent dots take 20 to 55 (H200,
-    /// 2026-11-23).
+    /// The most ops of a loop that is unrolled by its rings' depth. All copies of the body count.
+    /// Two dependent dots take 20 to 55 (H200, 2026-11-23).
     pub unrolled_registers: u32,
-    /// True if a kernel with a loop that is unrolled by the depth of its rings states
-    /// `.minnctapersm`. This is the number of blocks that a multiprocessor should hold.
+    /// True if kernels with loops unrolled by their rings' depth state `.minnctapersm`. This is the
+    /// number of blocks that a multiprocessor should hold.
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
     /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement.
@@ -90,35 +86,35 @@ pub struct Tuning {
     /// For `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
     /// spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
-    /// The fewest ops on tiles per dot with which the threads, not the tensor cores, limit the
-    /// speed of a loop.
+    /// The fewest tile ops per dot with which threads limit a loop's speed. With fewer, the tensor
+    /// cores limit it.
     ///
     /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100. An op on a tile of 128x64
     /// takes 64 cycles of each scheduler. The quotient, 3.8, is rounded down: an exponential takes
     /// four times as long as other ops.
     pub issue_bound_ops_per_dot: u32,
-    /// The fewest ops on tiles, not counting dots, with which a loop hides a copy that starts late.
+    /// The fewest tile ops, without dots, that hide a late copy.
     ///
     /// Not measured.
     pub hiding_ops: u32,
-    /// Registers of a thread that accumulators may take before a program gets more warps; the rest
-    /// is for addresses and operands.
+    /// The most registers for accumulators before a program gets more warps. The rest is for
+    /// addresses and operands.
     ///
     /// Derived: a thread has at most 255 registers, and 15 are few for addresses and operands.
     pub accumulator_registers: u32,
-    /// The most registers of a thread for the accumulator of a dot whose warps divide K.
+    /// The most registers of a thread for the accumulator of a K-split dot.
     ///
     /// Not measured: half of the registers of a thread.
     pub depth_split_registers: u32,
-    /// The most rows of a dot whose warps divide K. With more rows, a warpgroup computes enough
-    /// with each operand to hide the computation of the operand.
+    /// The most rows of a dot whose warps divide K. With more rows, a warpgroup hides the
+    /// computation of an operand.
     ///
     /// A decode with weights of 8 bits took 33 us without the division of K and 24.6 us with it.
     /// With 64 rows, it took 34.0 and 33.2 us (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
-    /// The most elements of an operand that a thread computes in an iteration of a loop with a copy
-    /// partition. This is a partition of warps that makes the copies of the loop. A longer
-    /// iteration hides the start of copies without it.
+    /// The most operand elements that a thread computes per iteration with a copy partition. A copy
+    /// partition is warps that make the loop's copies. A longer iteration hides the start of copies
+    /// without it.
     ///
     /// The following times are without and with the partition, for 16x8192x8192 (H200, 2026-11-23).
     /// With 64 elements for each thread, they are 24.5 and 22.4 us for 4-bit weights, and 26.9 and
@@ -126,16 +122,16 @@ pub struct Tuning {
     /// are only loaded gain nothing (4096^3 in a persistent kernel: 182.0 and 182.6 us). Loops of
     /// dependent dots are slower by an eighth and more.
     pub specialized_elements: u32,
-    /// The most registers of a thread for an operand of a loop that is computed before the loop.
+    /// The most registers of a thread for an operand computed before the loop.
     ///
     /// Not measured: an eighth of the registers of a thread.
     pub kept_operand_registers: u32,
-    /// The most registers of a thread for an operand for which shared memory has no room. The
-    /// assembler spills the values for which the operand leaves no registers.
+    /// The most registers for an operand without room in shared memory. The assembler spills the
+    /// values for which the operand leaves no registers.
     ///
     /// Not measured: half of the registers of a thread.
     pub moved_operand_registers: u32,
-    /// The most registers of a thread for operand A of a dot that is computed as its transpose.
+    /// The most registers of a thread for operand A of a transposed dot.
     ///
     /// Not measured: a quarter of the registers of a thread. Only the transposition itself was
     /// measured: tf32 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200,
@@ -147,7 +143,7 @@ pub struct Tuning {
     /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
     /// iteration (by counting).
     pub rescaled_registers: u32,
-    /// The fewest bytes of a tile for which two blocks run synchronized to share it.
+    /// The fewest bytes of a tile that a pair of blocks shares.
     ///
     /// These times of 8200x8200 are relative to the same blocks without sharing (H200, 2026-11-23).
     /// Blocks of 128x256x64, which share B (32 KiB), take 0.85. Blocks of 256x128x64, which share
@@ -166,13 +162,13 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles that every thread recomputes to obtain a value in a second layout. A
-    /// value of more ops, such as a random number, is converted to that layout.
+    /// The most tile ops that threads recompute for a value's second layout. A value of more ops,
+    /// such as a random number, is converted.
     ///
     /// Not measured.
     pub rematerialized_ops: u32,
-    /// Registers of a thread at the launch, in addition to those of the accumulator of a `wgmma`.
-    /// The entry applies if partitions of warps exchange registers.
+    /// A thread's registers at the launch, besides a `wgmma`'s accumulator. The entry applies if
+    /// partitions of warps exchange registers.
     ///
     /// Derived: the assembler refuses a `wgmma` that needs more registers than a thread has at the
     /// launch. The `wgmma` needs 26 in addition to the accumulator; the value is a multiple of 8.
@@ -185,27 +181,25 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// The fewest divisions of a thread by each divisor, on average, for which the code computes a
-    /// reciprocal once. The assembler does not share reciprocals.
+    /// The fewest divisions by each divisor for which a reciprocal is shared. The number is a
+    /// thread's average. The assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
-    /// The fewest steps between registers of a thread for which a bitonic merge uses complements.
-    /// The merge complements the elements of blocks in descending order, so its steps need not
-    /// select a direction.
+    /// The fewest register steps for which a bitonic merge uses complements. It complements blocks
+    /// in descending order, so its steps select no direction.
     ///
     /// Not measured.
     pub complemented_bits: usize,
-    /// The fewest successive levels of a scan for which the levels join lanes in ascending order
-    /// (`ptx/src/lower/scan.rs`). In each of these levels, a lane combines with the lane at the
-    /// level's distance before it.
+    /// The fewest successive scan levels that join lanes in ascending order. In each level, a lane
+    /// combines with the lane at the level's distance before it (`ptx/src/lower/scan.rs`).
     ///
     /// Not measured: with fewer levels, joining blocks level by level takes about as many
     /// instructions.
     pub ordered_scan_levels: usize,
-    /// If the longest programs start first, the ids along the axes other than the first are divided
-    /// into groups (`ptx/src/lower/program_id_remap.rs`). A group has at least this many of these
-    /// ids, unless the grid has fewer.
+    /// The fewest ids of a group, if the longest programs start first. Groups divide the ids along
+    /// all axes but the first (`ptx/src/lower/program_id_remap.rs`). A smaller grid has smaller
+    /// groups.
     ///
     /// Not measured. The order itself was measured. Causal attention with heads of 64 and 4096 rows
     /// took 333 us without the order and 307 us with it (H200, 2026-11-23).
@@ -216,15 +210,13 @@ pub struct Tuning {
     /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so the limit is
     /// more than three blocks on each.
     pub ordered_group_programs: u64,
-    /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to
-    /// their uses.
+    /// Live 32-bit registers above which addresses are recomputed and ops sink.
     ///
     /// Derived: three quarters of the registers of a thread. The rest holds predicates, and values
     /// that the assembler computes early.
     pub crowded_registers: u32,
-    /// Registers of 32 bits alive at once above which the assembler finds no schedule that fits. It
-    /// then falls back to 32 registers and spills the rest, unless the PTX states that one block is
-    /// enough (`.minnctapersm 1`).
+    /// Live 32-bit registers above which the assembler finds no schedule. It then spills down to 32
+    /// registers, unless the PTX states `.minnctapersm 1`.
     ///
     /// Derived: twice the 255 registers of a thread. From 381 registers on, the assembler may fall
     /// back too. But of 288 kernels between 340 and 510, 50 spill more with `.minnctapersm 1` than
@@ -238,37 +230,33 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub sinking_gain: u32,
-    /// The most lines of a listing in which value numbering lets all equal instructions share a
-    /// register. In a longer listing, only near instructions share a register (`near_lines`), if
-    /// more than `max_live_registers` would otherwise be alive.
+    /// The most lines of a listing in which all equal instructions share a register. In a longer
+    /// listing with more than `max_live_registers` alive, only near ones do (`near_lines`).
     ///
     /// Not measured.
     pub long_listing_lines: usize,
-    /// The most lines between two equal instructions that share a register, if `long_listing_lines`
-    /// restricts the sharing to near instructions.
+    /// The most lines between equal instructions that share a register in a long listing.
     ///
     /// Not measured.
     pub near_lines: u32,
     /// A limit of registers for which the assembler makes a poor schedule. Layer norm of 8704
     /// columns takes 62 us with 128 registers and 57 us with 120 (H200, 2026-11-20).
     pub avoided_register_limit: u32,
-    /// The most registers of a thread that a limit for one more block takes away. The entry is the
-    /// denominator of a fraction of the registers of the thread.
+    /// The most registers of a thread that a limit for one more block removes, as a fraction's
+    /// denominator.
     ///
     /// Not measured.
     pub max_register_loss: u32,
-    /// Spilled registers of a thread that one more block on a multiprocessor is worth.
+    /// Spilled registers of a thread that one more block is worth.
     ///
     /// Not measured. One more block without spills was measured. Layer norm of 8704 columns took 91
     /// us with 161 registers and 62 us with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
-    /// If a limit makes a thread spill at most this many registers more than is accepted, a higher
-    /// limit is tried.
+    /// The most excess spills of a limit after which a higher limit is tried.
     ///
     /// Not measured: above this number, the next limit would also spill too much.
     pub spills_for_another_attempt: u32,
-    /// The fewest programs that run in pairs of blocks if their number is odd, so that one block
-    /// has no program.
+    /// The fewest programs, if odd, that run in pairs of blocks. One block then has no program.
     ///
     /// Derived: from 33 programs on, the unused block is at most a 34th of all blocks; see
     /// `paired_bytes` for the gain.

@@ -1,5 +1,4 @@
-//! Types: tiles with layouts, buffers in shared memory, slots of rings, dots in flight, barriers,
-//! tensor memory.
+//! Types: tiles, buffers, rings, dots in flight, barriers, tensor memory.
 
 use std::fmt;
 
@@ -14,23 +13,21 @@ use super::tensor_memory::TensorMemory;
 /// The type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
-    /// A scalar, which every thread holds, or a tile distributed over the registers of the threads:
-    /// `fp32[128, 64]@L4`.
+    /// A scalar, or a tile in registers: `fp32[128, 64]@L4`. Every thread holds a scalar.
     Registers {
         /// Element and shape.
         tile: ir::Type,
         /// The layout of a tile; a scalar has none.
         layout: Option<LayoutId>,
     },
-    /// Shared memory for several tiles of the same shape, its slots: `buffer<3, fp16[128, 64]@L5>`.
+    /// Shared memory for tiles of one shape, the slots: `buffer<3, fp16[128, 64]@L5>`.
     Buffer(Buffer),
-    /// A ring of slots through which warps pass tiles to each other: `ring<3, fp16[128, 64]@L5>`.
+    /// A ring of slots, which pass tiles between warps: `ring<3, fp16[128, 64]@L5>`.
     Ring(Buffer),
-    /// A slot of a ring that `acquire` returned and that is not published yet: `empty<fp16[128,
-    /// 64]@L5>`. `publish` consumes it.
+    /// A slot from `acquire` that is not published: `empty<fp16[128, 64]@L5>`. `publish` consumes
+    /// it.
     Empty(Buffer),
-    /// A slot of a ring that `take` returned and that is not released yet: `full<fp16[128,
-    /// 64]@L5>`. `release` consumes it.
+    /// A slot from `take` that is not released: `full<fp16[128, 64]@L5>`. `release` consumes it.
     Full(Buffer),
     /// The accumulator of asynchronous dots in flight: `pending<fp32[128, 256]@L3>`. `wgmma_wait`
     /// consumes it.
@@ -40,13 +37,12 @@ pub enum Type {
         /// The layout of the tile that `wgmma_wait` returns.
         layout: LayoutId,
     },
-    /// `mbarrier`s, at which threads and copies arrive: `mbarrier<3>`, one for each slot of a
-    /// buffer.
+    /// `mbarrier`s of slots, at which threads and copies arrive: `mbarrier<3>`.
     Mbarrier {
         /// The number of barriers.
         slots: u32,
     },
-    /// Tensor memory for several tiles of the same shape, its slots.
+    /// Tensor memory for tiles of one shape, the slots.
     TensorMemory(TensorMemory),
 }
 
@@ -59,7 +55,7 @@ pub struct Buffer {
     pub element: Element,
     /// The extents of a tile.
     pub shape: Shape,
-    /// The layout of a tile in memory, which maps offsets to elements and includes the swizzle.
+    /// The layout of a tile in memory: the element at each offset, with the swizzle.
     pub layout: LayoutId,
     /// The padding between elements.
     pub padding: Padding,
@@ -81,7 +77,7 @@ impl Padding {
         self.0.iter().map(|(interval, padding)| *interval.min(padding)).min().unwrap_or(u32::MAX)
     }
 
-    /// Returns whether there is none.
+    /// Returns whether a buffer has no padding.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
@@ -108,8 +104,7 @@ impl fmt::Display for Padding {
     }
 }
 
-/// The most slots of a type. The `mbarrier`s of 32768 slots take 256 KiB, more than the shared
-/// memory of any GPU.
+/// The most slots of a type. `mbarrier`s of 32768 slots exceed the shared memory of any GPU.
 const MAX_SLOTS: u32 = 1 << 15;
 
 impl Buffer {
@@ -123,7 +118,7 @@ impl Buffer {
         (elements * self.element.bytes() as u32).next_multiple_of(ACCESS_BYTES)
     }
 
-    /// Returns the bytes of all slots, saturated: `u32::MAX` exceeds the shared memory of any GPU.
+    /// Returns the bytes of all slots, saturated at `u32::MAX`.
     pub fn bytes(&self) -> u32 {
         self.slots.saturating_mul(self.slot_bytes())
     }
@@ -189,7 +184,7 @@ impl Type {
         }
     }
 
-    /// Returns the shared memory that accesses can name: a buffer, or a slot of a ring.
+    /// Returns the memory of a buffer, or of a slot of a ring.
     pub fn as_memory(&self) -> Option<&Buffer> {
         match self {
             Self::Buffer(buffer) | Self::Empty(buffer) | Self::Full(buffer) => Some(buffer),

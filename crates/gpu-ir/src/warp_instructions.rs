@@ -1,5 +1,4 @@
-//! Conditions of warp-level instructions. These are `redux.sync` for reductions of integers, and
-//! `ldmatrix` for tiles in shared memory, such as the fragments of a dot.
+//! Conditions of `redux.sync` and `ldmatrix`.
 
 use tilewright_ir::{Dtype, ElementwiseFn as F};
 use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};
@@ -13,7 +12,7 @@ const MATRIX_WORD_BITS: u32 = 32;
 
 /// Returns the function and the element type of a reduction, if `redux.sync` can compute it.
 ///
-/// `redux.sync` combines one register of all lanes of a warp.
+/// It combines one register of all lanes of a warp.
 pub fn redux_function(header: &Header, function: &Function, data: &InstData) -> Option<(F, Dtype)> {
     let Op::Gpu(GpuOp::Reduce { axis, .. }) = data.op else { return None };
     if !header.target.features.has(Feature::Redux) {
@@ -32,8 +31,7 @@ pub fn redux_function(header: &Header, function: &Function, data: &InstData) -> 
     (f2::rank(&masks) == LANES.ilog2() as usize).then_some((name, dtype))
 }
 
-/// Returns the function and the element type of a region that only applies one integer function, if
-/// `redux.sync` has the function.
+/// Returns the function and element type of a region of one integer function of `redux.sync`.
 fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     let region = reduction.regions[0];
     let block = &function.blocks[region];
@@ -48,7 +46,7 @@ fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     (is_direct && is_known && fits).then_some((name, dtype))
 }
 
-/// Returns the warps of a dot along batch, M and N; a list of two omits the batch.
+/// Returns a dot's warps along batch, M and N. A list of two omits the batch.
 pub fn warps_of_dot(warps: &[i64]) -> Option<[u32; 3]> {
     let count = |warps: i64| u32::try_from(warps).ok().filter(|warps| *warps > 0);
     match *warps {
@@ -58,7 +56,7 @@ pub fn warps_of_dot(warps: &[i64]) -> Option<[u32; 3]> {
     }
 }
 
-/// Returns whether `ldmatrix` can load an operand of `mma.sync` (0 for A, 1 for B) from its buffer.
+/// Returns whether `ldmatrix` can load operand A (0) or B (1) of `mma.sync`.
 pub fn can_use_ldmatrix(
     header: &Header,
     operand: &Type,
@@ -77,13 +75,11 @@ pub fn can_use_ldmatrix(
     layout.matrix_access(header.layouts.get(buffer.layout), bits).is_some()
 }
 
-/// Returns whether `ldmatrix` has no bank conflicts and saves enough load instructions to pay for
-/// the addresses of its matrices. Returns false also for elements of more than 32 bits, pointers
-/// and `int1`.
+/// Returns whether `ldmatrix` saves enough loads and has no bank conflicts. Returns false for
+/// elements of more than 32 bits, pointers and `int1`.
 ///
-/// An example is a tile that threads stored with wide accesses, such as an accumulator. The
-/// elements that one thread loads are far apart in memory, but neighboring lanes load neighboring
-/// words.
+/// Example: a tile that threads stored by wide accesses. A thread's elements are far apart, but
+/// neighboring lanes load neighboring words.
 pub fn prefers_ldmatrix(header: &Header, from: &Type, to: &Type) -> bool {
     let (Some(buffer), Some(layout)) = (from.as_memory(), to.layout()) else { return false };
     let tile = buffer.tile();

@@ -2,6 +2,7 @@
 
 use tilewright_gpu_ir::TensorAccess;
 
+/// The abilities of the code that launches a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Launcher<'a> {
     /// True if the launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header). It

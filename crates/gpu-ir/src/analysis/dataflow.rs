@@ -1,6 +1,5 @@
-//! Walks structured control flow forward for a dataflow analysis. Joins states where paths meet,
-//! and repeats loops until their states reach a fixpoint. A [`Transfer`] is the transfer function
-//! of an instruction.
+//! Walks structured control flow forward for a dataflow analysis. States join where paths meet, and
+//! loops repeat until a fixpoint. A [`Transfer`] is the transfer function of an instruction.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
@@ -8,20 +7,20 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 use super::slots::{Edge, Facts, SlotAnalysis};
 use crate::{GpuOp, Op};
 
-/// The maximum trip count of a loop with constant bounds at which the walk follows each iteration.
-/// The walk repeats other loops until a fixpoint.
+/// The maximum trip count at which the walk follows each iteration. Other loops are repeated until
+/// a fixpoint.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
-/// The maximum number of iterations to a fixpoint, for an analysis whose states form a lattice of
-/// unbounded height. After these iterations, the walk goes on with the last state.
+/// The maximum number of iterations to a fixpoint. For states of unbounded height, the walk then
+/// continues with the last state.
 const MAX_FIXPOINT_STEPS: usize = 1000;
 
-/// The result of a check; an error is a sentence.
+/// The result of a check; an error is one sentence.
 pub type Check = Result<(), String>;
 
 /// The kind of a point where two paths meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JoinPoint {
-    /// After a branch or after partitions.
+    /// After a branch or partitions.
     Branch,
     /// The start of an iteration, reached from before the loop or from the previous iteration.
     Loop,
@@ -33,8 +32,8 @@ pub trait Transfer {
     type State: Clone + PartialEq;
 
     /// Applies an instruction to the state. The walk calls this for every instruction except loops,
-    /// branches and `warp_specialize`. It does not enter the region of an op such as `reduce`,
-    /// because that region only combines elements.
+    /// branches and `warp_specialize`. The region of an op such as `reduce` is skipped, because it
+    /// only combines elements.
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check;
 
     /// Joins the states of two paths that meet.
@@ -43,8 +42,7 @@ pub trait Transfer {
     /// Renames the values of a state at an edge into or out of a region.
     fn rename(&self, state: &mut Self::State, edge: &Edge);
 
-    /// Notes that the path enters a region of a branch: region 0 if the condition is true, else
-    /// region 1.
+    /// Notes that the path enters a branch region: 0 for a true condition, else 1.
     fn enter_region(&self, _state: &mut Self::State, _condition: Value, _region: usize) {}
 
     /// Joins the states at the ends of the regions of a branch with this condition.
@@ -52,8 +50,7 @@ pub trait Transfer {
         self.join(state, other, JoinPoint::Branch);
     }
 
-    /// Notes which warps run the next instructions: a partition of a `warp_specialize`, or all
-    /// warps (`None`).
+    /// Notes the partition that runs the next instructions; `None` for all warps.
     fn enter_partition(&mut self, _partition: Option<(Inst, usize)>) {}
 }
 
@@ -62,8 +59,8 @@ pub fn walk<R: Transfer>(analysis: &SlotAnalysis<'_>, transfer: &mut R, mut stat
     Walk { analysis, transfer }.block(analysis.function.entry, &mut state)
 }
 
-/// Joins facts slot by slot. Keeps facts that only one path has. After a branch of an explicit
-/// program, keeps only the facts that both paths have.
+/// Joins facts slot by slot. Keeps facts of only one path. After a branch of an explicit program,
+/// keeps facts of both paths.
 pub fn join_facts<F: Copy + PartialEq>(
     analysis: &SlotAnalysis<'_>,
     facts: &mut Facts<F>,
@@ -143,8 +140,7 @@ impl<R: Transfer> Walk<'_, '_, R> {
                     self.transfer.join(state, &end, JoinPoint::Loop);
                     if *state == before || steps.next().is_none() {
                         if trips.is_some() {
-                            // The loop runs at least once, so the state before the loop does not
-                            // reach the code after it.
+                            // The loop runs at least once.
                             *state = end;
                         }
                         break;

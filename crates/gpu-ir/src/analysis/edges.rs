@@ -5,8 +5,7 @@ use tilewright_ir::{Block, Inst, Value};
 use super::slots::{Edge, Origin, SlotAnalysis};
 
 impl SlotAnalysis<'_> {
-    /// Returns the trip count of a `for_loop` with constant bounds and a positive constant step, if
-    /// it runs at least once.
+    /// Returns the trip count of a `for_loop` with constant bounds, if it is positive.
     pub fn trips(&self, inst: Inst) -> Option<i128> {
         let operands = &self.function.insts[inst].operands;
         let [lower, upper, step] = [0, 1, 2].map(|index| self.constant(operands[index]).map(i128::from));
@@ -14,7 +13,7 @@ impl SlotAnalysis<'_> {
         (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
     }
 
-    /// Returns the edges of a `for_loop`: into its body, to the next iteration, out of the loop.
+    /// Returns the edges into a `for_loop`, to its next iteration, and out.
     pub fn for_edges(&self, inst: Inst) -> [Edge; 3] {
         let data = &self.function.insts[inst];
         let body = data.regions[0];
@@ -29,8 +28,7 @@ impl SlotAnalysis<'_> {
         [Edge::enter(enter), Edge::leave(back, body), Edge::leave(leave, body)]
     }
 
-    /// Returns the edges of a `while_loop`: into its condition, to its body, back to the condition,
-    /// out of the loop.
+    /// Returns the edges of a `while_loop`: into the condition, to the body, back, and out.
     pub fn while_edges(&self, inst: Inst) -> [Edge; 4] {
         let data = &self.function.insts[inst];
         let [condition, body] = [data.regions[0], data.regions[1]];

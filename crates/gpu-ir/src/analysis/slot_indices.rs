@@ -1,5 +1,5 @@
-//! Expresses integer scalars, such as slot indices and parities, as a value plus a constant. The
-//! sum is modulo the number of slots of a buffer.
+//! Expresses integer scalars, such as slot indices, as a value plus a constant. The sum is modulo
+//! the number of slots.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
@@ -31,11 +31,10 @@ impl SlotAnalysis<'_> {
         sum
     }
 
-    /// Does the same as [`base_offset`](Self::base_offset), but treats each loop-carried value as
-    /// its own base.
+    /// Returns [`base_offset`](Self::base_offset), but each loop-carried value is its own base.
     fn local_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
-        // Both operands of a select that wraps a counter depend on the same value. Without the
-        // cache, the work doubles with each such select.
+        // A select that wraps a counter uses one value twice. Without the cache, the work would
+        // double.
         if let Some(sum) = self.local_base_offsets.borrow().get(&(value, slots)) {
             return *sum;
         }
@@ -96,9 +95,8 @@ impl SlotAnalysis<'_> {
         }
     }
 
-    /// Returns the value of a select between equal values, or of a select that resets a counter
-    /// `z`. For example, `0 if z == n else z` equals `z` modulo `slots` if `n` is a multiple of
-    /// `slots`.
+    /// Returns the value of a select of equal values, or of a reset counter. Example:
+    /// `0 if z == n else z` equals `z` modulo `slots` if `slots` divides `n`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
         let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
@@ -113,8 +111,7 @@ impl SlotAnalysis<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_base_offset(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
-        // With a step larger than 1, `z` could exceed `n` in `z >= n` or `z < n`. Then 0 would
-        // differ from `z` modulo `n`.
+        // With a step larger than 1, `z` could exceed `n`, and 0 would differ from `z` modulo `n`.
         let is_step = self.local_base_offset(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
@@ -127,10 +124,10 @@ impl SlotAnalysis<'_> {
         (is_end && at == left && reset == BaseOffset { base: None, offset: 0 }).then_some(kept)
     }
 
-    /// Returns a loop-carried value as its leader plus a constant. The leader is the first value
-    /// that the loop carries at a constant distance from this value, or this value itself.
+    /// Returns a loop-carried value as its leader plus a constant. The leader is the loop's first
+    /// carried value at a constant distance, or this value.
     ///
-    /// A value that does not change in the loop is returned as its initial value.
+    /// For an unchanged value, returns its initial value.
     fn leader(&self, value: Value, slots: i64) -> BaseOffset {
         let own = BaseOffset { base: Some(value), offset: 0 };
         let (block, index, inst) = match self.function.values[value].definition {
@@ -149,7 +146,7 @@ impl SlotAnalysis<'_> {
             return start;
         }
         let count = self.function.blocks[block].parameters.len();
-        // The loop index is the last candidate, because it is out of scope after the loop.
+        // The loop index is out of scope after the loop, so it is the last candidate.
         for other in (1..count).chain([0]) {
             if other == index {
                 break;
@@ -168,8 +165,8 @@ impl SlotAnalysis<'_> {
         own
     }
 
-    /// Returns the initial value of a loop parameter, and its constant increment in each iteration.
-    /// Returns `None` if the increment is not constant.
+    /// Returns a loop parameter's initial value and its increment per iteration. Returns `None` if
+    /// the increment is not constant.
     fn progress(&self, inst: Inst, body: Block, index: usize, slots: i64) -> Option<(BaseOffset, i64)> {
         let data = &self.function.insts[inst];
         let parameter = self.function.blocks[body].parameters[index];
@@ -186,10 +183,9 @@ impl SlotAnalysis<'_> {
         if own.base == Some(parameter) {
             return Some((start(index), own.offset));
         }
-        // The parameter may equal the value of another parameter in the previous iteration, plus a
-        // constant. The parameter then advances by the step of the other parameter, if the same
-        // holds in the first iteration. The previous value of the other parameter is then its
-        // initial value minus its step.
+        // The parameter may be another parameter's previous value plus a constant. If the same
+        // holds in the first iteration, both advance by the same step. Before it, the other
+        // parameter is its initial value minus its step.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -1,11 +1,10 @@
 //! Identifies the slot of a buffer that an instruction accesses.
 //!
-//! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity
-//! when a loop carries that value. For example, `(%i + 2) rem 3` in one iteration is `%i + 1` in
-//! the next and `%i` in the one after. A counter may return to zero when it reaches the number of
-//! slots. Modulo this number, it equals the counter without the reset. Counters of one loop differ
-//! by a constant if their steps are equal and their initial values differ by a constant. Two
-//! indices without a known distance count as different slots.
+//! A slot index is a value plus a constant, modulo the number of slots. A slot keeps its identity
+//! when a loop carries the value. Example: slot `(%i + 2) rem 3` is `%i + 1` in the next iteration,
+//! and `%i` after that. A counter that returns to zero at the number of slots equals the counter
+//! without the reset. Counters of a loop differ by a constant if their steps are equal and their
+//! initial values differ by it. Indices without a known distance count as different slots.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -17,7 +16,7 @@ use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
 use crate::{Buffer, Function, GpuOp, Op, TensorMemory, Type};
 
-/// A slot of some memory. The slots of a view are not those of the memory that it views.
+/// A slot of some memory. Slots of a view are not those of the viewed memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
     /// The result of the `alloc` or the `view` of its buffer.
@@ -29,18 +28,18 @@ pub struct Slot {
 /// The position of a slot in its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SlotIndex {
-    /// The value that named the slot went out of scope.
+    /// The value that named the slot is out of scope.
     Lost,
     /// A value plus a constant, modulo the number of slots.
     At(BaseOffset),
 }
 
-/// The value before an edge of control flow that becomes a given value after the edge.
+/// The value before an edge that becomes a given value after it.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The value itself.
     Value(Value),
-    /// The value plus a constant: the origin of a loop index at the edge to the next iteration.
+    /// The value plus a constant, for a loop index at the next iteration.
     Plus(Value, i64),
 }
 
@@ -74,8 +73,8 @@ impl Edge {
         Self { keeps: true, ..Self::leave(pairs, left) }
     }
 
-    /// Returns the value that a linear value becomes after the edge, if the edge carries it. A
-    /// linear value is a slot of a ring, or a dot in flight.
+    /// Returns the name of a token after the edge, if the edge carries it. A token is a slot of a
+    /// ring, or a dot in flight.
     pub fn token(&self, value: Value) -> Option<Value> {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
@@ -84,9 +83,8 @@ impl Edge {
 
 /// A value plus a constant, modulo the number of slots.
 ///
-/// The scalar evolution of `tilewright_ir` has another type, `Form`, which is exact or modulo a
-/// power of two. A `Form` can express neither a counter that returns to zero at the number of
-/// slots, nor a carried value at a constant distance from such a counter.
+/// Unlike a `Form` of `tilewright_ir`, it can express a counter that returns to zero at the number
+/// of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value, or `None` if the sum is only the constant.
@@ -95,7 +93,7 @@ pub struct BaseOffset {
     pub offset: i64,
 }
 
-/// Returns a number modulo the number of slots, or the number itself if `slots` is 0.
+/// Returns a number modulo `slots`, or the number if `slots` is 0.
 pub fn modulo(number: i64, slots: i64) -> i64 {
     if slots > 0 { number.rem_euclid(slots) } else { number }
 }
@@ -104,15 +102,14 @@ pub fn modulo(number: i64, slots: i64) -> i64 {
 pub struct SlotAnalysis<'f> {
     /// The function.
     pub function: &'f Function,
-    /// True if a pass has inserted a barrier wherever threads must wait for each other.
+    /// True if a pass has inserted all barriers.
     pub synchronized: bool,
     /// True if the program states its waits. A rule then refuses only what is wrong on both paths
-    /// of each branch. The analysis does not know how the conditions of branches depend on each
-    /// other. For example, a copy and its wait may be in two branches
-    /// with the same predicate.
+    /// of each branch, because conditions may depend on each other. Example: a copy and its wait
+    /// are in two branches with one predicate.
     pub explicit: bool,
     parents: Parents,
-    /// The bases of slot indices, and the values that carry these bases through loops.
+    /// The bases of slot indices, with the values that carry them through loops.
     counted: OnceCell<EntitySet<Value>>,
     /// The cached results of `base_offset`, by value and number of slots.
     pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
@@ -137,12 +134,12 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Names the instruction that violates a rule, unless a rule has named one already.
+    /// Names the violating instruction, unless one is named.
     pub fn blame(&self, inst: Inst) {
         self.violation.set(self.violation.get().or(Some(inst)));
     }
 
-    /// Returns whether a value is defined in a block, or in a region within it.
+    /// Returns whether a value is defined in a block or its regions.
     pub fn is_in(&self, value: Value, block: Block) -> bool {
         let mut at = Some(self.block_of(value));
         while let Some(inner) = at {
@@ -205,7 +202,7 @@ impl<'f> SlotAnalysis<'f> {
         false
     }
 
-    /// Returns the bases of all slot indices, and the values that carry them through loops.
+    /// Returns the bases of all slot indices, with the values that carry them through loops.
     fn count(&self) -> EntitySet<Value> {
         let function = self.function;
         let mut found: Vec<(Value, i64)> = Vec::new();
@@ -228,8 +225,8 @@ impl<'f> SlotAnalysis<'f> {
         counted
     }
 
-    /// Returns the values that become `value` at an edge of control flow. There are none unless
-    /// `value` is a loop parameter or the result of a loop or branch.
+    /// Returns the values that become `value` at an edge of control flow. Only loop parameters, and
+    /// results of loops and branches, have such values.
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
@@ -268,8 +265,7 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the result of the `alloc` from which memory or a slot derives, also through views;
-    /// `None` for other values.
+    /// Returns the `alloc` result of memory or a slot, also through views.
     pub fn alloc(&self, value: Value) -> Option<Value> {
         let root = self.root(value)?;
         match self.function.defining_inst(root).map(|inst| &self.function.insts[inst]) {
@@ -278,8 +274,7 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the result of the `alloc` or `view` from which memory or a slot derives; `None` for
-    /// other values.
+    /// Returns the `alloc` or `view` result of memory or a slot.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. } | GpuOp::View {})) => return Some(value),
@@ -296,8 +291,7 @@ impl<'f> SlotAnalysis<'f> {
         self.root(*self.sources(value).first()?)
     }
 
-    /// Returns the number of slots of a buffer, of a ring, of barriers or of tensor memory; 1 for
-    /// other values.
+    /// Returns the number of slots of memory or barriers; 1 for other values.
     pub fn slots(&self, root: Value) -> i64 {
         match self.function.ty(root) {
             Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
@@ -307,8 +301,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names. Returns `None` for other operands: values in
-    /// registers, dots in flight, rings, `mbarrier`s, and buffers of several slots.
+    /// Returns the slot that an operand names; `None` for values other than slots and one-slot
+    /// buffers.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
@@ -353,8 +347,8 @@ impl<'f> SlotAnalysis<'f> {
         Some(self.slot_at(data.operands[operand], data.operands[operand + 1]))
     }
 
-    /// Returns the `mbarrier` that an instruction initializes or invalidates; `None` for another
-    /// instruction and for one that initializes all slots.
+    /// Returns the `mbarrier` that an instruction initializes or invalidates. Returns `None` if it
+    /// initializes all slots.
     pub fn managed_barrier(&self, inst: Inst) -> Option<Slot> {
         let data = &self.function.insts[inst];
         match (&data.op, &data.operands[..]) {
@@ -373,8 +367,8 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Returns the slot with its index expressed by a value that is in scope after an edge. The
-    /// index is `Lost` if no such value is known.
+    /// Returns a slot with its index expressed after an edge. The index is `Lost` without a value
+    /// in scope.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
@@ -383,7 +377,7 @@ impl<'f> SlotAnalysis<'f> {
         }
         let slots = self.slots(slot.root);
         if slots == 1 && base.is_none() {
-            // The only slot of a buffer has one name everywhere.
+            // A buffer's only slot has one name everywhere.
             return slot;
         }
         let is_token = base.is_some_and(|base| self.function.ty(base).is_linear());
@@ -407,8 +401,7 @@ impl<'f> SlotAnalysis<'f> {
             }
             let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
             let named = Slot { index: SlotIndex::At(BaseOffset { base: Some(*to), offset }), ..slot };
-            // Prefer a value that is the base of other slot indices, so that equal slots get equal
-            // names.
+            // Bases of other slot indices give equal slots equal names.
             if self.counted.get_or_init(|| self.count()).contains(*to) {
                 return named;
             }
@@ -421,7 +414,7 @@ impl<'f> SlotAnalysis<'f> {
 /// The state of a dataflow analysis: the facts about slots.
 pub type Facts<F> = BTreeMap<Slot, F>;
 
-/// Renames the slots of facts at an edge, and joins the facts of slots that become one slot.
+/// Renames the slots of facts, and joins facts of slots that become equal.
 pub fn rename_facts<F: Copy>(
     analysis: &SlotAnalysis<'_>,
     facts: &mut Facts<F>,

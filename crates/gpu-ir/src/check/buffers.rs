@@ -1,4 +1,4 @@
-//! Checks of views and slots of buffers and tensor memory, of rings, and of buffers with padding.
+//! Checks of views, slots, rings and buffers with padding.
 
 use super::{Check, Checker, ensure};
 use crate::{Buffer, GpuOp, TensorMemory, Type};

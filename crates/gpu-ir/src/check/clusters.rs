@@ -25,7 +25,7 @@ impl Checker<'_> {
         ensure(is_first, || format!("the blocks are not along the lowest registers of {result}"))
     }
 
-    /// Checks a tensor load of pixels, or to several blocks of the cluster.
+    /// Checks a tensor load of pixels, or one to several blocks.
     fn tensor_load_to(&self, offsets: u32) -> Check {
         /// The operands before the coordinates.
         const BEFORE: usize = 5;
@@ -37,8 +37,8 @@ impl Checker<'_> {
         self.barriers(2)?;
         self.index(self.inst.operands[BEFORE - 1])?;
         let axes = self.inst.operands.len() - BEFORE;
-        // A tensor of `n` axes has `n` coordinates. The `n - 2` axes between the images and the
-        // channels have offsets.
+        // A tensor of `n` axes has `n` coordinates. The `n - 2` axes between images and channels
+        // have offsets.
         let fits = offsets == 0 || (1..=3).contains(&offsets) && axes == 2 * offsets as usize + 2;
         ensure(fits, || {
             format!("{} has {axes} coordinates and offsets, {offsets} of them offsets", self.name())
@@ -68,8 +68,6 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks the operands of `multicast_loads`: a buffer, the barriers of its slots and a
-    /// condition.
     fn multicast_loads(&self) -> Check {
         let are_barriers = [1, 2].iter().all(|index| matches!(self.operand(*index), Type::Mbarrier { .. }));
         ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {

@@ -6,10 +6,10 @@ use tilewright_layout::Mma;
 /// The extent along K of the operands of one `wgmma`, in bits.
 const WGMMA_K_BITS: u32 = 256;
 
-/// Returns whether an instruction has the shape `mma`, and no extent of `mma` exceeds that of the
-/// dot. The instruction is `wgmma` if `is_async`, else `mma.sync`.
+/// Returns whether an instruction `mma` exists and is not larger than the dot. It is `wgmma` if
+/// `is_async`, else `mma.sync`.
 ///
-/// `warps` is the number of warps along the batch, M and N.
+/// `warps` are along the batch, M and N.
 pub(super) fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
     let rows_and_columns = if is_async {
         let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
@@ -18,7 +18,7 @@ pub(super) fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3
     } else {
         matches!(mma.m, 8 | 16) && mma.n == 8
     };
-    // Four lanes are along K. Each holds at least a 32-bit word.
+    // Each of four lanes along K holds at least a 32-bit word.
     let least_k = 4 * (32 / mma.operand_bits).max(1);
     let last = a.rank() - 1;
     let extents = [a.shape[last - 1], b.shape[last], a.shape[last]];

@@ -11,7 +11,7 @@ use crate::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// Checks a copy of a box whose coordinates are the operands from `coordinates` on.
+    /// Checks a box copy whose coordinates begin at operand `coordinates`.
     pub(super) fn tensor_copy(&self, coordinates: usize) -> Check {
         self.memory(0)?;
         self.descriptor(1)?;
@@ -27,8 +27,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks coordinates: scalars, or one scalar and a tile of row indices. Returns whether there
-    /// is a tile.
+    /// Checks that coordinates are scalars, or one scalar and a tile of row indices. Returns
+    /// whether there is a tile.
     fn coordinates(&self, first: usize, shape: &[u32]) -> Result<bool, String> {
         let coordinates = &self.inst.operands[first..];
         let is_tile = |value: &&Value| self.ty(**value).as_registers().is_some_and(|tile| !tile.is_scalar());
@@ -78,8 +78,8 @@ impl Checker<'_> {
         self.coordinates(2, &pointers.shape).map(|_| ())
     }
 
-    /// Checks that the module has the map. The operands after the buffer must be the scalars that
-    /// the map names: the pointer and integers.
+    /// Checks that the module has the map. The operands after the buffer are the map's scalars: the
+    /// pointer and integers.
     pub(super) fn make_tensor_map(&self, map: u32) -> Check {
         let map = self
             .header

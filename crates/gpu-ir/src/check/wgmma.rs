@@ -63,7 +63,7 @@ impl Checker<'_> {
         self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
     }
 
-    /// Replaces the tiles of A and B by the parts that the window of a `wgmma` states.
+    /// Replaces A and B by the parts in the window of a `wgmma`.
     pub(super) fn narrow(&self, [a, b]: [&mut ir::Type; 2], acc: &ir::Type) -> Check {
         let Op::Gpu(GpuOp::Wgmma { window, .. }) = &self.inst.op else { return Ok(()) };
         if window.is_empty() {

@@ -1,10 +1,9 @@
-//! Asynchronous dots: nothing writes or frees a slot that a dot in flight may still read. A
-//! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that accumulate in the same
-//! registers are distinguished by the number of dots that were issued after each.
+//! Asynchronous dots: nothing writes or frees a slot that they may read. A `wgmma_wait` waits for
+//! the dot of its accumulator. Dots in the same registers differ by the number of dots issued after
+//! them.
 //!
-//! Dots complete in the order of their issue: `wgmma_wait {pending = n}` waits for all but the
-//! latest `n` dots. Until a pass fills in `n`, the rule assumes the largest `n` that completes the
-//! dot.
+//! Dots complete in order: `wgmma_wait {pending = n}` leaves the latest `n` in flight. Until `n` is
+//! known, the rule assumes the largest `n` that completes the dot.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,15 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, Slot, SlotAnalysis};
 use crate::{Deferred, GpuOp, Op};
 
-/// The number of later dots at which counting saturates.
+/// The limit of the count of later dots.
 const MAX_LATER_DOTS: u32 = 64;
 
 /// The dots in flight that share an accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DotsInFlight {
-    /// The slots that the dots may still read. Each has a lower bound of the number of dots that
-    /// were issued after its reader.
+    /// The slots that the dots may read, with a lower bound of the dots issued later.
     reads: BTreeMap<Slot, u32>,
-    /// A lower bound of the number of dots that were issued after the last of these dots.
+    /// A lower bound of the dots that were issued after the last one.
     later: u32,
 }
 
@@ -42,7 +40,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut AsyncDots { analysis }, BTreeMap::new())
 }
 
-/// The dots in flight, by the value of type `pending` that is their accumulator.
+/// The dots in flight, by their `pending` accumulator.
 type State = BTreeMap<Value, DotsInFlight>;
 
 struct AsyncDots<'a> {
@@ -132,7 +130,7 @@ fn finish(pending: u32, state: &mut State) {
 }
 
 impl AsyncDots<'_> {
-    /// Checks that no dot in flight may read a slot that an instruction writes or frees.
+    /// Checks that no dot in flight reads a slot that an instruction writes or frees.
     fn unread(&self, inst: Inst, state: &State, is_it: impl Fn(&Slot) -> bool) -> Check {
         let Some((token, _)) = state.iter().find(|(_, dots)| dots.reads.keys().any(&is_it)) else {
             return Ok(());

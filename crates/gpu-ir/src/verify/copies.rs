@@ -1,20 +1,17 @@
-//! Asynchronous copies into shared memory: nothing accesses a slot before a wait for the copies
-//! into it. The asynchronous proxy reads ordinary writes only after a fence.
+//! Asynchronous copies: nothing accesses a slot before a wait for its copies. The asynchronous
+//! proxy reads ordinary writes after a fence.
 //!
-//! - `copy_async` needs one of two waits. The first is a `commit_group`, then a `wait_group` that
-//!   leaves only later groups in flight. The second is an `mbarrier_arrive_copies`, then an
-//!   `mbarrier_wait` for the same `mbarrier`. A barrier of the threads must follow the wait, since
-//!   other threads copied the rest of the slot.
+//! - `copy_async` needs one of two waits, and then a barrier of the threads. The first is a
+//!   `commit_group`, then a `wait_group` that leaves only later groups. The second is an
+//!   `mbarrier_arrive_copies`, then an `mbarrier_wait` for its `mbarrier`.
 //! - `tensor_load` needs an `mbarrier_wait` for its `mbarrier`.
-//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"), in one of two
-//!   positions. Either the writing thread fences between its write (for `copy_async`: the wait for
-//!   the copy) and the barrier of the threads. Or the reading thread fences between that barrier
-//!   and its own reads. If another partition wrote the slot, the reading thread fences after an
-//!   `mbarrier_wait`. This wait is for the `mbarrier` of the slot, at which the threads of that
-//!   partition arrive.
+//! - The fence is between the write and the read (PTX ISA, "Async proxy"), in one of two positions.
+//!   Either the writing thread fences before the barrier of the threads, for `copy_async` after the
+//!   wait. Or the reading thread fences after that barrier. If another partition wrote the slot,
+//!   the reading thread fences after an `mbarrier_wait` for its `mbarrier`.
 //!
-//! Barriers are required only in a module with the flag `synchronized`. Without the flag, the pass
-//! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
+//! A module needs barriers only with the flag `synchronized`. [`mbarriers`] checks that a wait is
+//! for the right phase.
 //!
 //! [`mbarriers`]: super::mbarriers
 
@@ -25,15 +22,15 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
 use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, rename_facts};
 use crate::{GpuOp, Op, Type};
 
-/// The number of groups at which counting saturates.
+/// The limit of the count of groups.
 const MAX_GROUPS: u32 = 64;
 
-/// The progress of the writes into a slot; where paths join, the lesser progress counts.
+/// The progress of the writes into a slot; joins take the lesser one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     /// Copies are in flight and in no group.
     Started,
-    /// The copies are in a group, and this many groups were committed after it.
+    /// The copies are in a group with this many later groups.
     Committed(u32),
     /// A tensor copy is in flight.
     Tensor,
@@ -43,7 +40,7 @@ enum Stage {
     Visible,
 }
 
-/// The asynchronous proxy's view of the data; where paths join, the lesser state counts.
+/// The asynchronous proxy's view of the data; joins take the lesser one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fence {
     Missing,
@@ -104,7 +101,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut Copies { analysis, arrivals, waits, published, partition: None }, Facts::new())
 }
 
-/// A buffer to which the threads of a partition copy before they arrive at its barrier.
+/// A buffer to which a partition copies before it arrives at the barrier.
 struct PublishedCopies {
     barrier: Value,
     memory: Value,
@@ -135,9 +132,9 @@ fn published(analysis: &SlotAnalysis<'_>) -> Vec<PublishedCopies> {
 
 struct Copies<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The barriers at which some instruction arrives, each with the partition of this instruction.
+    /// The barriers of arrivals, with the partitions that arrive.
     arrivals: Vec<(Value, Option<(Inst, usize)>)>,
-    /// The barriers for which some instruction waits, each with the partition of this instruction.
+    /// The barriers of waits, with the partitions that wait.
     waits: Vec<(Value, Option<(Inst, usize)>)>,
     published: Vec<PublishedCopies>,
     /// The partition of the current instruction.
@@ -218,8 +215,8 @@ impl Transfer for Copies<'_> {
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
                     if !written.is_in_flight() && written.fence == Fence::Missing {
-                        // If the writes of other threads are already visible, the fence of a thread
-                        // orders them before its own later accesses.
+                        // A thread's fence orders visible writes of other threads before its later
+                        // accesses.
                         let is_seen = written.stage == Stage::Visible;
                         written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
@@ -247,17 +244,15 @@ impl Transfer for Copies<'_> {
 }
 
 impl Copies<'_> {
-    /// Returns whether another partition arrives at the barrier of a wait. That partition arrives
-    /// to release slots, after its own wait for the copies into them. So these copies are done
-    /// after the wait.
+    /// Returns whether another partition arrives at the barrier of a wait. That partition releases
+    /// slots after its wait for their copies, so the copies are done.
     fn is_released(&self, wait: Inst) -> bool {
         let root = self.analysis.function.insts[wait].operands[0];
         let partition = self.analysis.partition(wait);
         self.arrivals.iter().any(|(barrier, arrives)| *barrier == root && *arrives != partition)
     }
 
-    /// Records the copies that another partition made before it arrived: they are visible, but not
-    /// yet to the asynchronous proxy.
+    /// Records another partition's copies: visible, but not to the asynchronous proxy.
     fn publish_copies(&self, wait: Inst, state: &mut Facts<WriteState>) {
         let Some(barrier) = self.analysis.barrier(wait) else { return };
         let is_its = |published: &&PublishedCopies| {
@@ -275,10 +270,9 @@ impl Copies<'_> {
         }
     }
 
-    /// Returns whether the copies of a partition are done because all partitions have ended. The
-    /// current instruction is then outside of partitions, and another partition waits for the
-    /// barrier of the copies. The verifier assumes that the other partition has waited for the last
-    /// phase.
+    /// Returns whether a partition's copies are done because all partitions ended. Another
+    /// partition waits for the barrier of the copies. The verifier assumes that it has waited for
+    /// the last phase.
     fn was_waited_for(&self, written: &WriteState) -> bool {
         let Some(barrier) = written.arrives.filter(|_| self.partition.is_none()) else { return false };
         let is_other =
@@ -292,7 +286,7 @@ impl Copies<'_> {
         let Some(slot) = self.analysis.slot(memory) else { return Ok(()) };
         self.ensure_copied(inst, facts, memory)?;
         if matches!(self.analysis.function.ty(slot.root), Type::Ring(_)) {
-            // The reader gets the slot by `take`, which waits.
+            // The reader's `take` waits.
             return Ok(());
         }
         let arrives = if stage == Stage::Tensor { self.analysis.barrier(inst) } else { None };

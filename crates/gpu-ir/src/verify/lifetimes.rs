@@ -1,7 +1,6 @@
-//! Lifetimes: nothing uses a buffer, a ring, tensor memory, barriers or their slots after the
-//! `dealloc`. The `dealloc` is in the block of the `alloc`. Without a `dealloc`, memory lives until
-//! the end of the kernel. Loops carry no buffer, ring or barriers, and branches yield none; they use
-//! the index of a slot instead.
+//! Lifetimes: nothing uses memory, barriers or slots after their `dealloc`. The `dealloc` is in the
+//! block of the `alloc`. Without a `dealloc`, memory lives until the end of the kernel. Loops
+//! carry, and branches yield, slot indices but no memory.
 
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};

@@ -1,13 +1,12 @@
-//! `mbarrier`s: they are initialized before use. If the asynchronous proxy uses them, a fence is
-//! between the initialization and the use. A barrier that a thread waits for has arrivals. A phase
-//! gets no more arrivals than it needs, and no thread waits for a phase that cannot complete.
+//! Checks that `mbarrier`s are initialized before use. For the asynchronous proxy, a fence follows
+//! the initialization. A barrier with waits has arrivals. A phase gets no more arrivals than it
+//! needs, and no wait is for a phase that cannot complete.
 //!
-//! The rule counts the phases of a barrier along the path, slot by slot. It does so only if all
-//! users of the barrier are in one partition, or all are outside of partitions. The parity of the
-//! current phase is that of the number of completed phases. A wait for that parity does not return
-//! before the phase completes. The parity has to change in a loop in which a phase completes; the
-//! rule does not check a computed parity. For a barrier between partitions, no partition waits
-//! twice in a row for one constant parity of one slot.
+//! The rule counts the phases along the path, slot by slot. This needs all users of the barrier in
+//! one partition, or all outside of partitions. A phase's parity is that of the number of phases
+//! before it, and a wait for it returns after the phase. The parity must change in a loop that
+//! completes a phase; a computed parity is not checked. Between partitions, no partition waits
+//! twice in a row for one constant parity.
 
 use std::collections::BTreeMap;
 
@@ -18,29 +17,28 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, SlotIndex, rename_facts};
 use crate::{Function, GpuOp, Header, Op, Type};
 
-/// The phases of one slot. The state holds `None` instead where paths with different numbers of
-/// arrivals join.
+/// The phases of one slot. Joins of different numbers of arrivals give `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Phase {
     /// The arrivals of the current phase.
     arrived: u32,
     /// The possible parities of the current phase: bit 0 for 0, bit 1 for 1.
     parities: u8,
-    /// True if some thread has waited for the previous phase; also true in the first phase.
+    /// True if a thread has waited for the previous phase, and in the first phase.
     waited: bool,
-    /// The possible parities of the last wait, as bits. No bit is set before the first wait, and
-    /// after a wait for an unknown parity, such as a computed parity.
+    /// The possible parities of the last wait, as bits. No bit is set before the first wait and
+    /// after a wait for an unknown parity.
     last: u8,
 }
 
 const FIRST: Phase = Phase { arrived: 0, parities: 1, waited: true, last: 0 };
 
-/// The observers of an initialized barrier; where paths join, the lesser value counts.
+/// The observers of an initialized barrier; joins take the lesser one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Visibility {
     /// The thread that initialized it.
     Own,
-    /// That thread and the asynchronous proxy of that thread.
+    /// This thread and its asynchronous proxy.
     OwnFenced,
     /// All threads.
     Threads,
@@ -48,27 +46,26 @@ enum Visibility {
     Copies,
 }
 
-/// The phases of a slot after the two regions of a branch, such as that of an arrival with a
-/// predicate. A later branch on the same condition, such as that of a wait, continues with them.
+/// The phases of a slot after the two regions of a branch. Example: an arrival with a predicate. A
+/// later branch on this condition, such as a wait's, continues with them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SplitPhase {
     condition: Value,
     phases: [Option<Phase>; 2],
 }
 
-/// The lifetime of one slot, as far as all paths agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lifetime {
     /// The slot is initialized.
     Initialized,
-    /// The slot was initialized, and is no longer.
+    /// The slot is no longer initialized.
     Ended,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct State {
     phases: Facts<Option<Phase>>,
-    /// The phases of slots since a branch, until the next use of the slot.
+    /// The phases of slots since a branch, until their next use.
     splits: Facts<Option<SplitPhase>>,
     /// The lifetimes of single slots.
     lifetimes: Facts<Option<Lifetime>>,
@@ -77,8 +74,8 @@ struct State {
 }
 
 impl State {
-    /// Returns the phase of a slot. Returns `None` if the phase is unknown. Also returns `None` if
-    /// some slot of the same barrier is [`SlotIndex::Lost`].
+    /// Returns the phase of a slot. Returns `None` if it is unknown, or if a slot of the barrier is
+    /// [`SlotIndex::Lost`].
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {
@@ -104,11 +101,11 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
     };
 }
 
-/// The use of a barrier: the arrivals that a phase needs, and the partitions that arrive or wait.
+/// The arrivals and partitions of a barrier.
 #[derive(Default)]
 struct BarrierUsage {
     arrivals: u32,
-    /// True if initializations state different numbers of arrivals. The rule then counts none.
+    /// True if initializations differ in their arrivals, which are then not counted.
     is_mixed: bool,
     arrive: bool,
     /// True if other blocks of the cluster arrive.
@@ -164,8 +161,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
     )
 }
 
-/// Returns whether two values are certainly equal: one value, or results of the same pure op on
-/// equal values.
+/// Returns whether values are equal: one value, or equal pure ops.
 fn same_value(function: &Function, one: Value, other: Value) -> bool {
     if one == other {
         return true;
@@ -183,7 +179,6 @@ fn same_value(function: &Function, one: Value, other: Value) -> bool {
 
 struct Mbarriers<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The warps that run the current instruction.
     warps: u32,
     block_warps: u32,
     usage: BTreeMap<Value, BarrierUsage>,
@@ -370,8 +365,8 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether all users of a barrier are in one partition of one block, or all are outside
-    /// of partitions. The phases can then be counted along the path.
+    /// Returns whether a barrier's users are in one partition, or all outside. Then its phases can
+    /// be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
         let BarrierUsage { partitions, is_shared, .. } = &self.usage[&root];
         !is_shared && partitions.windows(2).all(|pair| pair[0] == pair[1])
@@ -413,7 +408,7 @@ impl Mbarriers<'_> {
         let Some(phase) = state.phase(slot).filter(|_| !is_mixed) else { return Ok(()) };
         if let Some(parity) = parity {
             let bit = 1 << parity;
-            // In an explicit program, the condition of the wait may be that of the arrival.
+            // The condition of the wait may be that of the arrival.
             let may_know = self.analysis.explicit && self.analysis.is_conditional(inst);
             let is_current = if may_know { phase.parities == bit } else { phase.parities & bit != 0 };
             if is_in_one_partition && is_current {

@@ -1,12 +1,16 @@
 //! Rules of the verifier that involve several instructions.
 //!
-//! They prove five properties. Every path releases its slots. Memory is allocated when it is
-//! accessed. Copies have arrived before their data is read. Nothing overwrites a slot that is still
-//! read. No warp waits forever. The last column of the table lists the exceptions. Each rule has a
-//! file. Most rules follow a state along the paths of a function
-//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)). In
-//! a program that states its waits, the rules refuse only what is wrong on both paths of each
-//! branch. The simulator finds the other errors when it runs the program.
+//! They prove five properties:
+//! - Every path releases its slots.
+//! - Memory is allocated when it is accessed.
+//! - Copies have arrived before their data is read.
+//! - Nothing overwrites a slot that is still read.
+//! - No warp waits forever.
+//!
+//! The table's last column lists the exceptions. Each rule has a file. Most rules follow a state
+//! along the paths ([`dataflow`](crate::analysis::dataflow)), slot by slot
+//! ([`slots`](crate::analysis::slots)). In a program that states its waits, they refuse only what
+//! is wrong on both paths of a branch. The simulator finds the other errors.
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|
@@ -45,7 +49,7 @@ use crate::{Function, GpuOp, Header, Op, alignment};
 pub struct Violation {
     /// One sentence.
     pub message: String,
-    /// The instruction at which a dataflow analysis found it; `None` if another check found it.
+    /// The instruction of a dataflow violation; `None` for other checks.
     pub inst: Option<Inst>,
 }
 
@@ -54,7 +58,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     find_violation(header, function).map_err(|violation| violation.message)
 }
 
-/// Checks a function whose instructions are well-formed, and says where it violates a rule.
+/// Checks a function whose instructions are well-formed.
 ///
 /// # Errors
 /// The first violation.
@@ -91,7 +95,7 @@ fn check(header: &Header, function: &Function, analysis: &SlotAnalysis<'_>) -> C
     Ok(())
 }
 
-/// The kinds of ops of a function, which select the rules to check. Most kernels set only `memory`.
+/// The kinds of ops, which select the rules to check.
 #[derive(Default)]
 struct OpKinds {
     memory: bool,

@@ -1,5 +1,5 @@
-//! Partitions of warps: no partition waits for the whole block, and tiles in registers stay in
-//! their partition. A named barrier has as many threads as the partitions that reach it.
+//! Partitions: none waits for the block, and tiles stay in their partition. A named barrier has as
+//! many threads as the partitions that reach it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
     result
 }
 
-/// For the id of each named barrier, the number of threads and the partition of each op that waits
-/// at it.
+/// The threads and partitions of the waits at each named barrier.
 type Uses = BTreeMap<u32, BTreeSet<(u32, usize)>>;
 
 fn partitions(analysis: &SlotAnalysis<'_>, inst: Inst, warps: &[i64]) -> Check {

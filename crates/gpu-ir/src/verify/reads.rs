@@ -1,11 +1,8 @@
-//! Overwritten slots: a tensor copy overwrites a slot only after a wait that follows the last read
-//! of the slot.
+//! Overwritten slots: a tensor copy waits for the last read of its slot.
 //!
-//! The wait is for a barrier, or for an `mbarrier` at which the readers arrived. A write by the
-//! asynchronous proxy after ordinary reads needs no proxy fence. Before any write to a slot, a wait
-//! for the tensor stores that read it is necessary. In a module with the flag `synchronized`, all
-//! barriers are inserted. There, an ordinary write must also wait for ordinary reads by other
-//! threads.
+//! The wait is for a barrier, or an `mbarrier` at which the readers arrived. A copy after ordinary
+//! reads needs no proxy fence. Any write waits for the tensor stores that read the slot. With the
+//! flag `synchronized`, ordinary writes also wait for ordinary reads by other threads.
 
 use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Inst, Operation, Value};
@@ -14,17 +11,17 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
 use crate::analysis::slots::{Edge, Facts, SlotAnalysis, rename_facts};
 use crate::{GpuOp, Op};
 
-/// The number of groups at which counting saturates.
+/// The limit of the count of groups.
 const MAX_GROUPS: u32 = 64;
 
-/// The progress of the reads of a slot; where paths join, the lesser progress counts.
+/// The progress of the reads of a slot; joins take the lesser one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum ReadState {
-    /// A dot may read it, and this many dots were issued after that dot.
+    /// A dot with this many later dots may read it.
     Dot(u32),
-    /// A tensor store reads it, and this many tensor stores were started after that store.
+    /// A tensor store with this many later ones reads it.
     Stored(u32),
-    /// The thread that starts tensor stores has waited for the store; other threads have not.
+    /// The thread of the tensor stores has waited; other threads have not.
     Awaited,
     /// Other threads may still read it.
     Loaded,
@@ -122,8 +119,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Returns whether an instruction frees memory. Such an instruction needs no barrier: the pass
-    /// that inserts barriers places one before the next use of the memory.
+    /// Returns whether an instruction frees memory. It needs no barrier, because a pass places one
+    /// before the next use of the memory.
     fn is_end(&self, inst: Inst) -> bool {
         matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
     }
@@ -153,8 +150,7 @@ impl Reads<'_> {
 /// Completes all dots but the latest `pending`.
 fn finish(pending: u32, state: &mut Facts<ReadState>) {
     for read in state.values_mut() {
-        // Only the dots of this warp have completed. Other warps may still read the slot, so the
-        // read is `Loaded` and not `Done`.
+        // Other warps may still read the slot, so the read is `Loaded`, not `Done`.
         if matches!(read, ReadState::Dot(later) if *later >= pending) {
             *read = ReadState::Loaded;
         }

@@ -1,13 +1,11 @@
-//! Checks that no warp waits forever for a slot of a ring. Such a warp waits for an empty slot
-//! while all slots are in use, or for a full slot that nothing publishes.
+//! Checks that no warp waits forever for a slot of a ring. It would wait for an empty slot while
+//! all are in use, or for a full slot that nothing publishes.
 //!
-//! The check counts the slots in use and the full slots of each ring ([`RingCount`]). In a loop,
-//! the check assumes the worse counts of the entry and of earlier iterations: more slots in use,
-//! fewer full slots. After a branch, the check assumes the better counts of both regions. A
-//! condition may skip the ops of a ring in the last iterations of a loop.
+//! The check counts slots in use and full slots ([`RingCount`]). In a loop, it assumes the worse
+//! counts of the entry and earlier iterations: more in use, fewer full. After a branch, it assumes
+//! the better counts, because a condition may skip the ops in the last iterations.
 //!
-//! If several partitions use a ring, the check only counts the slots that the current partition
-//! holds. One partition must not hold all slots and wait for another slot.
+//! For a ring of several partitions, it counts only the slots that the current one holds.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +18,8 @@ use crate::{GpuOp, Op};
 /// Counts of the slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RingCount {
-    /// The number of slots in use: acquired and not released. For a ring between partitions, the
-    /// number of slots that the current partition holds.
+    /// The number of slots in use: acquired and not released. For a ring between partitions, only
+    /// the current partition's slots count.
     held: i64,
     /// The number of full slots: published and not taken.
     full: i64,
@@ -44,8 +42,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut Rings { analysis, shared }, BTreeMap::new())
 }
 
-/// Returns the ring and the op of an instruction that acquires, publishes, takes or releases a
-/// slot.
+/// Returns the ring and op of an instruction that advances or releases a slot.
 fn ring_op<'a>(analysis: &SlotAnalysis<'a>, inst: Inst) -> Option<(Value, &'a GpuOp)> {
     let data = &analysis.function.insts[inst];
     let op = data.op.as_gpu()?;

@@ -1,11 +1,10 @@
-//! Schedules: every op of a scheduled loop has a stage, and no op runs before what it depends on.
+//! Schedules: every op has a stage and runs after what it depends on.
 //!
-//! In each step of the pipelined loop, an op of stage `n` runs for the iteration that began `n`
-//! steps before. The ops of a step run in the order of the schedule. A value is therefore used in a
-//! later stage, or in its own stage by a later op of the step. A carried value may also be used one
-//! stage earlier, by a later op of the step. A dot may follow another dot in the same accumulator
-//! without a wait. So the check ignores the order of a `wgmma_wait` and a dot of the same step that
-//! accumulates on its result.
+//! In a step, stage `n` runs for the iteration that began `n` steps before. The ops of a step run
+//! in the order of the schedule. So a value is used in a later stage, or in its own stage by a
+//! later op of the step. A later op of the step may also use a carried value one stage earlier.
+//! Dots of one accumulator need no wait in between, so the order of a `wgmma_wait` and a dot on its
+//! result is free.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -80,7 +79,7 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Checks the operands of `user`, which is the scheduled op `inst` or an op in its regions.
+    /// Checks the operands of `user`, in the scheduled op `inst`.
     fn uses(&self, inst: Inst, user: Inst, (stage, rank): (u32, usize)) -> Check {
         let data = &self.function.insts[user];
         for (index, operand) in data.operands.iter().enumerate() {
@@ -102,8 +101,8 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Returns the value that an operand equals, and the number of iterations since its
-    /// computation. The number is 1 for a carried value, else 0.
+    /// Returns the value of an operand, and the iterations since its computation. They are 1 for a
+    /// carried value, else 0.
     fn origin(&self, operand: Value) -> (Value, u32) {
         match self.function.values[operand].definition {
             Definition::Parameter(block, index) if block == self.body && index > 0 => {

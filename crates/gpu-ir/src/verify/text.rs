@@ -1,5 +1,5 @@
-//! Names of values in messages, which are those of the printed function. They differ if the printer
-//! changes a name because a part of a tuple already has it.
+//! Names of values in messages: those of the printed function. The printer changes a name that a
+//! part of a tuple already has.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tilewright_ir::{Block, Value};
 
 use crate::analysis::slots::SlotAnalysis;
 
-/// The name of a value. Displaying it walks the whole function, so only messages do it.
+/// The name of a value. Displaying it walks the whole function.
 #[derive(Clone, Copy)]
 pub struct Text<'n> {
     analysis: &'n SlotAnalysis<'n>,

@@ -1,5 +1,5 @@
-//! Tokens, which are slots of rings and dots in flight. Every path consumes each token exactly
-//! once, by an op that accepts the type of the token.
+//! Checks that every path consumes each slot and dot in flight exactly once. These are tokens. The
+//! consuming op must accept the token's type.
 
 use std::collections::BTreeSet;
 
@@ -69,8 +69,7 @@ impl Tokens<'_> {
         })
     }
 
-    /// Checks a block, and returns the tokens of the enclosing blocks (`outer`) that the block
-    /// consumes.
+    /// Checks a block, and returns the tokens of `outer` that it consumes.
     fn block(&self, block: Block, outer: &BTreeSet<Value>) -> Result<BTreeSet<Value>, String> {
         let function = self.analysis.function;
         let parameters = function.blocks[block].parameters.iter().copied();
@@ -79,7 +78,7 @@ impl Tokens<'_> {
         for inst in &function.blocks[block].insts {
             self.step(*inst, &mut held, &mut open).inspect_err(|_| self.analysis.blame(*inst))?;
         }
-        // The condition of a `while_loop` passes its tokens on to the body, under other names.
+        // The condition of a `while_loop` passes tokens on to the body.
         let (is_condition, parameters) = (self.is_condition(block), &function.blocks[block].parameters);
         if let Some(value) = held.iter().find(|value| !is_condition || !parameters.contains(value)) {
             return Err(self.unconsumed(*value));

@@ -5,8 +5,8 @@ use tilewright_ir::parse_dialect;
 
 use super::{COPIED, text};
 
-/// Checks that an explicit program is refused only for what both paths of a branch do. The
-/// conditions of a copy and of its wait may depend on each other.
+/// An explicit program is refused only for what both paths do. Conditions of a copy and its wait
+/// may depend on each other.
 #[test]
 fn conditional_waits_of_explicit_programs() {
     let check = |body: &str| {

@@ -1,5 +1,5 @@
-//! Tests the rules of the verifier that involve several instructions. Each rule accepts a correct
-//! program, and refuses wrong variants of the program with one sentence.
+//! Tests the rules of the verifier that involve several instructions. Each rule accepts a program,
+//! and refuses wrong variants with one sentence.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
@@ -10,7 +10,7 @@ mod rings;
 mod schedules;
 mod tensor_memory;
 
-/// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
+/// L0 is an accumulator of `wgmma`, L1 its A. L2 and L3 are A and B in memory.
 const HEAD: &str = "\
 gpu sm_90a, 4 warps, 0 bytes of shared memory
 L0 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
@@ -45,7 +45,7 @@ fn text(body: &str) -> String {
         .replace("FULL", "full<fp16[64, 16]@L2>")
         .replace("PENDING", "pending<fp32[64, 8]@L0>")
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
-    // If the buffers of a body have offsets, the body also has its barriers.
+    // If buffers have offsets, the body also has its barriers.
     let is_placed = body.contains("offset = 0");
     let head = if is_placed { HEAD.replacen(" memory\n", " memory, synchronized\n", 1) } else { HEAD.into() };
     format!("{head}{body}\nreturn_values\n}}\n")
@@ -63,8 +63,7 @@ fn refused(body: &str, expected: &str) {
     assert_eq!(error.message, format!("in function k: {expected}"));
 }
 
-/// Replaces the first `from` of the body by `to`. Checks that the verifier refuses the result, with
-/// the message `expected`.
+/// Checks that the body with `to` for the first `from` is refused with `expected`.
 #[track_caller]
 fn refused_with(body: &str, from: &str, to: &str, expected: &str) {
     assert!(body.contains(from), "{from}");
@@ -260,8 +259,8 @@ yield_values
 wait_group {pending = 0}
 dealloc %m";
 
-/// [`PIPELINED`] with slots that two wrapping counters select. The loop carries its index into the
-/// next iteration as another value (`%last`).
+/// [`PIPELINED`] with slots that two wrapping counters select. The loop carries its index as
+/// another value (`%last`).
 const COUNTED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -301,8 +300,7 @@ fn pipelined_copies_are_followed() {
         };
         refused_with(body, "wait_group {pending = 1}", "wait_group {pending = 2}", &wait(1));
         refused_with(body, "wait_group {pending = 1}\n", "", &wait(1));
-        // Without the first `commit_group`, both copies before the loop are in one group. The first
-        // wait of the loop leaves this group in flight.
+        // Both copies before the loop are in one group, which the first wait leaves in flight.
         refused_with(body, "commit_group\n%s1", "%s1", &wait(0));
         let last = body.rfind("commit_group").expect("the body commits groups");
         refused(&[&body[..last], &body[last + "commit_group".len()..]].concat(), &wait(0));
@@ -313,13 +311,11 @@ fn pipelined_copies_are_followed() {
             "dealloc frees %m while it is being copied to: wait for the copies first",
         );
     }
-    // With a step of two, the counter can pass the end. Its slot is then unknown, and the verifier
-    // takes it for a different slot.
+    // With a step of two, the counter can pass the end, so its slot is unknown.
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
-    // With two slots, too, a wait that leaves two groups in flight does not wait for the slot of
-    // the iteration.
+    // With two slots, a wait that leaves two groups misses the iteration's slot.
     refused(
         &PIPELINED
             .replace("THREE", "TWO")
@@ -421,7 +417,7 @@ fn the_asynchronous_proxy_reads_after_a_fence() {
     };
     check("fence_proxy\n", "", "fence_proxy");
     check("barrier\n%q =", "%q =", "a barrier after fence_proxy");
-    // After the barrier, each thread fences the writes of all threads for its own reads.
+    // After the barrier, each thread fences all writes for its reads.
     accepted(&DOT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy"));
     accepted(&DOT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy %m"));
     check("local_store %m, %x\nfence_proxy", "fence_proxy\nlocal_store %m, %x", "fence_proxy");
@@ -487,7 +483,7 @@ fn tensor_copies_are_waited_for_and_wait() {
         "%flipped",
         "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
-    // A dot reads its operands until it has finished, so the barrier follows the wait for it.
+    // A dot reads its operands until it has finished.
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
@@ -735,8 +731,7 @@ fn partitions_are_independent() {
     );
 }
 
-/// Checks that after `warp_specialize`, the copies of one partition are done if another partition
-/// has waited for them.
+/// Copies of a partition are done after `warp_specialize` if another partition waited for them.
 #[test]
 fn copies_between_partitions_end_after_them() {
     let ended = format!("{PARTITIONS}\ndealloc %m");
@@ -750,9 +745,8 @@ fn copies_between_partitions_end_after_them() {
     );
 }
 
-/// Checks that the `fence_proxy` for an `mbarrier` is between `mbarrier_init` and the barrier of
-/// the block. After the barrier, each thread would fence only its own accesses, not the
-/// initialization by another thread.
+/// The `fence_proxy` is between `mbarrier_init` and the barrier. After the barrier, a thread would
+/// fence only its own accesses.
 #[test]
 fn barriers_are_fenced_before_the_barrier_of_the_block() {
     let body = "

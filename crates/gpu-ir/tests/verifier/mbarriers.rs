@@ -32,12 +32,12 @@ mbarrier_wait %w, %c0, %c0";
         "mbarrier_invalidate %w, %c0\n",
         "mbarrier_invalidate ends %w twice",
     );
-    // The other slot is not initialized again, so its phases continue.
+    // The other slot's phases continue.
     accepted(&again.replace("init %w, %c0 {arrivals = 2}", "init %w, %c1 {arrivals = 2}").replace(
         "mbarrier_arrive_times %w, %c0 {arrivals = 2}\nmbarrier_wait %w, %c0, %c0",
         "mbarrier_arrive_times %w, %c1 {arrivals = 2}\nmbarrier_wait %w, %c1, %c0",
     ));
-    // A branch on the same condition, or an equal one, continues with the phases of its region.
+    // A branch on an equal condition continues with its region's phases.
     let branch = "
 %w = alloc {offset = ?} : mbarrier<1>
 mbarrier_init %w {arrivals = 1}

@@ -1,10 +1,8 @@
-//! Tests that slots and barriers keep their identity when a loop ends and its values go out of
-//! scope.
+//! Slots and barriers keep their identity after a loop.
 
 use super::{accepted, refused};
 
-/// A tensor copy in flight during two nested loops; the inner loop stores to the slots of another
-/// buffer in turn.
+/// A tensor copy in flight during two loops; the inner one stores to other slots.
 const AROUND: &str = "
 %m = alloc {offset = ?} : ONE
 %w = alloc {offset = ?} : mbarrier<1>
@@ -31,8 +29,8 @@ dealloc %m";
 
 #[test]
 fn the_only_slot_is_called_the_same_everywhere() {
-    // The only barrier of `%w` has the index 0. A slot counter that begins at 0 must not become the
-    // name of this barrier. The counter goes out of scope, but the barrier does not.
+    // The barrier has the index 0. A counter from 0, which goes out of scope, must not become its
+    // name.
     accepted(&AROUND.replace("AFTER", "mbarrier_wait %w, %c0, %c0\n"));
     refused(
         &AROUND.replace("AFTER", ""),

@@ -1,5 +1,4 @@
-//! Tests the rule for rings: the verifier refuses an op that waits forever for an empty or a full
-//! slot.
+//! The verifier refuses ops that wait forever for a slot.
 
 use super::{accepted, refused_with};
 

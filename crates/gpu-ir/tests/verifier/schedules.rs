@@ -1,4 +1,4 @@
-//! Tests that the verifier refuses a schedule of a loop if an op runs before its dependences.
+//! The verifier refuses schedules in which an op precedes its dependences.
 
 use super::{accepted, refused_with};
 
@@ -37,7 +37,7 @@ fn schedules_run_nothing_before_what_it_uses() {
         "%r = alloc {offset = ?} [0, 0] : RING",
         "an op that has a stage is not directly in the body of a for_loop",
     );
-    // The previous stage may use a carried value once it is computed.
+    // The previous stage may use a computed carried value.
     accepted(&SCHEDULED.replace("release %f [1, 0]", "%w = add %s, %c1 [0, 3] : int32\nrelease %f [1, 0]"));
     check(
         "release %f [1, 0]",

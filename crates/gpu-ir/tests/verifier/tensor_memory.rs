@@ -3,7 +3,7 @@
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::{parse_dialect, print};
 
-/// L0 is the layout of loads, L1 and L2 are A and B in shared memory, L3 is no layout of a load.
+/// L0 is a load's layout, L1 and L2 are A and B, L3 is no load's.
 const HEAD: &str = "\
 gpu sm_100a, 4 warps, 0 bytes of shared memory, explicit
 L0 = [128,64] register (0,1) (0,2) (0,4) (0,8) (0,16) (0,32) lane (1,0) (2,0) (4,0) (8,0) (16,0) warp (32,0) (64,0)
@@ -41,7 +41,7 @@ fn check(body: &str) -> Result<String, String> {
     Ok(printed)
 }
 
-/// Replaces the first `from` of the body by `to`, and returns the message of the verifier.
+/// Replaces the first `from` of the body, and returns the verifier's message.
 #[track_caller]
 fn refused(from: &str, to: &str, expected: &str) {
     assert!(BODY.contains(from), "{from}");

@@ -33,6 +33,7 @@ use super::division::Writer;
 const MIN_EXTENT: u32 = 16;
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 
+/// The elements of a value that a block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Form {
     /// All elements: every block has them.

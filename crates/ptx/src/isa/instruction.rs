@@ -1,5 +1,5 @@
-//! The table of instructions. A row has the modifiers in the order of the opcode, and the operands
-//! in the order of the text. From each row, a macro generates:
+//! The table of instructions. A row has modifiers in opcode order, and operands in text order. From
+//! each row, a macro generates:
 //!
 //! - a struct with a field for each modifier and operand;
 //! - a variant of [`Instruction`];
@@ -16,19 +16,16 @@
 //!     (d: RegisterId, a: Source, b: Source, c: Source);
 //! ```
 //!
-//! - The row begins with the name of the struct, the name of the visitor's method, and the fixed
-//!   beginning of the opcode.
-//! - The brackets contain the modifiers. `field = ".text"` is a `bool` that is true if the text is
-//!   present. `field: Kind` is a modifier of a kind of `modifier.rs`; `field: Option<Kind>` is
-//!   optional.
-//! - The parentheses contain the operands, by kind (`operand.rs`). For example, the instruction
+//! - The row begins with the struct's name, the visitor's method, and the opcode's fixed beginning.
+//! - The brackets contain the modifiers. `field = ".text"` is a `bool`: the text is present.
+//!   `field: Kind` is a modifier of a kind of `modifier.rs`; `field: Option<Kind>` is optional.
+//! - The parentheses contain the operands, by kind (`operand.rs`). For example, an instruction
 //!   writes a [`RegisterId`] and reads a [`Source`]. `Option<…>` is an optional operand.
 //!
-//! Several rows may have one mnemonic; the parser takes the first row that fits. A new kind of
-//! modifier is an enum in `modifier.rs`. A new kind of operand implements `OperandForm` in
-//! `operand_form.rs`. The Rust compiler then reports the missing variant in `passes/effects.rs`,
-//! which classifies the effects of each instruction. The tests report the missing signature in
-//! `check/forms.rs` and the missing example in `tests/corpus`.
+//! Several rows may have one mnemonic; the parser takes the first that fits. A new kind of modifier
+//! is an enum in `modifier.rs`. A new kind of operand implements `OperandForm` in
+//! `operand_form.rs`. The Rust compiler then reports a missing variant in `passes/effects.rs`. The
+//! tests report a missing signature in `check/forms.rs` and a missing example in `tests/corpus`.
 
 use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
@@ -161,7 +158,7 @@ macro_rules! instructions {
         }
 
         impl Instruction {
-            /// The rows of the table: the name of the struct and the fixed beginning of the opcode.
+            /// The rows: the struct's name and the opcode's fixed beginning.
             pub const TABLE: &[(&'static str, &'static str)] = &[$((stringify!($name), $mnemonic),)*];
 
             /// Returns the name of the instruction's struct.
@@ -198,8 +195,8 @@ macro_rules! instructions {
 pub(crate) type RowParser = fn(&mut Opcode<'_>, &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>;
 
 impl Instruction {
-    /// Calls `each` with each register that the instruction reads or writes, in the order of the
-    /// text, without the guard. A register that occurs twice is passed twice.
+    /// Calls `each` with each register, in text order, without the guard. A register that occurs
+    /// twice is passed twice.
     pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         self.form().visit_registers(&mut each);
     }
@@ -209,8 +206,8 @@ impl Instruction {
         self.form_mut().map_registers(&mut each);
     }
 
-    /// Calls `each` with each operand that is an [`Address`], but not with the address in a
-    /// [`TensorAddress`]. `each` may replace the address.
+    /// Calls `each` with each [`Address`] operand, but not with a [`TensorAddress`]. `each` may
+    /// replace the address.
     pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
         self.form_mut().map_addresses(&mut each);
     }
@@ -241,20 +238,19 @@ instructions! {
         (d: RegisterId, a: Source, b: Source);
     /// d = a - b - borrow.
     Subc subc "subc" [carry_out = ".cc", ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = a * b. For integers, the mode selects a part of the product; with `.wide`, d is twice as
-    /// wide as `ty`.
+    /// d = a * b. For integers, the mode selects a part. With `.wide`, d is twice as wide as `ty`.
     Mul mul "mul" [mode: Option<MultiplyMode>, rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source);
-    /// d = a * b + c. For integers, the mode selects a part of the product; with `.wide`, c and d
+    /// d = a * b + c. For integers, the mode selects a part of the product. With `.wide`, c and d
     /// are twice as wide as `ty`.
     Mad mad "mad" [mode: Option<MultiplyMode>, carry_out = ".cc", rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = a * b + c + carry.
     Madc madc "madc" [mode: MultiplyMode, carry_out = ".cc", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
-    /// d = 32 bits of the product of the low 24 bits of a and b.
+    /// d = 32 bits of the product of a's and b's low 24 bits.
     Mul24 mul24 "mul24" [mode: MultiplyMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = 32 bits of the product of the low 24 bits of a and b, plus c.
+    /// d = 32 bits of the product of a's and b's low 24 bits, plus c.
     Mad24 mad24 "mad24" [mode: MultiplyMode, saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = |a - b| + c.
@@ -285,15 +281,15 @@ instructions! {
     /// d = a - c in f32, with a of a narrower type, rounded once.
     SubMixed sub_mixed "sub" [rounding: Option<Rounding>, saturate = ".sat", ty: MixedType]
         (d: RegisterId, a: Source, c: Source);
-    /// d = a * b + c in f32, with a and b of a narrower type, rounded once.
+    /// d = a * b + c in f32, with narrower a and b, rounded once.
     FmaMixed fma_mixed "fma" [rounding: Rounding, saturate = ".sat", ty: MixedType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = the number of ones in a.
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the highest bit of a that differs from the sign (0 for an unsigned a).
-    /// Without such a bit, d is 0xffffffff. With `.shiftamt`, d = the left shift that moves this
+    /// d = the position of a's highest bit that differs from the sign. An unsigned a has the sign
+    /// 0. Without such a bit, d is 0xffffffff. With `.shiftamt`, d = the left shift that moves this
     /// bit to the highest position.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
@@ -302,7 +298,7 @@ instructions! {
     Brev brev "brev" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the c bits of a from bit b on, extended.
     Bfe bfe "bfe" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
-    /// d = b, with its `length` bits from `position` on replaced by the low bits of a.
+    /// d = b, with `length` bits from `position` on replaced by a's low bits.
     Bfi bfi "bfi" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, position: Source, length: Source);
     /// d = a mask of b ones from bit a on.
     Bmsk bmsk "bmsk" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
@@ -310,7 +306,7 @@ instructions! {
     Szext szext "szext" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = c plus the scalar product of the four bytes of a and b.
     Dp4a dp4a "dp4a" [a_ty: ScalarType, b_ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
-    /// d = c plus the scalar product of the two halves of a and two bytes of b.
+    /// d = c plus the scalar product of a's halves and two bytes of b.
     Dp2a dp2a "dp2a" [half: Half, a_ty: ScalarType, b_ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
 
@@ -371,12 +367,12 @@ instructions! {
     /// the first is not 0, combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
-    /// d = 32 bits of the 64-bit value with the low word a and the high word b, shifted by c.
+    /// d = 32 bits of the 64-bit value of words a (low) and b, shifted by c.
     Shf shf "shf" [direction: ShiftDirection, mode: BoundMode, ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = a shifted to the left; amounts from the width on give 0.
     Shl shl "shl" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = a shifted to the right; amounts from the width on give the sign or 0.
+    /// d = a shifted to the right; amounts from the width on give sign or 0.
     Shr shr "shr" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = four of the eight bytes of a and b, which c selects.
     Prmt prmt "prmt" [ty: ScalarType, mode: Option<PermuteMode>] (d: RegisterId, a: Source, b: Source, c: Source);
@@ -396,8 +392,7 @@ instructions! {
     Cvta cvta "cvta" [to = ".to", space: StateSpace, ty: ScalarType] (d: RegisterId, a: Source);
     /// d = true if the generic address a is in the space.
     Isspacep isspacep "isspacep" [space: StateSpace] (d: RegisterId, a: Source);
-    /// d = the address in the shared memory of block b of the cluster that corresponds to address a
-    /// of this block.
+    /// d = the address in block b's shared memory that corresponds to a.
     Mapa mapa "mapa" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = the rank of the block whose shared memory a points to.
     Getctarank getctarank "getctarank" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source);
@@ -430,7 +425,7 @@ instructions! {
     /// Gives lines of L2 a priority.
     Applypriority applypriority "applypriority" [space: Option<StateSpace>, priority: L2Eviction]
         (address: Address, size: Source);
-    /// d = a cache policy that gives a fraction of the accesses one priority and the rest another.
+    /// d = a cache policy with one priority for a fraction of accesses, and another.
     CreatepolicyFractional createpolicy_fractional "createpolicy.fractional"
         [primary: PolicyPriority, secondary: Option<PolicyPriority>, ty: ScalarType]
         (d: RegisterId, fraction: Option<Source>);
@@ -506,8 +501,8 @@ instructions! {
         (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
     /// Makes a group of the bulk copies since the last group.
     CpAsyncBulkCommitGroup cp_async_bulk_commit_group "cp.async.bulk.commit_group" [] ();
-    /// Waits until at most n groups are in flight; with `.read`, until all but n groups have read
-    /// their sources.
+    /// Waits until at most n groups are in flight. With `.read`, waits until all but n groups have
+    /// read their sources.
     CpAsyncBulkWaitGroup cp_async_bulk_wait_group "cp.async.bulk.wait_group" [read = ".read"] (n: Source);
     /// Replaces a field of a tensor map. For a field with one value for each dimension, `value` is
     /// the dimension and `dimension_value` the new value.
@@ -540,8 +535,7 @@ instructions! {
     MbarrierArrive mbarrier_arrive "mbarrier.arrive" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
-    /// Arrives, and lowers the number of arrivals that later phases expect by the number of these
-    /// arrivals.
+    /// Arrives, and lowers the arrivals that later phases expect.
     MbarrierArriveDrop mbarrier_arrive_drop "mbarrier.arrive_drop" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
@@ -594,7 +588,7 @@ instructions! {
 
     // Between the lanes of a warp.
 
-    /// d = the value of another lane; the second result is true if that lane is in range.
+    /// d = another lane's value; the second result: this lane is in range.
     Shfl shfl "shfl.sync" [mode: ShuffleMode, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
     /// d = the vote of the lanes of the mask.
@@ -607,24 +601,24 @@ instructions! {
     /// d = the values of the lanes of the mask combined.
     Redux redux "redux.sync" [operation: WarpReduction, abs = ".abs", nan = ".NaN", ty: ScalarType]
         (d: RegisterId, a: Source, mask: Source);
-    /// d = an elected lane of the mask; the second result is true if this lane is elected.
+    /// d = an elected lane of the mask; the second result: this lane is elected.
     Elect elect "elect.sync" [] (d: DestinationPair, mask: Source);
 
     // Matrices.
 
-    /// Loads one or more matrices from shared memory; a lane has the address of a row.
+    /// Loads matrices from shared memory; a lane has the address of a row.
     Ldmatrix ldmatrix "ldmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, format: Option<MatrixFormat>, ty: Option<ScalarType>]
         (d: Destinations, address: Address);
-    /// Stores one or more matrices to shared memory; a lane has the address of a row.
+    /// Stores matrices to shared memory; a lane has the address of a row.
     Stmatrix stmatrix "stmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, ty: ScalarType]
         (address: Address, a: Sources);
     /// d = a transposed.
     Movmatrix movmatrix "movmatrix.sync.aligned" [shape: LdmatrixShape, transpose = ".trans", ty: ScalarType]
         (d: RegisterId, a: Source);
-    /// d = a * b + c on matrices spread over the lanes of a warp. `.kind::f8f6f4` allows elements
-    /// narrower than a byte, and different types of a and b.
+    /// d = a * b + c on matrices over the lanes of a warp. `.kind::f8f6f4` allows elements narrower
+    /// than a byte, and different types of a and b.
     Mma mma "mma.sync.aligned" [shape: MatrixShape, a_layout: MatrixLayout, b_layout: MatrixLayout, saturate = ".satfinite",
         mixed = ".kind::f8f6f4", d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, c_ty: ScalarType, operation: Option<BitOperation>]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
@@ -645,10 +639,9 @@ instructions! {
         shape: MatrixShape, rounding: Option<Rounding>, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType,
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
-    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
-    /// If the predicate `scale_d` is false, d = a * b. `scale_a` and `scale_b` are the signs of a
-    /// and b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four operands are
-    /// immediates, present if the types of a and b allow them.
+    /// d = a * b + d on matrices, for the four warps of a warpgroup. If the predicate `scale_d` is
+    /// false, d = a * b. `scale_a` and `scale_b` are signs; `transpose_a` and `transpose_b` are 1
+    /// for a transposed operand. These four are immediates, present if the types allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,
@@ -697,7 +690,7 @@ instructions! {
         collector: Option<CollectorUse>]
         (d: Address, a: LeftOperand, b: Source, layout: Source, disabled_lanes: Option<SourceVector>,
          accumulate: Condition, scale_d: Option<Source>);
-    /// d = a * b + d as in `tcgen05.mma`, with scale factors for blocks of elements of a and b.
+    /// d = a * b + d, with scale factors for blocks of a and b.
     Tcgen05MmaScaled tcgen05_mma_scaled "tcgen05.mma" [group: CtaGroup, kind: ScaledDotKind, block_scale = ".block_scale",
         vector_size: Option<ScaleVectorSize>, collector: Option<CollectorUse>]
         (d: Address, a: LeftOperand, b: Source, layout: Source, scales_a: Address, scales_b: Address,

@@ -12,28 +12,25 @@
 //! - a method of [`InstructionVisitor`];
 //! - a printer, a parser, and a visitor of the registers.
 //!
-//! The header of `instruction.rs` lists the steps to add an instruction. `tests/corpus` has an
-//! example of every row and of every modifier, which NVIDIA's assembler accepts.
+//! The header of `instruction.rs` tells how to add an instruction. `tests/corpus` has every row and
+//! every modifier in code that NVIDIA's assembler accepts.
 //!
 //! # Names
 //!
 //! An instruction refers to registers, labels, variables and functions by typed index. The parser
-//! creates a register where an instruction first uses it: the declaration `.reg .b32 %r<1000>;`
-//! creates none. The parser flattens nested scopes: a name that an inner scope redeclares gets a
-//! numeric suffix. All names are unique within a function, so that a name in a message is
-//! unambiguous.
+//! creates a register at its first use: `.reg .b32 %r<1000>;` creates none. Nested scopes are
+//! flattened: a redeclared name gets a numeric suffix. Names are unique in a function.
 //!
 //! # Information that parsing loses
 //!
-//! The parser drops comments, unused registers, the spelling of constants, and the order of
-//! modifiers (the assembler ignores this order). A module does not record the order of declarations
-//! either. The printer first declares the functions that have no body or that the module refers to.
-//! The variables follow, then the definitions of functions. The variables of a function precede its
-//! instructions. Sections of debug information (`.section`) are kept verbatim.
+//! The parser drops comments, unused registers, spelling of constants, and order of modifiers.
+//! Declarations get a fixed order. First are functions without a body, and those that the module
+//! refers to. Variables follow, then definitions of functions. The variables of a function precede
+//! its instructions. Sections of debug information (`.section`) are kept verbatim.
 //!
-//! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`]. The error
-//! names the feature, with line and column. Examples are sparse dots, `tcgen05.mma.ws`, textures
-//! and surfaces, the video instructions, vector registers, and parameters in registers.
+//! For a feature that is not supported, [`parse`] returns a [`ParseError`] with line and column.
+//! Examples: sparse dots, `tcgen05.mma.ws`, textures, surfaces, video instructions, vector
+//! registers, and parameters in registers.
 
 mod check;
 mod instruction;

@@ -1,5 +1,5 @@
-//! The modifiers of opcodes, such as `.rn`, `.sat` and `.relaxed`. Each kind is one enum, in which
-//! a variant is a row with its text.
+//! The modifiers of opcodes, such as `.rn`, `.sat` and `.relaxed`. A kind is an enum, and a variant
+//! is a row with its text.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -53,8 +53,7 @@ pub(crate) use modifiers;
 pub(crate) struct Opcode<'a> {
     /// The unread text; empty or beginning with a dot.
     rest: Cow<'a, str>,
-    /// True if modifiers may be in any order. NVIDIA's assembler allows this, and some compilers
-    /// rely on it.
+    /// True if modifiers may be in any order. NVIDIA's assembler allows this.
     any_order: bool,
 }
 
@@ -68,7 +67,7 @@ impl<'a> Opcode<'a> {
         &self.rest
     }
 
-    /// Returns the offset of a modifier, or of several adjacent modifiers that are one text.
+    /// Returns the offset of a modifier, or of adjacent modifiers with one text.
     fn find(&self, text: &str) -> Option<usize> {
         let stands_at = |&at: &usize| {
             let after = self.rest[at..].strip_prefix(text);
@@ -87,8 +86,7 @@ impl<'a> Opcode<'a> {
         };
     }
 
-    /// Removes a modifier, or several adjacent modifiers that are one text. Returns whether it was
-    /// present.
+    /// Removes a modifier, or adjacent modifiers with one text. Returns whether it was present.
     pub(crate) fn take(&mut self, text: &str) -> bool {
         let found = self.find(text);
         if let Some(at) = found {
@@ -99,8 +97,8 @@ impl<'a> Opcode<'a> {
 
     /// Removes the fixed beginning of an opcode. Returns whether it was present.
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
-        // If modifiers may be in any order, a modifier may precede the later words of a mnemonic.
-        // The names with these prefixes have two words, and no modifier is between them.
+        // A modifier may precede later words of a mnemonic. Names with these prefixes have two
+        // words that stay together.
         let has_two = ["cp.", "bar.", "barrier.", "mbarrier.", "tcgen05.", "clusterlaunchcontrol."]
             .iter()
             .any(|name| mnemonic.starts_with(name));
@@ -275,8 +273,7 @@ modifiers! {
         /// Subnormal.
         Subnormal = ".subnormal",
     }
-    /// A comparison. Comparisons of floating-point numbers are false if an operand is NaN, unless
-    /// the variant says otherwise.
+    /// A comparison. A comparison with NaN is false, unless the variant says otherwise.
     pub enum Comparison {
         /// Equal.
         Eq = ".eq",
@@ -354,8 +351,7 @@ modifiers! {
         Satfinite = ".satfinite",
         /// `.relu` and `.satfinite`.
         ReluSatfinite = ".relu.satfinite",
-        /// `.relu` and `.satfinite`, in the order that conversions to fp8 and narrower formats
-        /// require.
+        /// `.relu` and `.satfinite`, for conversions to fp8 and narrower formats.
         SatfiniteRelu = ".satfinite.relu",
     }
     /// The memory order of a load.
@@ -652,10 +648,10 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The thread blocks that take part in an instruction. For a copy of a tensor, the blocks whose
+    /// The thread blocks that take part in an instruction. For a tensor copy: the blocks whose
     /// shared memory may contain the barrier.
     pub enum CtaGroup {
-        /// Only this block. For a copy, the block to which the copy writes.
+        /// Only this block. For a copy: the block to which it writes.
         One = ".cta_group::1",
         /// This block and the other block of its pair.
         Two = ".cta_group::2",
@@ -705,7 +701,7 @@ modifiers! {
         /// Four.
         X4 = ".x4",
     }
-    /// The memory format of elements narrower than a byte, and the width that they are unpacked to.
+    /// The memory format of sub-byte elements, and their unpacked width.
     pub enum MatrixFormat {
         /// Elements of 6 bits with padding, unpacked to 8 bits.
         B8x16B6x16P32 = ".b8x16.b6x16_p32",

@@ -1,8 +1,7 @@
 //! A module: its directives, variables and functions.
 //!
-//! Names are resolved: an instruction refers to registers, labels, variables and functions by typed
-//! index. Nested scopes of the text are flattened; a name that an inner scope redeclares gets a
-//! numeric suffix.
+//! Instructions refer to registers, labels, variables and functions by index. Nested scopes are
+//! flattened; a redeclared name gets a numeric suffix.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
 
@@ -112,14 +111,14 @@ pub struct Variable {
     pub ty: ScalarType,
     /// The number of elements of the vector type: 1, 2 or 4.
     pub vector: u32,
-    /// The extents of an array, the outermost first. `None` is `[]`, an extent that the initializer
-    /// or the launch determines. Empty for a scalar.
+    /// The extents of an array, the outermost first. `None` is `[]`: the initializer or the launch
+    /// determines it. Empty for a scalar.
     pub extents: Vec<Option<u64>>,
     /// The initial elements in row-major order. Elements after the last one are zero.
     pub initializer: Vec<Initializer>,
     /// The known attributes of the pointer that a kernel's parameter holds.
     pub pointer: Option<PointerAttribute>,
-    /// True if the variable is in managed memory.
+    /// True for managed memory.
     pub managed: bool,
 }
 

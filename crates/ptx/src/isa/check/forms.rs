@@ -1,6 +1,5 @@
-//! The table of instruction signatures. A row is a line of syntax of the PTX ISA, with the types of
-//! its operands and its minimum target and version. [`super::pattern`] describes the notation of a
-//! row.
+//! The table of instruction signatures. A row is a line of syntax of the PTX ISA, with operand
+//! types, minimum target and version. [`super::pattern`] describes the notation of a row.
 //!
 //! The section numbers are those of the PTX ISA 9.0.
 
@@ -652,9 +651,8 @@ pub(super) const FORMS: &[&[&str]] = &[
     CLUSTER_LAUNCHES,
 ];
 
-/// Requirements of single words of an opcode. An item has three texts. The first is the beginning
-/// of the names of its instructions (empty: all). The others are the word, and the minimum target
-/// and PTX version.
+/// Requirements of single words of an opcode. An item has three texts: the beginning of the
+/// instructions' names (empty: all), the word, and the minimum target and version.
 pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("", ".L2::cache_hint", "80 7.4"),
     ("ld", ".L1::evict_normal", "70 7.4"),
@@ -696,7 +694,7 @@ pub(super) const WORDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Requirements of special registers. An item has the beginning of their names, and the minimum
-/// target and PTX version.
+/// target and version.
 pub(super) const SPECIALS: &[(&str, &str)] = &[
     ("%is_explicit_cluster", "90 7.8"),
     ("%cluster", "90 7.8"),

@@ -1,7 +1,7 @@
-//! Finds the code that an assembler rejects: an unknown instruction signature, or an operand of a
-//! wrong type. Also finds a feature that the `.target` or the `.version` of the module lacks. The
-//! parser accepts more code than an assembler, since it reads each modifier by itself. [`check`]
-//! compares each instruction with the table of [`forms`].
+//! Finds code that an assembler rejects: unknown signatures and wrong operand types. Also finds
+//! features that the module's `.target` or `.version` lacks. The parser accepts more code, because
+//! it reads each modifier by itself. [`check`] compares each instruction with the table of
+//! [`forms`].
 
 mod forms;
 mod operand_types;
@@ -30,7 +30,7 @@ use super::types::{ScalarType, StateSpace};
 /// An illegal instruction, or an invalid header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Misuse {
-    /// The line of the text, from 1; 0 if there was no text, or for the header.
+    /// The line of the text, from 1; 0 without a text and for the header.
     pub line: u32,
     /// The illegal part of the instruction. An opcode has the spelling of the instruction table.
     /// Empty for the header.
@@ -51,8 +51,7 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 impl Misuse {
-    /// Returns the message. If `text` has the line of the misuse, appends that line. A mark is
-    /// under the illegal part if the line contains it.
+    /// Returns the message. Appends the line of `text`, with a mark under the illegal part.
     pub fn render(&self, text: &str) -> String {
         let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
         let Some(line) = line else { return self.to_string() };
@@ -73,10 +72,10 @@ impl Misuse {
 /// An error of an instruction: the illegal part of the text, and the message.
 type Finding = (String, String);
 
-/// The rows that match an opcode, each with the types and columns that the opcode binds.
+/// The rows that match an opcode, with its types and columns.
 type Rows = Vec<(&'static Form, Bound)>;
 
-/// Returns an error for an invalid header, or for the first instruction that an assembler rejects.
+/// Returns an error for the header or the first instruction that an assembler rejects.
 pub fn check(module: &Module) -> Result<(), Misuse> {
     let head = Head::new(&module.target, module.version).map_err(|message| Misuse {
         line: 0,
@@ -96,7 +95,7 @@ pub fn check(module: &Module) -> Result<(), Misuse> {
 
 struct Checker<'a> {
     module: &'a Module,
-    /// The header; none if its target is unknown.
+    /// The header; `None` for an unknown target.
     head: Option<Head>,
     /// The rows that match each opcode seen so far, or the error of the opcode.
     forms: FxHashMap<String, Result<Rows, Finding>>,
@@ -136,9 +135,9 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// Checks an access of more than 16 bytes. It must have at most 32 bytes, be to global memory
-    /// or a generic address, and exist on the target. Also checks that an access with an L2
-    /// eviction priority has 32 bytes, in elements of at least 4 bytes.
+    /// Checks an access of more than 16 bytes. It has at most 32 bytes, is to global memory or
+    /// generic, and exists on the target. An access with an L2 eviction priority has 32 bytes, in
+    /// elements of at least 4.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
@@ -165,7 +164,7 @@ impl Checker<'_> {
         self.head.as_ref().and_then(|head| head.lacks(need))
     }
 
-    /// Checks that the target and the version have the special registers that an instruction reads.
+    /// Checks that the header has the special registers of an instruction.
     fn special_registers(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut found = Ok(());
         instruction.visit_operands(&mut |operand| {
@@ -186,7 +185,7 @@ impl Checker<'_> {
         found
     }
 
-    /// Checks the requirements that `forms::WORDS` lists for single words of an opcode.
+    /// Checks the requirements of `forms::WORDS`.
     fn needs_of_words(&self, opcode: &str) -> Result<(), Finding> {
         for (first, word, need) in forms::WORDS {
             let is_meant = opcode.starts_with(first)
@@ -203,7 +202,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the rows that match an opcode, or an error at the first word that no row accepts.
+/// Returns the rows of an opcode, or an error at its first unknown word.
 fn forms_of(opcode: &str) -> Result<Rows, Finding> {
     let first = opcode.split('.').next().unwrap_or_default();
     let words: Vec<&str> = opcode.match_indices('.').map(|(at, _)| word_at(opcode, at)).collect();
@@ -247,10 +246,10 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
     Err((name.clone(), format!("`{name}` is a register of {}, expected one of .pred", register.ty)))
 }
 
-/// The first words of the instructions that may read the address of a variable as an operand.
+/// The first words of instructions that may read a variable's address.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// Those of [`READ_ADDRESSES`] whose opcode names or implies the state space of the variable.
+/// Those of [`READ_ADDRESSES`] that name or imply the variable's state space.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -261,8 +260,8 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Compares the operands with a row. An error has the number of operands read so far, by which
-    /// the caller ranks rows, and the finding.
+    /// Compares the operands with a row. An error has the number of operands that match, by which
+    /// the caller ranks rows.
     fn check(&self, instruction: &Instruction, form: &Form, bound: &Bound) -> Result<(), (usize, Finding)> {
         let mut expected = form.operands.iter();
         let mut result = Ok(());
@@ -447,8 +446,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that an instruction does not drop all results of a list. The result of a list of one
-    /// may be dropped, except by a load or `mov`.
+    /// Checks that an instruction does not drop all results of a list. A list of one may be
+    /// dropped, except by a load or `mov`.
     fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
         let name = self.opcode.split('.').next().unwrap_or_default();
         let is_load = ["ld", "ldu", "mov", "ldmatrix"].contains(&name);
@@ -458,14 +457,13 @@ impl Operands<'_> {
         Ok(())
     }
 
-    /// Returns whether the instruction rejects this constant as a matrix fragment of one register.
+    /// Returns whether a one-register matrix fragment rejects this constant.
     fn is_of_matrices(&self, constant: Immediate) -> bool {
         let is_store = self.opcode.starts_with("stmatrix.") && !matches!(constant, Immediate::F32(_));
         is_store || self.opcode.contains("mma")
     }
 
-    /// Checks an element of a list. In a fragment of one integer element, an instruction on
-    /// matrices requires a register.
+    /// Checks an element of a list. A fragment of one integer must be a register.
     fn element(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, expected.count) {
             (Source::Immediate(constant), Count::List(count))
@@ -477,8 +475,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that all constants of a matrix fragment have the same type. Also checks that the
-    /// parts of a `mov`, typed registers included, are all integers or all floating-point numbers.
+    /// Checks that all constants of a matrix fragment have one type. The parts of a `mov` are all
+    /// integers or all floating-point numbers.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
         if self.begins(&["tcgen05."]) {
@@ -508,8 +506,7 @@ impl Operands<'_> {
         })
     }
 
-    /// Calls `check` with the untyped type of one part of a value, which is divided into `count`
-    /// equal parts.
+    /// Calls `check` with the untyped type of one of `count` equal parts.
     fn parts(
         &self,
         count: usize,
@@ -555,8 +552,7 @@ impl Operands<'_> {
         sources.iter().try_for_each(|source| self.read(*source, ty, false))
     }
 
-    /// Checks an operand by its type, its allowed constants, and whether it may be a special
-    /// register.
+    /// Checks an operand by its type, its constants and special registers.
     fn value(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, &expected.values) {
             (Source::Immediate(Immediate::Integer(value)), Some(values)) if !values.contain(value) => {
@@ -564,7 +560,7 @@ impl Operands<'_> {
                 Err((place.clone(), format!("`{}`: {place} is not allowed there", self.opcode)))
             }
             (Source::Special(special), _) if expected.special => {
-                // In old versions of PTX, the special registers that now have 32 bits had 16.
+                // Old versions of PTX had 16-bit special registers that now have 32 bits.
                 let is_narrow = special.ty() == ScalarType::U32 && ty.bits() == 16;
                 if is_narrow || takes(ty, special.ty(), expected.wider) {
                     return Ok(());
@@ -666,8 +662,8 @@ impl Operands<'_> {
         Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
     }
 
-    /// Checks the coordinates of a tensor. Each dimension has one coordinate. A copy that gathers
-    /// or scatters rows has five: one column and four rows.
+    /// Checks the coordinates of a tensor. Each dimension has one coordinate. A gather or scatter
+    /// of rows has one column and four rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
             let message = format!("`{}`: a tensor map has a constant address", self.opcode);
@@ -677,13 +673,13 @@ impl Operands<'_> {
         let ranks = TensorDimension::ALL.iter().find(|rank| self.opcode.contains(rank.text()));
         let expected = if is_list { 5 } else { ranks.map_or(0, |rank| rank.rank()) };
         self.count(tensor.coordinates.0.len(), Count::List(expected), &Bound::default())?;
-        // The assembler compares the type of a single coordinate, but only the width of several.
+        // The assembler compares the type of one coordinate, but the width of several.
         let ty = if tensor.coordinates.0.len() == 1 { ScalarType::S32 } else { ScalarType::B32 };
         self.reads(&tensor.coordinates.0, ty)
     }
 
-    /// Returns whether the address with this index may have 32 bits. Generic and global addresses
-    /// must have 64 bits if the opcode begins with a text of `PLAIN` but with none of `OTHERS`.
+    /// Returns whether the address with this index may have 32 bits. Addresses must have 64 bits if
+    /// the opcode begins with a text of `PLAIN` and none of `OTHERS`.
     fn may_be_narrow(&self, number: usize) -> bool {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
@@ -699,8 +695,8 @@ impl Operands<'_> {
         words.filter_map(named).collect()
     }
 
-    /// Returns the state space of an address for which the opcode names no space, such as shared
-    /// memory for a barrier. Returns `None` for a generic address.
+    /// Returns the state space that the opcode implies, such as shared memory for a barrier.
+    /// Returns `None` for a generic address.
     fn implied_space(&self) -> Option<StateSpace> {
         let is_shared = self.begins(&["mbarrier.", "mapa.", "getctarank."]);
         let is_counted = self.opcode.contains(".mbarrier::complete_tx") && !self.named_spaces().is_empty();
@@ -726,7 +722,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that variables are in the state spaces that the opcode names or implies.
+    /// Checks that variables are in the state spaces of the opcode.
     fn spaces(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut symbols = Vec::new();
         let mut addresses = 0;
@@ -769,7 +765,7 @@ impl Operands<'_> {
     }
 }
 
-/// Returns a state space without its restriction, such as `.shared` for `.shared::cta`.
+/// Returns a state space without its restriction: `.shared` for `.shared::cta`.
 fn family(space: StateSpace) -> StateSpace {
     match space {
         StateSpace::SharedCta | StateSpace::SharedCluster => StateSpace::Shared,

@@ -1,10 +1,10 @@
-//! Decides which registers and constants an operand of a type accepts. The source is PTX ISA,
-//! section 9.2, and its tables 25 and 26, "relaxed type-checking rules".
+//! Decides which registers and constants an operand of a type accepts. Source: PTX ISA, section
+//! 9.2, tables 25 and 26, "relaxed type-checking rules".
 
 use crate::isa::operand::Immediate;
 use crate::isa::types::ScalarType;
 
-/// The interpretation of the bits of a type, on which operands must agree.
+/// The interpretation of a type's bits, on which operands agree.
 #[derive(PartialEq, Eq)]
 enum Meaning {
     Predicate,
@@ -31,7 +31,7 @@ pub(super) fn is_integer(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Integer
 }
 
-/// Returns whether operands of a type are in untyped registers only, as those of bf16x2.
+/// Returns whether operands of a type are only in untyped registers, such as bf16x2.
 fn is_opaque(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Bits
         && !matches!(
@@ -41,7 +41,7 @@ fn is_opaque(ty: ScalarType) -> bool {
 }
 
 /// Returns whether an operand of the type `ty` accepts a register of the type `register`. If
-/// `wider`, the register may be wider: its low bits are the operand.
+/// `wider`, the operand may be the low bits of a wider register.
 pub(super) fn takes(ty: ScalarType, register: ScalarType, wider: bool) -> bool {
     let fits = register.bits() == ty.bits() || wider && register.bits() > ty.bits();
     let agrees = match (meaning(ty), meaning(register)) {

@@ -1,5 +1,5 @@
-//! The notation of the table of instruction signatures (`forms.rs`). Parses the rows of the table,
-//! and compares them with opcodes.
+//! The notation of the table of instruction signatures (`forms.rs`). This file parses the rows and
+//! compares them with opcodes.
 //!
 //! A row is `opcode : operands @ need`, for instance
 //!
@@ -7,28 +7,25 @@
 //! mad .wide .(u16|u32) : 2T T T 2T @ 75 6.3
 //! ```
 //!
-//! The opcode is a fixed beginning and then a list of words:
+//! The opcode is a fixed beginning and a list of words:
 //! - `.word` is required;
 //! - `[.a|.b]` is an optional choice, `<.a|.b>` a required one;
-//! - `.(a|b)` is a choice of types; operands call the first such type `T`, the second `U`;
+//! - `.(a|b)` is a choice of types, `T` for the first choice, `U` for the second;
 //! - `.(=)` is the previous type again;
-//! - `.m64n*k16` is a shape; `*` is its number of columns, which determines the number of
-//!   registers;
+//! - `.m64n*k16` is a shape, and `*` its number of columns;
 //! - `$name` in a choice is a set of [`super::forms::SETS`].
 //!
-//! The operands are in the order of the text, without addresses and labels. An operand begins with
-//! its kind:
+//! Operands are in text order, without addresses and labels. An operand begins with its kind:
 //!
 //! - the name of a type;
 //! - `T` or `U`, a chosen type; `2T`, the type with twice the bits of `T`;
 //! - `imm`, a constant; `any`, an integer of 32 or 64 bits;
 //! - `_`, a dropped result; `-`, no operand.
 //!
-//! The properties of the operand follow, in this order:
+//! Its properties follow, in this order:
 //! - `+`: registers may be wider than the type;
 //! - `#`: several registers may hold the parts of the value;
-//! - `*2`: a list of two; `*v`: a list with the length of the vector; `*n/4`: a list with a quarter
-//!   of the columns;
+//! - `*2`: a list of two; `*v`: the length of the vector; `*n/4`: a quarter of the columns;
 //! - `*t`: the registers of a load or store of tensor memory;
 //! - `*l`: the words of a mask of the lanes of a `.cta_group`;
 //! - `(…)`: the allowed constants;
@@ -37,9 +34,8 @@
 //! - `=`: the result cannot be dropped;
 //! - `|p`: a predicate follows as a second result; `|p?`: it may follow.
 //!
-//! The need is the minimum capability of the target and the minimum version of the language.
-//! Specific targets have the suffix `a` or `f`; targets of one architecture have the suffix `a`.
-//! The targets are:
+//! The need is the minimum capability and the minimum version of the language. Specific targets end
+//! with `a` or `f`, targets of one architecture with `a`. The targets are:
 //!
 //! - `90`: all targets from `sm_90` on;
 //! - `90a`: the specific targets of capability 90;
@@ -95,7 +91,6 @@ pub(super) struct Expected {
     pub wider: bool,
     pub special: bool,
     pub optional: bool,
-    /// True if the result may be `_`.
     pub droppable: bool,
     pub second: Second,
     pub values: Option<Values>,
@@ -113,9 +108,9 @@ pub(super) enum Second {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Fixed(ScalarType),
-    /// The type with this index among the types that the opcode chooses.
+    /// The opcode's type with this index.
     Bound(usize),
-    /// The type with twice the bits of the type with this index.
+    /// The type with twice the bits of the opcode's type with this index.
     Twice(usize),
     Immediate,
     Any,
@@ -143,11 +138,11 @@ pub(super) enum Count {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Values {
     OneOf(Vec<i64>),
-    /// The multiples of the third number that are between the first and the second, inclusive.
+    /// The multiples of the third number from the first to the second, inclusive.
     Range(i64, i64, i64),
 }
 
-/// The requirements of an instruction on the `.target` and the `.version` of the module.
+/// The requirements of an instruction on `.target` and `.version`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub capability: u32,
@@ -175,7 +170,7 @@ pub(super) enum NeedKind {
     ArchitectureOfFamily,
 }
 
-/// The types and the number of columns that the words of an opcode choose in a row.
+/// The types and the columns that an opcode chooses in a row.
 #[derive(Default)]
 pub(super) struct Bound {
     pub types: Vec<ScalarType>,
@@ -209,8 +204,7 @@ impl Need {
     }
 }
 
-/// Returns the alternatives of a choice `a|b`. Replaces `$name` by the alternatives of that set of
-/// [`SETS`].
+/// Returns the alternatives of a choice `a|b`, with those of each set `$name` of [`SETS`].
 fn parts(text: &'static str) -> Option<Vec<&'static str>> {
     let mut all = Vec::new();
     for part in text.split('|') {
@@ -373,8 +367,8 @@ impl Form {
         operands.iter().all(is_bound).then_some(Self { opcode, operands, need })
     }
 
-    /// Compares the words of an opcode after the first one with the row. Returns the types and the
-    /// number of columns that they choose; the error is the number of words that match.
+    /// Compares the words of an opcode after the first one with the row. Returns the chosen types
+    /// and columns; the error is the number of matching words.
     pub(super) fn bind(&self, words: &[&str]) -> Result<Bound, usize> {
         let mut bound = Bound::default();
         let mut at = 0;

@@ -1,9 +1,8 @@
-//! Checks the target and the version in the header of a module against the requirements of
-//! instructions. Lists the targets with their first language version.
+//! Checks a module's target and version against requirements of instructions.
 
 use super::pattern::{Need, NeedKind};
 
-/// The targets, each with its first version of the language (release notes, PTX ISA chapter 13).
+/// The targets, with their first version (PTX ISA chapter 13, release notes).
 const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_70", (6, 0)),
     ("sm_72", (6, 1)),
@@ -52,7 +51,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Returns the header of a module; `Err` describes its error. Returns `None` for an unknown
-    /// target, which is probably newer: its module stays unchecked.
+    /// target, which is probably newer.
     pub(super) fn new(name: &str, version: (u32, u32)) -> Result<Option<Self>, String> {
         let Some((_, first)) = TARGETS.iter().find(|(known, _)| *known == name) else { return Ok(None) };
         if version < *first {

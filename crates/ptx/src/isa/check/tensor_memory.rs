@@ -1,4 +1,4 @@
-//! Rules of the instructions on tensor memory that the table of signatures does not express.
+//! Rules of tensor memory instructions that the table does not express.
 
 use super::operand_types::{is_integer, takes};
 use super::pattern::has_word;
@@ -9,8 +9,8 @@ use crate::isa::module::{Statement, StatementKind};
 use crate::isa::operand::{Address, AddressBase, Immediate, Source};
 use crate::isa::types::ScalarType;
 
-/// Checks that all instructions of a function on tensor memory have the same `.cta_group`. `group`
-/// is that of the earlier instructions.
+/// Checks that all tensor memory instructions of a function have one `.cta_group`. `group` is that
+/// of the earlier instructions.
 pub(super) fn agree_on_group(statement: &Statement, group: &mut Option<&'static str>) -> Result<(), Misuse> {
     let StatementKind::Instruction { instruction, .. } = &statement.kind else { return Ok(()) };
     let Some(found) = group_of_tensor_memory(instruction) else { return Ok(()) };
@@ -37,7 +37,7 @@ impl Operands<'_> {
         self.begins(&["tcgen05."]) && !self.begins(&["tcgen05.alloc.", "tcgen05.commit."])
     }
 
-    /// Checks an address of tensor memory: a register of 32 bits, which is untyped for a dot.
+    /// Checks an address of tensor memory: a 32-bit register, untyped for a dot.
     pub(super) fn tensor_memory_address(&self, address: Address) -> Result<(), Finding> {
         let expected = "an address of tensor memory: a register of 32 bits, untyped for a dot";
         match address.base {
@@ -54,8 +54,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks a vector for tensor memory. A vector of one element is a register. The constants and
-    /// the typed registers are all integers or all floating-point numbers.
+    /// Checks a vector for tensor memory. A vector of one element is a register. Constants and
+    /// typed registers are all integers or all floating-point numbers.
     pub(super) fn elements_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let kind = |source: &Source| match source {
             Source::Immediate(Immediate::Integer(_)) => Some(false),
