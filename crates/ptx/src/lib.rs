@@ -1,6 +1,6 @@
 //! PTX, the assembly language of NVIDIA GPUs. [`isa`] is the language as typed data, with a printer
-//! and a parser. [`lower`] translates a program of the GPU dialect to PTX, and [`passes`] optimize
-//! the code of a thread.
+//! and a parser. [`lower`] translates the GPU dialect to PTX, and [`passes`] optimize the code of a
+//! thread.
 
 pub mod isa;
 mod lower;

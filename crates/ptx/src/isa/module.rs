@@ -245,7 +245,7 @@ pub struct Directives {
     pub required_threads: Option<Vec<u32>>,
     /// `.minnctapersm`: at least this number of blocks must fit on a multiprocessor.
     pub min_blocks: Option<u32>,
-    /// `.maxnctapersm`: at most this number of blocks needs to fit on a multiprocessor.
+    /// `.maxnctapersm`: at most this number of blocks need fit on a multiprocessor.
     pub max_blocks: Option<u32>,
     /// `.maxnreg`: the largest number of registers of a thread.
     pub max_registers: Option<u32>,
@@ -305,8 +305,8 @@ pub enum StatementKind {
         /// The instruction.
         instruction: Instruction,
     },
-    /// Inline assembly, which is printed verbatim in a separate scope. The parser never creates it:
-    /// it parses such text as instructions.
+    /// Inline assembly, which is printed verbatim in a separate scope. The parser never creates it,
+    /// because it parses such text as instructions.
     Verbatim(Vec<Verbatim>),
     /// The source location of the following statements.
     Location(Location),

@@ -9,12 +9,13 @@ use super::special::SpecialRegister;
 /// A constant. The instruction determines its type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Immediate {
-    /// An integer; unsigned values from 2⁶³ on are the negative numbers with the same bits.
+    /// An integer; unsigned values from 2⁶³ on are negative numbers with the same bits.
     Integer(i64),
     /// The bits of a binary32 number, `0f3F800000`.
     F32(u32),
-    /// The bits of a binary64 number, `0d3FF0000000000000`. A literal such as `1.5` has this
-    /// variant; an instruction of another floating-point type converts it.
+    /// The bits of a binary64 number, `0d3FF0000000000000`.
+    ///
+    /// A literal such as `1.5` is one; instructions of other types convert it.
     F64(u64),
 }
 
@@ -69,18 +70,17 @@ pub struct DestinationPair {
     pub second: Option<Destination>,
 }
 
-/// Registers that are written together, `{%r0, %r1}`. A single one is written without braces,
-/// except for fragments of matrices.
+/// Registers that are written together, `{%r0, %r1}`. A single one has no braces, except in matrix
+/// fragments.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Destinations(pub SmallVec<[Destination; 4]>);
 
-/// Operands that are read together, `{%r0, %r1}`. A single one is written without braces, except
-/// for fragments of matrices.
+/// Operands that are read together, `{%r0, %r1}`. A single one has no braces, except in matrix
+/// fragments.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sources(pub SmallVec<[Source; 1]>);
 
-/// Registers that are read and written, `{%f0, %f1, …}`, always in braces: the accumulator of
-/// `wgmma`.
+/// Registers that are read and written, always in braces: the accumulator of `wgmma`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulators(pub Vec<RegisterId>);
 
@@ -125,7 +125,7 @@ pub struct CachePolicy(pub Source);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BranchTarget(pub LabelId);
 
-/// Identifies the list of labels that an indexed branch chooses from, a [`BranchTable`].
+/// Identifies a [`BranchTable`], the labels of an indexed branch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BranchTableId(u32);
 entity_impl!(BranchTableId, "table");
@@ -139,7 +139,7 @@ pub struct BranchTable {
     pub targets: Vec<LabelId>,
 }
 
-/// Identifies the signature of the functions that an indirect call may reach, a [`Prototype`].
+/// Identifies a [`Prototype`], the signature of an indirect call's functions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrototypeId(u32);
 entity_impl!(PrototypeId, "prototype");

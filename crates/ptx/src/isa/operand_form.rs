@@ -11,7 +11,7 @@ use super::operand::{
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 
-/// A view of an operand, by which the check of signatures tests its type.
+/// A view of an operand for the check of signatures.
 pub(crate) enum Operand<'a> {
     /// An operand without a type: a label, a call.
     Untyped,
@@ -62,7 +62,7 @@ pub(crate) trait OperandForm: Sized {
 
     fn print(&self, printer: &mut OperandPrinter<'_>);
 
-    /// Returns whether the next token can begin this operand; called only for optional operands.
+    /// Returns whether the next token can begin this optional operand.
     fn begins(_parser: &OperandParser<'_, '_>) -> bool {
         true
     }

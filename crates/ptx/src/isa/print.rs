@@ -1,5 +1,5 @@
 //! Prints a module. Equal modules have equal text. Operands are aligned, labels are at the margin,
-//! and registers with numbered names are declared by ranges.
+//! and numbered registers are declared by ranges.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -22,9 +22,8 @@ use super::types::ScalarType;
 /// Spaces up to the column of operands, unless the opcode is longer.
 const PADDING: &str = "                            ";
 
-/// Returns the text of a module. `parse` reads the text back to the same module, with these
-/// exceptions. It numbers functions in the order of the text. It drops comments and unused
-/// registers. It reads inline assembly as instructions. It sets the lines of the statements.
+/// Returns the text of a module. `parse` reads it back to the same module, except for the order of
+/// functions, comments, unused registers and lines. Inline assembly becomes instructions.
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let (major, minor) = module.version;
@@ -37,8 +36,7 @@ pub fn print(module: &Module) -> String {
     for pragma in &module.pragmas {
         let _ = writeln!(out, ".pragma \"{pragma}\";");
     }
-    // Functions that others reference are declared first, so the order of the definitions does not
-    // matter.
+    // Referenced functions are declared first, so the order of definitions is free.
     let named = named_functions(module);
     for function in named.iter().map(|&id| &module.functions[id]) {
         print_function(module, &Function { body: None, ..function.clone() }, &mut out);
@@ -71,8 +69,7 @@ pub fn print(module: &Module) -> String {
     out
 }
 
-/// Returns the functions without a body and those that a call, a `mov` or an initializer names, in
-/// order.
+/// Returns the functions without a body, and those that a call, `mov` or initializer names.
 fn named_functions(module: &Module) -> BTreeSet<FunctionId> {
     let declared = module.functions.iter().filter(|(_, function)| function.body.is_none());
     let mut named: BTreeSet<FunctionId> = declared.map(|(id, _)| id).collect();
@@ -115,7 +112,7 @@ fn print_variable(module: &Module, variable: &Variable, out: &mut String) {
     if variable.managed {
         out.push_str(" .attribute(.managed)");
     }
-    // For a parameter, the alignment before the type is that of a struct passed by value.
+    // This is the alignment of a struct that is passed by value.
     if let Some(alignment) = variable.alignment {
         let _ = write!(out, " .align {alignment}");
     }
@@ -154,7 +151,7 @@ fn print_initializer(module: &Module, variable: &Variable, out: &mut String) {
         print_initial_element(module, variable.initializer[0], out);
         return;
     }
-    // The list of an array of several extents is nested: the innermost lists are the last extents.
+    // The innermost lists are the last extents.
     let mut groups: Vec<u64> = variable.extents.iter().skip(1).flatten().copied().collect();
     if variable.vector > 1 {
         groups.push(u64::from(variable.vector));
@@ -317,7 +314,7 @@ fn print_directives(directives: &Directives, out: &mut String) {
     }
 }
 
-/// Splits a register's name into a prefix and a number, if the name can be a member of a range.
+/// Splits a register name into prefix and number, for a range.
 pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
     let count = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (prefix, digits) = name.split_at(name.len() - count);
@@ -326,8 +323,7 @@ pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
     is_range.then(|| (prefix, digits.parse().expect("fewer than nine digits fit")))
 }
 
-/// Declares the registers. Numbered names of one prefix and type are a range; other names are
-/// separate declarations.
+/// Declares the registers. Numbered names of one prefix and type are a range.
 fn print_registers(function: &Function, out: &mut String) {
     let mut ranges: FxHashMap<&str, (ScalarType, u32, bool)> = FxHashMap::default();
     let mut order = Vec::new();
@@ -424,8 +420,7 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
     }
 }
 
-/// Prints a character, escaped if it is not ASCII: assemblers reject non-ASCII characters, even in
-/// comments.
+/// Prints a character; assemblers reject non-ASCII characters, even in comments.
 fn push_ascii(character: char, out: &mut String) {
     if character.is_ascii() { out.push(character) } else { out.extend(character.escape_unicode()) }
 }
@@ -467,8 +462,7 @@ pub(crate) struct OperandPrinter<'a> {
     function: &'a Function,
     out: &'a mut String,
     separator: &'static str,
-    /// True if a list of one element has braces, as the assembler requires for fragments of
-    /// matrices.
+    /// True if a list of one element has braces, as in matrix fragments.
     pub(crate) braces_single: bool,
 }
 
@@ -502,8 +496,7 @@ impl OperandPrinter<'_> {
         self.out.push_str(name);
     }
 
-    /// Prints an offset. A negative offset is printed as `+-8`, since the assembler has no
-    /// subtraction here.
+    /// Prints an offset; `-8` becomes `+-8`, because the assembler has no subtraction here.
     pub(crate) fn offset(&mut self, offset: i64) {
         if offset != 0 {
             let _ = write!(self.out, "+{offset}");

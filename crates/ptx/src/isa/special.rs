@@ -120,7 +120,7 @@ special_registers! {
     GlobalTimerLo = "%globaltimer_lo", U32;
     /// High half of `%globaltimer`.
     GlobalTimerHi = "%globaltimer_hi", U32;
-    /// Bytes of shared memory that the kernel uses, static and dynamic, without the reserved part.
+    /// Bytes of the kernel's shared memory, static and dynamic, without the reserved part.
     TotalSmemSize = "%total_smem_size", U32;
     /// Bytes of shared memory with the reserved part.
     AggrSmemSize = "%aggr_smem_size", U32;

@@ -1,5 +1,5 @@
-//! The modifiers and operands of the instructions on tensor memory (`tcgen05`). Those of the
-//! instructions that cancel the launch of clusters are here, too.
+//! The modifiers and operands of tensor memory instructions (`tcgen05`). Those of cluster
+//! cancellation are here, too.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use super::parse::operands::{Mismatch, OperandParser, ParseErrorKindAt};
 use super::print::OperandPrinter;
 
 modifiers! {
-    /// The lanes and bits that a load or store of tensor memory moves for each repetition.
+    /// The lanes and bits of tensor memory that one repetition moves.
     pub enum TensorMemoryShape {
         /// 32 lanes, one column.
         L32x32b = ".32x32b",
@@ -63,7 +63,7 @@ modifiers! {
         /// E2m1, a scale factor for 16 or 32 elements.
         Mxf4nvf4 = ".kind::mxf4nvf4",
     }
-    /// The number of scale factors of a row, or the number of elements that share one scale factor.
+    /// The number of scale factors of a row, or of elements per scale factor.
     pub enum ScaleVectorSize {
         /// One scale factor a row.
         X1 = ".scale_vec::1X",
@@ -77,7 +77,7 @@ modifiers! {
         Block32 = ".block32",
     }
     /// The use of the buffer that keeps the left operand for later dots. Results do not depend on
-    /// this use.
+    /// it.
     pub enum CollectorUse {
         /// The dot fills the buffer.
         Fill = ".collector::a::fill",
@@ -148,13 +148,12 @@ impl RepetitionCount {
     }
 }
 
-/// Registers that are written together, always in braces: the result of `tcgen05.ld`, `{%r0, %r1,
-/// …}`.
+/// Registers written together, always in braces: the result of `tcgen05.ld`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DestinationVector(pub Vec<RegisterId>);
 
-/// Operands that are read together, `{%r0, %r1, …}`, always in braces. They are the data of
-/// `tcgen05.st` and the mask of lanes of `tcgen05.mma`.
+/// Operands that are read together, always in braces. Examples: the data of `tcgen05.st`, and the
+/// lane mask of `tcgen05.mma`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SourceVector(pub SmallVec<[Source; 4]>);
 

@@ -61,19 +61,19 @@ modifiers! {
         F32x2 = ".f32x2",
         /// IEEE binary64.
         F64 = ".f64",
-        /// fp8 with 4 bits of exponent and 3 of fraction, as an operand element of `mma`.
+        /// fp8 with 4 bits of exponent and 3 of fraction, for `mma`.
         E4m3 = ".e4m3",
-        /// fp8 with 5 bits of exponent and 2 of fraction, as an operand element of `mma`.
+        /// fp8 with 5 bits of exponent and 2 of fraction, for `mma`.
         E5m2 = ".e5m2",
         /// Two e4m3 numbers.
         E4m3x2 = ".e4m3x2",
         /// Two e5m2 numbers.
         E5m2x2 = ".e5m2x2",
-        /// fp6 with 2 bits of exponent and 3 of fraction, as an operand element of `mma`.
+        /// fp6 with 2 bits of exponent and 3 of fraction, for `mma`.
         E2m3 = ".e2m3",
-        /// fp6 with 3 bits of exponent and 2 of fraction, as an operand element of `mma`.
+        /// fp6 with 3 bits of exponent and 2 of fraction, for `mma`.
         E3m2 = ".e3m2",
-        /// fp4 with 2 bits of exponent and 1 of fraction, as an operand element of `mma`.
+        /// fp4 with 2 bits of exponent and 1 of fraction, for `mma`.
         E2m1 = ".e2m1",
         /// Two e2m3 numbers.
         E2m3x2 = ".e2m3x2",
@@ -87,7 +87,7 @@ modifiers! {
 }
 
 impl ScalarType {
-    /// Returns the number of bits of a value. A register may be wider; a predicate counts as 1.
+    /// Returns the number of bits of a value. A register may be wider. A predicate counts as 1.
     pub fn bits(self) -> u32 {
         match self {
             Self::Pred | Self::B1 => 1,

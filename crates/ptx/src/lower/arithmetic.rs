@@ -6,7 +6,7 @@ use super::builder::{Builder, Scalar, Width};
 use super::integer::{Bitwise, integer};
 use crate::isa::{self, Comparison};
 
-/// An integer type: the width of its register, its number of bits, and whether it is signed.
+/// The register width, the number of bits, and the sign of an integer type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Integer {
     pub width: Width,
@@ -35,12 +35,10 @@ pub(super) fn comparison(function: ComparisonFn) -> Comparison {
 }
 
 impl Builder {
-    /// Compares integers of at least 8 bits.
     pub fn integer_comparison(&mut self, function: ComparisonFn, ty: Integer, x: &[Scalar]) -> Scalar {
         self.compare(ty.width, ty.signed, comparison(function), x[0], x[1])
     }
 
-    /// Emits arithmetic of integers of at least 8 bits.
     pub fn integer_arithmetic(&mut self, function: ArithmeticFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let width = ty.width;
         let result = match function {
@@ -59,7 +57,6 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Divides integers of at least 8 bits.
     pub fn integer_division(&mut self, function: DivisionFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let result = match function {
             DivisionFn::IntDiv => self.quotient(ty, x[0], x[1]),
@@ -68,7 +65,6 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Emits bitwise functions and shifts of integers of at least 8 bits.
     pub fn integer_bitwise(&mut self, function: BitwiseFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let width = ty.width;
         let result = match function {
@@ -94,13 +90,13 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Extends the low bits of a narrow integer, by the sign or by zeros, to the whole register.
+    /// Extends the low bits of a narrow integer to the whole register.
     fn cut_to_type(&mut self, ty: Integer, result: Scalar) -> Scalar {
         if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
-    /// Shifts by an unsigned count. If the count is at least the register width, the result is 0.
-    /// For a right shift of a signed integer, all bits of the result are then the sign.
+    /// Shifts by an unsigned count. For a count from the register width on, the result is 0, or the
+    /// sign in a right shift of a signed integer.
     fn shift(&mut self, left: bool, ty: Integer, x: Scalar, count: Scalar) -> Scalar {
         let most = u64::from(ty.width.bits());
         if let Some(count) = count.as_constant() {
@@ -111,8 +107,7 @@ impl Builder {
                 _ => Scalar::constant(0),
             };
         }
-        // The shift instructions read a 32-bit count and clamp it, so only a 64-bit count must be
-        // clamped here.
+        // The instructions clamp a 32-bit count, so only a 64-bit one needs a clamp.
         let count = if ty.width == Width::B64 {
             let clamped = self.extremum(Width::B64, false, false, count, Scalar::constant(most));
             self.low_word(clamped)
@@ -139,8 +134,8 @@ impl Builder {
         }
     }
 
-    /// Returns the quotient, truncated towards zero. For a divisor of zero, all bits of the result
-    /// are ones. The smallest number divided by -1 yields itself.
+    /// Returns the quotient, truncated towards zero. All bits of a division by zero are ones. The
+    /// smallest number divided by -1 yields itself.
     pub fn quotient(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let ones = Scalar::constant(width.cut(u64::MAX));
@@ -159,8 +154,7 @@ impl Builder {
         self.ones_by_zero(width, y, quotient)
     }
 
-    /// Returns the quotient by a divisor that is not a constant. If the divisor is zero, the result
-    /// is unspecified.
+    /// Returns the quotient by a divisor that is not a constant. A division by zero is unspecified.
     fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         if width == Width::B64 {
@@ -173,8 +167,8 @@ impl Builder {
         if !signed {
             return quotient;
         }
-        // The result of the instruction is unspecified for the smallest number divided by -1, and
-        // for a divisor of zero. The select handles -1; the caller handles zero.
+        // The result for the smallest number and -1, and for a divisor of zero, is unspecified. The
+        // select handles -1, and the caller zero.
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_minus_one = self.compare(width, signed, Comparison::Eq, y, ones);
         let negated = self.sub(width, Scalar::constant(0), x);
@@ -188,8 +182,8 @@ impl Builder {
         self.select(width, is_zero, ones, result)
     }
 
-    /// Returns x - (x / y) * y, or all ones for y = 0. If the code also computes the quotient of
-    /// the same operands, both use one division.
+    /// Returns x - (x / y) * y, or all ones for y = 0. A quotient of the same operands shares its
+    /// division.
     pub(super) fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         match y.as_constant() {
@@ -226,7 +220,6 @@ impl Builder {
         }
     }
 
-    /// Divides booleans.
     pub fn boolean_division(&mut self, function: DivisionFn, x: &[Scalar]) -> Scalar {
         match function {
             DivisionFn::IntDiv => self.bitwise(Bitwise::Or, Width::Pred, x[0], not(x[1])),
@@ -245,7 +238,6 @@ impl Builder {
         }
     }
 
-    /// Compares booleans.
     pub fn boolean_comparison(&mut self, function: ComparisonFn, x: &[Scalar]) -> Scalar {
         match function {
             ComparisonFn::Eq => not(self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1])),
@@ -258,7 +250,6 @@ impl Builder {
     }
 }
 
-/// Negates a predicate.
 fn not(scalar: Scalar) -> Scalar {
     scalar.plus(Width::Pred, 1)
 }

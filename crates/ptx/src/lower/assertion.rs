@@ -1,5 +1,4 @@
-//! Lowers assertions. A failing assertion calls the system function that stops the kernel with a
-//! message.
+//! Lowers assertions. A failing assertion calls a system function that stops the kernel.
 
 use tilewright_ir::{Failure, Inst, Value};
 
@@ -12,15 +11,14 @@ use crate::isa::{
     ScalarType, Source, St, StateSpace, Symbol, Variable,
 };
 
-/// The system function of the GPU that stops the kernel. Its parameters are the message, the file,
-/// the line, the function, and the size of a character in bytes.
+/// The system function of the GPU that stops the kernel. Its parameters: message, file, line,
+/// function, and bytes of a character.
 const ASSERT_FAIL: &str = "__assertfail";
 const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];
 
 impl Lowering<'_> {
-    /// Emits code that stops the kernel if the condition is false for an element whose mask is
-    /// true.
+    /// Emits code that stops the kernel if the condition is false where the mask is true.
     pub(super) fn lower_assert(
         &mut self,
         inst: Inst,
@@ -81,7 +79,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// Declares the system function, unless it is already declared.
+    /// Declares the system function once.
     fn assert_fail(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(ASSERT_FAIL) {
             return known;
@@ -96,7 +94,7 @@ impl Lowering<'_> {
         self.module.functions.push(function)
     }
 
-    /// Adds the text to the module as a zero-terminated string, and returns its generic address.
+    /// Adds a zero-terminated string to the module, and returns its generic address.
     pub(super) fn string(&mut self, text: &str) -> Source {
         let bytes = text.bytes().chain([0]).map(|byte| Initializer::Value(Immediate::Integer(byte.into())));
         let initializer: Vec<Initializer> = bytes.collect();

@@ -1,6 +1,6 @@
-//! Lowers slots of buffers, `cp.async`, and the synchronization of copies. The sections of the PTX
-//! ISA are "Data Movement and Conversion Instructions: `cp.async`" and "Parallel Synchronization
-//! and Communication Instructions: `barrier`, `elect.sync`, `fence.proxy`".
+//! Lowers slots of buffers, `cp.async`, and the synchronization of copies. PTX ISA: "Data Movement
+//! and Conversion Instructions: `cp.async`", and "Parallel Synchronization and Communication
+//! Instructions: `barrier`, `elect.sync`, `fence.proxy`".
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Feature;
@@ -15,7 +15,7 @@ use crate::isa::{
     self, Comparison, CopyCache, Destination, DestinationPair, Predicate, ProxyKind, Source, StateSpace,
 };
 
-/// The largest copy of one instruction, in bytes. Only copies of this size may bypass L1.
+/// The largest copy of one instruction, in bytes. Only these copies may bypass L1.
 const WIDEST_COPY: u32 = 16;
 
 /// The size of an `mbarrier`, in bytes.
@@ -42,8 +42,8 @@ impl Lowering<'_> {
         self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
-    /// Returns the address of a slot or a barrier by its index. `distance` is that of two consecutive
-    /// slots or barriers.
+    /// Returns the address of a slot or a barrier by its index. `distance` is the one between
+    /// consecutive slots or barriers.
     pub(super) fn indexed(&mut self, memory: Value, index: Value, distance: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(distance.into()));
@@ -55,8 +55,8 @@ impl Lowering<'_> {
         self.kernel.ty(value).as_memory().expect("the verifier checks what is in shared memory")
     }
 
-    /// Returns a predicate that is true in exactly one of the threads that run this code, each time
-    /// in the same thread. All threads that run this code must execute the election.
+    /// Returns a predicate that is true in one of the running threads, always the same. All of them
+    /// must execute the election.
     pub(super) fn elected(&mut self) -> Predicate {
         let place = (self.builder.labels, self.warps.first);
         if let Some((labels, first, leader)) = self.leader
@@ -65,8 +65,7 @@ impl Lowering<'_> {
             return leader;
         }
         let leader = self.builder.fresh(Width::Pred);
-        // `elect.sync`, unlike a comparison of thread ids, tells the assembler that only one lane
-        // is active.
+        // `elect.sync` tells the assembler that only one lane is active.
         self.builder.emit(isa::Elect {
             d: DestinationPair { first: Destination::Sink, second: Some(Destination::Register(leader)) },
             mask: (-1).into(),
@@ -82,8 +81,8 @@ impl Lowering<'_> {
         leader
     }
 
-    /// Emits one `cp.async` for each vector of pointers. A copy whose mask is false reads no bytes,
-    /// and fills its destination with zeros.
+    /// Emits one `cp.async` for each vector of pointers. A copy with a false mask fills its
+    /// destination with zeros.
     pub(super) fn lower_copy_async(
         &mut self,
         inst: Inst,
@@ -99,7 +98,7 @@ impl Lowering<'_> {
         let is_wide = size == WIDEST_COPY;
         let cache = match cache {
             CacheModifier::All => CopyCache::All,
-            // Threads read the data from shared memory, so a copy of it in L1 would be unused.
+            // Threads read the data from shared memory, not from L1.
             _ if is_wide => CopyCache::Global,
             _ => CopyCache::All,
         };
@@ -168,8 +167,8 @@ impl Lowering<'_> {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier, threads: Some(threads) });
     }
 
-    /// Emits the barrier of all threads of the block. Fails in a partition, whose code the other
-    /// threads do not execute.
+    /// Emits the barrier of all threads of the block. Fails in a partition, because other threads
+    /// do not run its code.
     pub(super) fn lower_barrier(&mut self, inst: Inst) -> Result<(), Box<Diagnostic>> {
         if self.warps.count != self.program.header.num_warps {
             return Err(self.unsupported(inst, "a barrier of the block in a partition"));

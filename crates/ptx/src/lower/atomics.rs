@@ -1,15 +1,13 @@
-//! Atomic operations on global memory. If several threads hold copies of an element, only the first
-//! of these threads executes the operation.
+//! Atomic operations on global memory. If several threads hold an element, the first one executes
+//! the operation.
 //!
-//! If a thread executes one instruction for an operation, the instruction carries the memory order.
-//! If a thread executes several instructions, they are relaxed, and fences before and after them
-//! provide the order. The two fences together cost as much as the memory order of one instruction.
+//! One instruction for an operation carries the memory order. Several instructions are relaxed,
+//! with fences around them.
 //!
-//! If no op uses the result of an operation, the operation is a `red`, except for an exchange and a
-//! compare-and-swap. A `red` cannot have acquire order, and needs none. A thread that ignores the
-//! result orders no access after the operation.
+//! An operation without users is a `red`, except an exchange and a compare-and-swap. A `red` has no
+//! acquire order, and needs none: a thread that ignores the result orders no later access.
 //!
-//! Operations on 16-bit numbers that have no instruction are compare-and-swap loops.
+//! 16-bit operations without an instruction are compare-and-swap loops.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -41,7 +39,7 @@ struct Order {
 #[derive(Clone)]
 struct AtomicAccess {
     address: Address,
-    /// The condition of the access; `None` if it is always true. It is never a constant false.
+    /// The condition of the access; `None` if it is always true. A constant false does not occur.
     guard: Option<Predicate>,
     order: Order,
     /// True if the old value has users.
@@ -52,9 +50,9 @@ struct AtomicAccess {
 #[derive(Clone, Copy)]
 enum AtomicVariant {
     Instruction(AtomicOperation, ScalarType),
-    /// The minimum or maximum of floats by integer instructions on their bits. The first operation,
-    /// on signed integers, is for a positive operand. The second is the opposite operation, on
-    /// unsigned integers, for a negative operand.
+    /// The minimum or maximum of floats by integer instructions on their bits. The first is on
+    /// signed integers, for a positive operand. The second is the opposite, on unsigned integers,
+    /// for a negative operand.
     Extremum(AtomicOperation, AtomicOperation),
     /// A compare-and-swap loop on 16 bits.
     Loop,
@@ -184,8 +182,8 @@ impl Lowering<'_> {
         self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
     }
 
-    /// Emits a loop in which one thread polls. The loop ends when the value in memory equals
-    /// `expected`, or when the timeout has passed.
+    /// Emits a loop in which one thread polls. It ends when the value equals `expected`, or at the
+    /// timeout.
     pub(super) fn lower_atomic_poll(
         &mut self,
         inst: Inst,
@@ -235,12 +233,12 @@ impl Lowering<'_> {
         time.into()
     }
 
-    /// Returns, for each register, whether this thread accesses the element. Its mask must be true,
-    /// and no earlier thread may hold a copy of the element.
+    /// Returns for each register whether this thread accesses the element. The mask is true, and no
+    /// earlier thread holds the element.
     fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
         let count = layout.map_or(1, |layout| layout.registers() as usize);
         let masks = mask.map(|mask| self.get_in(mask, layout));
-        // Every thread holds a scalar: all lanes and warps but the first are redundant.
+        // All lanes and warps but the first are redundant for a scalar.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });
@@ -256,8 +254,8 @@ impl Lowering<'_> {
         (holds != Scalar::TRUE).then(|| self.builder.predicate(holds))
     }
 
-    /// Returns the memory order of the instructions of an operation. If there are several, they are
-    /// relaxed. This function then emits the fence before them, if the operation is a release.
+    /// Returns the memory order of the instructions of an operation. Several instructions are
+    /// relaxed. For a release, emits the fence before them.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),
@@ -284,7 +282,6 @@ impl Lowering<'_> {
         self.builder.emit(isa::Fence { semantics, restrict: None, scope });
     }
 
-    /// Chooses the implementation of an operation on `elements` elements.
     fn variant(&self, kind: AtomicKind, element: Element, elements: usize) -> AtomicVariant {
         use AtomicOperation as A;
         use ScalarType as T;
@@ -325,8 +322,8 @@ impl Lowering<'_> {
         AtomicVariant::Instruction(operation, ty)
     }
 
-    /// Returns new registers for the results of an access. They are zero if the guard of the access
-    /// is false.
+    /// Returns new registers for the results of an access. They are zero if the access's guard is
+    /// false.
     fn zeros(&mut self, width: Width, count: usize, place: &AtomicAccess) -> SmallVec<[RegisterId; 8]> {
         let registers: SmallVec<[RegisterId; 8]> = (0..count).map(|_| self.builder.fresh(width)).collect();
         if place.guard.is_some() {
@@ -337,8 +334,8 @@ impl Lowering<'_> {
         registers
     }
 
-    /// Emits one `atom` or `red` on contiguous elements. Returns the old values of the elements;
-    /// after a `red`, which has no result, returns zeros.
+    /// Emits one `atom` or `red` on contiguous elements. Returns the old values, or zeros after a
+    /// `red`.
     fn atomic_words(
         &mut self,
         operation: (AtomicOperation, ScalarType),
@@ -413,8 +410,7 @@ impl Lowering<'_> {
         self.builder.emit_if(guard, red);
     }
 
-    /// Emits the two integer instructions of a minimum or maximum of floats, guarded by the sign of
-    /// the operand.
+    /// Emits the two guarded integer instructions of a float minimum or maximum.
     fn atomic_extremum(
         &mut self,
         operations: [AtomicOperation; 2],
@@ -430,7 +426,7 @@ impl Lowering<'_> {
         let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
         let b = self.builder.register(width, value);
         let old = if place.is_used {
-            // Unless the mask is false, one of the two instructions overwrites the zero.
+            // One of the two instructions overwrites the zero.
             self.zeros(width, 1, place)
         } else {
             SmallVec::new()
@@ -455,7 +451,7 @@ impl Lowering<'_> {
         std::iter::once(old.first().map_or(Scalar::constant(0), |old| Scalar::from(*old))).collect()
     }
 
-    /// Emits a compare-and-swap loop. Returns the old value, or `None` if the target lacks the
+    /// Emits a compare-and-swap loop. Returns the old value; `None` if the target lacks the
     /// function.
     fn swap_loop(
         &mut self,
@@ -498,7 +494,7 @@ impl Lowering<'_> {
         next.map(|_| self.element_of(element, old))
     }
 
-    /// Returns the value that an operation stores, or `None` if the target lacks the function.
+    /// Returns the stored value; `None` if the target lacks the function.
     fn combined(
         &mut self,
         kind: AtomicKind,

@@ -1,14 +1,13 @@
-//! Builds the body of a kernel. All lowerings emit their instructions here, in order. The passes in
-//! `passes` remove duplicates and unused results, and move loop-invariant code out of loops.
+//! Builds the body of a kernel. Lowerings emit their instructions here, in order. Passes remove
+//! duplicates and unused results, and hoist loop-invariant code.
 //!
-//! An integer is a register plus a constant ([`Scalar`]), so additions of constants need no
-//! instruction until the result is used.
+//! An integer is a register plus a constant ([`Scalar`]), so adding a constant needs no
+//! instruction.
 //!
 //! A register is assigned once, with these exceptions:
 //!
 //! - a register that carries a value around a loop or out of a branch;
-//! - the result of a guarded load or atomic operation: an earlier move writes its value for a false
-//!   guard;
+//! - the result of a guarded load or atomic operation, which an earlier move initializes;
 //! - the accumulator of `wgmma`;
 //! - a register that inline assembly reads and writes.
 
@@ -26,22 +25,21 @@ use crate::isa::{
 };
 use crate::passes::{Line, LineKind, Listing, words_of};
 
-/// The number of latest pure instructions that the builder compares with a new instruction, to
-/// reuse their results. Consecutive registers of a tile often need the same instruction.
+/// The number of latest pure instructions whose results are reused. Consecutive registers of a tile
+/// often need one instruction.
 const REPEATED: usize = 4;
 
-/// A thread's view of one element: a register plus a constant. The sum wraps at the width of the
-/// register. A predicate with the constant 1 is negated. A floating-point number has a register or
-/// a constant, never both.
+/// A thread's view of an element: a register plus a constant, modulo the width. A predicate with
+/// the constant 1 is negated. A float has a register or a constant, not both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scalar {
-    /// The register; none for a constant.
+    /// The register; `None` for a constant.
     pub base: Option<RegisterId>,
     /// The constant that is added, cut to the width.
     pub offset: u64,
 }
 
-/// The width of a register. Registers have no other type: instructions determine how they are read.
+/// The width of a register. Registers have no other type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Width {
     /// A predicate.
@@ -51,31 +49,27 @@ pub(super) enum Width {
     /// 32 bits. Such registers also hold fp8 and narrower integers, extended by their sign or by
     /// zeros.
     B32,
-    /// 64 bits.
     B64,
 }
 
-/// Builds the body of a kernel.
 #[derive(Debug)]
 pub(super) struct Builder {
     /// The kernel with its registers and labels; `finish` returns its statements.
     pub function: Function,
     /// The source location of the next statements.
     pub location: Option<ir::Location>,
-    /// The statements of each open scope.
     scopes: Vec<Vec<Line>>,
     /// The number of pure statements at the end of the innermost scope, at most [`REPEATED`].
     pure: usize,
-    /// For each list of elements that were unpacked from one word, the word.
+    /// The word of each list of elements that were unpacked from it.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
-    /// For each extracted byte, the word that contains it, and the index of the byte in the word.
+    /// The word and the index of each extracted byte.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
-    /// Words of four bytes, in which the high bit of each byte is known to be 0.
+    /// Words of four bytes whose high bits are known to be 0.
     pub small_bytes: FxHashSet<Scalar>,
     /// The origin of each number that was converted from a byte.
     pub shifted: FxHashMap<Scalar, Shifted>,
-    /// The number of labels placed and of scopes opened or closed so far. Code is straight-line
-    /// while this number does not change.
+    /// The number of labels and scopes so far. Code is straight-line while it does not change.
     pub labels: u32,
     /// The number of low bits that are known to be zero, by register.
     pub zeros: FxHashMap<RegisterId, u32>,
@@ -174,7 +168,7 @@ impl Builder {
         self.emit_if(None, instruction);
     }
 
-    /// Emits an instruction that executes in the threads for which the guard is true.
+    /// Emits an instruction for the threads whose guard is true.
     pub fn emit_if(&mut self, guard: Option<Predicate>, instruction: impl Into<Instruction>) {
         self.push(LineKind::Instruction(guard, instruction.into()));
     }
@@ -196,15 +190,15 @@ impl Builder {
         self.scope().push(line);
     }
 
-    /// Emits a pure instruction and returns its result. If one of the latest pure instructions is
-    /// equal, returns the result of that instruction instead.
+    /// Emits a pure instruction and returns its result. Reuses the result of an equal instruction
+    /// among the latest.
     pub fn pure<I: Into<Instruction>>(&mut self, width: Width, make: impl FnOnce(RegisterId) -> I) -> Scalar {
         let [register] = self.pure_many([width], |[d]| make(d));
         register.into()
     }
 
-    /// Emits a pure instruction and returns its results. If one of the latest pure instructions is
-    /// equal, returns the results of that instruction instead.
+    /// Emits a pure instruction and returns its results. Reuses the results of an equal instruction
+    /// among the latest.
     pub fn pure_many<const N: usize, I: Into<Instruction>>(
         &mut self,
         widths: [Width; N],
@@ -226,8 +220,7 @@ impl Builder {
         registers
     }
 
-    /// Returns the results of one of the latest pure instructions, if that instruction equals this
-    /// one.
+    /// Returns the results of an equal instruction among the latest, if there is one.
     fn repeated<const N: usize>(
         &mut self,
         instruction: &mut Instruction,
@@ -255,7 +248,7 @@ impl Builder {
         None
     }
 
-    /// Opens a scope. [`Self::close`] returns its statements, which [`Self::append`] places.
+    /// Opens a scope. [`Self::append`] places its statements, which [`Self::close`] returns.
     pub fn open(&mut self) {
         self.pure = 0;
         self.labels += 1;
@@ -288,8 +281,7 @@ impl Builder {
         (self.function, Listing::new(lines, words, labels, target))
     }
 
-    /// Returns the register that holds a value. Emits the instruction that computes the value, if
-    /// needed.
+    /// Returns the register of a value, and computes the value if needed.
     pub fn register(&mut self, width: Width, scalar: Scalar) -> RegisterId {
         let result = match (scalar.base, scalar.offset) {
             (Some(base), 0) => return base,
@@ -317,7 +309,7 @@ impl Builder {
         }
     }
 
-    /// Returns a predicate as a guard or a condition; a constant is moved to a register.
+    /// Returns a predicate as a guard; a constant goes to a register.
     pub fn predicate(&mut self, scalar: Scalar) -> Predicate {
         match scalar.base {
             Some(register) => Predicate { register, negated: scalar.offset & 1 == 1 },
@@ -334,7 +326,7 @@ impl Builder {
         self.emit(move_to(width, to, from));
     }
 
-    /// Copies values to registers in parallel: no value is read after its register is written.
+    /// Copies values in parallel: none is read after its register is written.
     pub fn assign_all(&mut self, moves: &[(Width, RegisterId, Scalar)]) {
         let mut sources: Vec<(Width, RegisterId, Source)> = Vec::new();
         for &(width, to, value) in moves {
@@ -355,7 +347,7 @@ impl Builder {
                 self.emit(move_to(width, to, from));
                 continue;
             }
-            // The remaining moves form cycles: save the value that the first move overwrites.
+            // The other moves form cycles, so save the first overwritten value.
             let (width, to, _) = sources[0];
             let aside = self.fresh(width);
             self.emit(move_to(width, aside, to.into()));

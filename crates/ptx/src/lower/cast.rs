@@ -1,6 +1,5 @@
-//! Conversions between element types. The results equal those of the CPU executor's table of casts.
-//! Each result is as if rounded once: a conversion through a wider format rounds to odd in that
-//! format.
+//! Conversions between element types. The results equal those of the CPU executor. Each is rounded
+//! once: a wider intermediate format rounds to odd.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Dtype, Element, Inst, Rounding, Value};
@@ -47,7 +46,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lowers a reinterpretation of bits under another type of the same width.
+    /// Lowers a reinterpretation of bits.
     pub(super) fn lower_bitcast(&mut self, inst: Inst, value: Value, element: Element) {
         let result = self.kernel.insts[inst].results[0];
         let from = self.element(value);
@@ -149,7 +148,7 @@ impl Lowering<'_> {
             Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
                 Some(self.builder.float_convert(BF16, source, Some(rounding), x))
             }
-            // Integers of up to 16 bits are exact in fp32; wider ones are rounded to odd there.
+            // Integers of up to 16 bits are exact in fp32; wider ones round to odd.
             _ if from.bits() <= 16 => {
                 let wide = self.builder.float_convert(F32, source, Some(isa::Rounding::Rn), x);
                 self.narrow(to, wide, towards_zero)
@@ -181,8 +180,8 @@ impl Lowering<'_> {
         self.round_to_odd(Float::F32, zero, up, down)
     }
 
-    /// Converts a float to an integer, truncated towards zero. NaN yields 0; a value out of range
-    /// yields the nearest bound. A bool is true if the float is not 0, also for NaN.
+    /// Converts a float to an integer, truncated towards zero. NaN yields 0, and a value out of
+    /// range the nearest bound. A bool is true if the float is not 0, also for NaN.
     fn float_to_integer(&mut self, from: Dtype, to: Dtype, x: Scalar) -> Option<Scalar> {
         let (x, float) = match from {
             Dtype::F64 => (x, Float::F64),
@@ -195,7 +194,7 @@ impl Lowering<'_> {
         let source = (float.width(), float.ty());
         let wide = (width, integer(width, to.is_signed() || to.bits() < 32));
         let mut result = self.builder.float_convert(wide, source, Some(isa::Rounding::Rzi), x);
-        // The instruction saturates. It converts NaN to zero only from fp32 to 32 bits.
+        // The instruction saturates. Only fp32 to 32 bits converts NaN to zero.
         if width == Width::B64 || float == Float::F64 {
             let is_nan = self.builder.float_compare(float, Comparison::Nan, x, x);
             result = self.builder.select(width, is_nan, Scalar::constant(0), result);
@@ -230,8 +229,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to `fp8e4b15`, which has no NaN. The sign of the result is copied from the operand,
-    /// since the intermediate conversions lose the sign of NaN.
+    /// Converts to `fp8e4b15`, which has no NaN. The sign is copied, because conversions lose the
+    /// sign of NaN.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?
@@ -261,7 +260,7 @@ impl Lowering<'_> {
         self.narrow(to, wide, towards_zero)
     }
 
-    /// Converts a format of at most 32 bits to fp32, exactly, or returns `None` if it is not
+    /// Converts a format of at most 32 bits to fp32, exactly. Returns `None` if this is not
     /// supported.
     pub(super) fn widen(&mut self, from: Dtype, x: Scalar) -> Option<Scalar> {
         match from {
@@ -282,7 +281,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts fp32 to a format of at most 32 bits, or returns `None` if it is not supported.
+    /// Converts fp32 to a format of at most 32 bits. Returns `None` if this is not supported.
     pub(super) fn narrow(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let rounding = if towards_zero { isa::Rounding::Rz } else { isa::Rounding::Rn };
         match to {
@@ -296,9 +295,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to bfloat16 on targets without the instruction. Adds 0x7fff, or 0x8000 if the
-    /// lowest bit of the upper half is 1, and keeps the upper half. With `towards_zero`, adds
-    /// nothing. NaN becomes 0x7fff.
+    /// Converts to bfloat16 on targets without the instruction. Adds 0x7fff, or 0x8000 if the upper
+    /// half is odd, and keeps the upper half. With `towards_zero`, adds nothing. NaN becomes
+    /// 0x7fff.
     fn bf16_by_bits(&mut self, x: Scalar, towards_zero: bool) -> Scalar {
         let builder = &mut self.builder;
         let mut bits = x;

@@ -1,6 +1,6 @@
-//! Lowers copies and barriers in clusters of two or more blocks (PTX ISA, "Cluster of Cooperative
-//! Thread Arrays"). The blocks of a cluster copy to each other's shared memory by
-//! `.multicast::cluster`, and arrive at each other's barriers.
+//! Lowers copies and barriers in clusters of two or more blocks. PTX ISA, "Cluster of Cooperative
+//! Thread Arrays". Blocks copy to each other by `.multicast::cluster`, and arrive at each other's
+//! barriers.
 
 mod copies;
 
@@ -16,13 +16,12 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// The buffers that the blocks of a cluster fill by multicast. Each buffer is mapped to the
-/// condition under which they do so.
+/// The buffers that the blocks of a cluster fill by multicast. A buffer maps to the condition for
+/// this.
 #[derive(Default)]
 pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
-    /// The barriers that signal empty slots, each with the conditions of the buffers that have
-    /// these slots.
+    /// The barriers of empty slots, with the conditions of their buffers.
     empty: FxHashMap<Value, Vec<Value>>,
 }
 
@@ -46,16 +45,15 @@ impl ClusterBuffers {
 }
 
 impl Lowering<'_> {
-    /// Ends the blocks that have no program. Such a block exists only to complete the last pair of
-    /// blocks in a row of the grid.
+    /// Ends the blocks that have no program. Such a block only completes the last pair in a row of
+    /// the grid.
     pub(super) fn end_without_program(&mut self) {
         if !self.program.header.paired {
             return;
         }
         let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
         let own = self.special(SpecialRegister::CtaidX);
-        // A launch without pairs passes 0 as the number of programs. The last index then wraps to
-        // the largest number, and no block ends here.
+        // Without pairs, the number is 0, the last index wraps, and no block ends.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
         let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
         let guard = self.builder.predicate(is_behind);
@@ -75,8 +73,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the condition under which the blocks of a cluster fill a slot together; `None` if
-    /// they never do.
+    /// Returns the condition under which blocks fill a slot together; `None` for never.
     pub(super) fn shared_condition(&self, slot: Value) -> Option<Scalar> {
         let root = match self.kernel.defining_inst(slot) {
             Some(inst) if matches!(self.kernel.insts[inst].op, Op::Gpu(GpuOp::Slot {})) => {
@@ -92,9 +89,9 @@ impl Lowering<'_> {
         if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// Emits one arrival for each block of the cluster, each by another lane. If the blocks
-    /// together fill a buffer of these barriers, each of the lanes arrives at the barrier of a
-    /// different block. Otherwise, all of these lanes arrive at the barrier of their own block.
+    /// Emits one arrival for each block of the cluster, each by a lane. If the blocks fill a buffer
+    /// of these barriers, each lane arrives at another block's barrier. Otherwise, all arrive at
+    /// their own block's.
     pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
@@ -120,12 +117,11 @@ impl Lowering<'_> {
         let arrival = isa::MbarrierArrive {
             expect_tx: false,
             no_complete: false,
-            // The default is `.release.cta`, as in CUTLASS's `ClusterBarrier::arrive`. The arrival
-            // publishes no writes; only the reads of the released slot must precede it. Threads
+            // The default is `.release.cta`, as in CUTLASS's `ClusterBarrier::arrive`. Only reads
+            // of the released slot must precede the arrival, which publishes no writes. Threads
             // have waited for the reads of `wgmma`, and a release stays after the thread's own
-            // loads. Formally, only cluster scope orders these loads for threads of other blocks.
-            // Cluster scope would add a device-wide fence to every iteration; such fences halved
-            // the speed of dots.
+            // loads. Formally, only cluster scope orders these loads for other blocks. It would add
+            // a device-wide fence to every iteration, which halved the speed of dots.
             semantics: None,
             scope: None,
             space: Some(StateSpace::SharedCluster),
@@ -138,8 +134,8 @@ impl Lowering<'_> {
     }
 
     /// Emits the copies that each block starts. If the condition holds, a block copies a part of
-    /// the tile to all blocks of the cluster. This part is some of the boxes, or a slice of the
-    /// only box. Otherwise, the block copies all boxes to itself.
+    /// the tile to all blocks. A part is some boxes, or a slice of the only box. Otherwise, the
+    /// block copies all boxes to itself.
     pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,
@@ -149,9 +145,8 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) {
         let blocks = self.program.header.sharing_blocks();
-        // A part is a box, or a block's slice of the only box. The values are the axis along which
-        // parts follow each other, the number of parts, and the distance between two parts. This
-        // distance is in elements, then in bytes.
+        // A part is a box, or a block's slice of the only box. The values are the axis of the
+        // parts, their number, and their distance in elements and in bytes.
         let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {

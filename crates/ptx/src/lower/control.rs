@@ -1,8 +1,8 @@
-//! Loops and branches: labels, and registers that carry values around a loop and out of a branch.
+//! Loops and branches: labels, and registers that carry values.
 //!
-//! The body of a loop may add the same amount to all elements of an integer or pointer tile. The
-//! loop then carries one register for all registers of the tile that differ by constants. If narrow
-//! elements were unpacked from words before a loop, it carries the words.
+//! If a loop adds one amount to all elements of an integer or pointer tile, registers that differ
+//! by constants share one. Example: `p`, `p + 4`, `p + 8`. Narrow elements that were unpacked from
+//! words are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
@@ -16,16 +16,15 @@ use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
 use crate::passes::Line;
 
-/// A register that carries one or more registers of a value around a loop.
+/// A register that carries one or more registers of a value.
 struct Carried {
     /// The index of the carried value.
     value: usize,
     width: Width,
     register: RegisterId,
-    /// The registers of the value that `register` represents, each with the constant that is added
-    /// to `register`.
+    /// The value's registers for which `register` is carried, with the constant added to it.
     members: Vec<(usize, u64)>,
-    /// True if `register` is a word, whose narrow elements are the members.
+    /// True if `register` is a word of narrow elements.
     is_word: bool,
 }
 
@@ -44,12 +43,11 @@ struct Counter {
     ending: Ending,
 }
 
-/// The loop condition. None of these variants can overflow. The assembler recognizes the trip count
-/// of the first two, and unrolls such loops.
+/// The loop condition. No variant can overflow. The assembler recognizes and unrolls the first two.
 #[derive(Clone, Copy)]
 enum Ending {
-    /// The loop continues if the next index is before the bound. The next index is known to fit
-    /// into its register.
+    /// The loop continues if the next index is before the bound. The next index fits into its
+    /// register.
     NextIndex,
     /// A register counts the remaining iterations.
     Countdown(RegisterId),
@@ -125,8 +123,7 @@ impl Lowering<'_> {
         self.builder.compare(width, signed, Comparison::Gt, step, Scalar::constant(0))
     }
 
-    /// Chooses the condition by which a loop continues. For a countdown, emits the code that
-    /// computes the trip count.
+    /// Chooses the condition by which a loop continues. A countdown needs code for the trip count.
     fn ending(
         &mut self,
         body: Block,
@@ -140,12 +137,11 @@ impl Lowering<'_> {
         if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
             return Ending::NextIndex;
         }
-        // The assembler does not unroll loops with matrix instructions. Such loops also have no
-        // register to spare for a count.
+        // The assembler does not unroll loops with dots, which also have no spare register.
         if size == 0 || self.has_dot(body) {
             return Ending::Distance;
         }
-        // If the loop is not entered, the trip count is arbitrary and unused.
+        // The trip count is unused without an iteration.
         let (far, near) = if is_down { (lower, upper) } else { (upper, lower) };
         let distance = self.builder.sub(width, far, near);
         let before = self.builder.sub(width, distance, Scalar::constant(1));
@@ -165,8 +161,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns the condition under which there is another iteration. Adds to `moves` the move that
-    /// decrements the countdown, if there is one.
+    /// Returns the condition under which there is another iteration. Adds the countdown's decrement
+    /// to `moves`.
     fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
         let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
         let own = Scalar::from(register);
@@ -220,8 +216,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Chooses the registers that carry values around a loop. Copies the initial values to them,
-    /// and sets the parameters of the body.
+    /// Chooses the registers that carry values around a loop. Copies the initial values, and sets
+    /// the body's parameters.
     fn begin(&mut self, inst: Inst, parameters: &[Value]) -> Vec<Carried> {
         let mut groups: Vec<Carried> = Vec::new();
         let mut moves = Vec::new();
@@ -229,8 +225,7 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop has an initial value of each carried value");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            // The registers of a dot in flight must not be copied. No other op reads them, so the
-            // loop carries the dot in the same registers.
+            // Registers of a dot in flight must not be copied.
             let keeps =
                 matches!(self.kernel.ty(first), Type::Pending { .. }) || self.stays_in_registers(inst, first);
             let scalars = self.get_in(first, self.layout_of(parameter));
@@ -281,9 +276,8 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Returns whether an earlier loop in the same block computes a tile of floats or booleans that
-    /// only this loop reads. This loop then carries the tile in the same registers. With other
-    /// registers, the assembler might keep two copies of an accumulator.
+    /// Returns whether an earlier loop of the block computes a tile for only this loop. Then both
+    /// use the same registers. Otherwise, the assembler might keep two copies of an accumulator.
     fn stays_in_registers(&self, inst: Inst, first: Value) -> bool {
         let kernel = self.kernel;
         let Some(before) = kernel.defining_inst(first) else { return false };
@@ -298,8 +292,7 @@ impl Lowering<'_> {
             && is_in_a_row()
     }
 
-    /// Returns how many elements of a tile a word contains, if all elements were unpacked from
-    /// words.
+    /// Returns the elements in a word of a tile that was unpacked from words.
     fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
         let element = self.layout_of(tile).map(|_| self.element(tile))?;
         let count = 32 / memory_bits(element) as usize;
@@ -307,8 +300,8 @@ impl Lowering<'_> {
         (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 
-    /// Unpacks the words that a loop carries. Returns the elements of each value that is carried as
-    /// words, with the index of the value.
+    /// Unpacks the words that a loop carries. Returns the elements of each such value, with its
+    /// index.
     fn elements_of_words(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
         let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
         for group in groups.iter().filter(|group| group.is_word) {
@@ -352,8 +345,8 @@ impl Lowering<'_> {
         groups.iter().map(next).collect()
     }
 
-    /// Returns whether a value is one of these parameters with the same amount added to all
-    /// elements. The addition wraps at the width of a register. This always holds for a scalar.
+    /// Returns whether a value is a parameter plus one amount for all elements. The addition wraps
+    /// at the width of a register. Scalars always are.
     fn is_moved_alike(&self, value: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&value) || self.layout_of(value).is_none() {
             return true;
@@ -389,8 +382,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns whether all elements of a tile are one scalar. Passes have reduced such tiles to a
-    /// `splat`, perhaps with changes of its shape.
+    /// Returns whether all elements of a tile are one scalar. Such tiles are `splat`s, perhaps
+    /// reshaped.
     fn is_uniform(&self, value: Value) -> bool {
         let Some(inst) = self.kernel.defining_inst(value) else { return false };
         let data = &self.kernel.insts[inst];
@@ -402,7 +395,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Sets the results of a loop to the registers that carry the values, after the loop.
+    /// Sets a loop's results to the carrying registers, after the loop.
     fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
         self.unpack_words(groups, parameters);
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
@@ -472,7 +465,7 @@ impl Lowering<'_> {
             let width = self.width(result);
             let is_sum = self.is_sum(result);
             // The pairs of values that one register merges. A common constant is subtracted from
-            // both values, and added to the register at its uses.
+            // both, and added at the uses.
             let mut known: Vec<([Scalar; 2], RegisterId)> = Vec::new();
             let mut scalars = Vec::with_capacity(first[index].len());
             for (&a, &b) in first[index].iter().zip(&second[index]) {
@@ -520,8 +513,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns whether the last index that a loop computes fits its width. This index is at the bound
-/// `end`, or less than a step after it.
+/// Returns whether a loop's last index fits its width. It is at most a step after the bound `end`.
 fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
     let most = i128::from(width.cut(u64::MAX));
     let (end, step, range) = if signed {

@@ -1,4 +1,4 @@
-//! Conversions of layouts within warps, which permute the registers of a thread or shuffle lanes.
+//! Conversions of layouts within warps, by renaming registers or shuffling lanes.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl Lowering<'_> {
     }
 
     /// Emits the shuffles of a plan, and returns the registers of the result. Narrow elements from
-    /// one lane are sent in one word.
+    /// one lane share a word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
         let together = plan.elements_per_word(memory_bits(element)) as usize;
         let width = if together == 1 { width_of(element) } else { Width::B32 };
@@ -62,8 +62,8 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Packs and unpacks the results. The builder then knows a word for every four bytes. A
-            // user that packs the same bytes reads this word.
+            // Pack and unpack the results, so that a user of the same bytes reads the builder's
+            // word.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {
@@ -75,8 +75,8 @@ impl Lowering<'_> {
         results
     }
 
-    /// Returns the words that a thread sends. Each word has the elements of `together` consecutive
-    /// rounds of the plan.
+    /// Returns the words that a thread sends. A word has the elements of `together` consecutive
+    /// rounds.
     fn given(
         &mut self,
         element: Element,
@@ -90,10 +90,9 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // A word is named by the register of its first element. `chosen_from[0]` lists the words
-        // that are sent. They are the results of the last select of `plan.give`. Each following
-        // list has the words from which one select chooses. They are the results of the select
-        // before it.
+        // A word is named by its first element's register. `chosen_from[0]` has the sent words, the
+        // results of the last select. Each following list has the words from which one select
+        // chooses.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];
@@ -140,7 +139,7 @@ impl Lowering<'_> {
         elements.into_iter().map(|scalar| self.register_form(element, scalar)).collect()
     }
 
-    /// Applies selects, whose conditions depend on the thread, to the registers.
+    /// Applies selects, whose conditions depend on the thread.
     fn selected(&mut self, width: Width, selects: &[Select], registers: &[Scalar]) -> Vec<Scalar> {
         let mut current = registers.to_vec();
         for select in selects {

@@ -1,5 +1,7 @@
-//! Tensor maps that the kernel makes: PTX ISA, "Data Movement and Conversion Instructions:
-//! `tensormap.replace`" and "`tensormap.cp_fenceproxy`".
+//! Makes tensor maps in the kernel.
+//!
+//! PTX ISA: "Data Movement and Conversion Instructions: `tensormap.replace`" and
+//! "`tensormap.cp_fenceproxy`".
 //!
 //! ```text
 //! st.shared …, 0 ; bar.warp.sync                  the lanes of the first warp clear the template
@@ -9,15 +11,13 @@
 //! fence.proxy.tensormap::generic.acquire.gpu …    makes the map visible to copies of this warp
 //! ```
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
-//! block that can be on the device at a time. An entry contains all maps of a block. Each
-//! multiprocessor has a word, whose bits mark used entries. A block claims a free entry when it
-//! begins, and releases the entry when it ends. The block prefers an entry in the word of its
-//! multiprocessor. So the launcher allocates no memory for maps and passes no address, even in
-//! graphs and with several streams. There are at least as many entries as concurrent blocks, so no
-//! block waits for another.
+//! block that the device can run at once. An entry contains all maps of a block. A word for each
+//! multiprocessor marks used entries. A block claims a free entry when it begins, preferably of its
+//! multiprocessor, and releases it when it ends. So the launcher passes no memory, even in graphs
+//! and with several streams. No block waits for another, because entries suffice.
 //!
-//! **Empty tensors** cannot be described by a map. The map of an empty tensor describes one element
-//! instead. The element is 0 or NaN, in memory of the module that no thread writes.
+//! **Empty tensors** have no map. Their map describes one element instead, which is 0 or NaN. No
+//! thread writes this element.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -34,15 +34,13 @@ use crate::isa::{
     Variable,
 };
 
-/// The names of variables of the module: the maps, the bits of used entries, and the element of an
-/// empty tensor.
+/// The names of the module's variables for maps.
 const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
 /// The name of the variable for an empty tensor that is filled with NaN.
 const NAN: &str = "tensor_of_nan";
-/// The number of words that hold the bits of used entries: one for each multiprocessor of the
-/// largest device.
+/// The number of words of used entries: one for each multiprocessor.
 const WORDS: u64 = 256;
 /// The largest number of threads of a multiprocessor.
 const MAX_THREADS: u32 = 2048;
@@ -84,22 +82,20 @@ impl Field {
     }
 }
 
-/// A map that [`Lowering::make_maps`] makes together with the other pending maps.
+/// A map that is made together with other pending maps.
 pub(super) struct PendingMap {
-    /// The address of the template in shared memory. `word` is the address of the word in the
-    /// template that this lane clears.
+    /// The address of the template in shared memory. This lane clears the word `word` of it.
     template: Address,
     word: Address,
-    /// The address of the map in the global state space; `map` is the generic address of the same
-    /// map.
+    /// The map's address in global space; `map` is its generic address.
     map_memory: Address,
     map: Address,
     fields: Vec<Field>,
 }
 
 impl Lowering<'_> {
-    /// Returns the number of entries of a word. It is the largest number of blocks on a
-    /// multiprocessor, rounded up to a power of two, and at most 32.
+    /// Returns the number of entries of a word. This is the most blocks of a multiprocessor, as a
+    /// power of two up to 32.
     fn places_of_word(&self) -> u32 {
         let threads = self.program.header.num_warps * LANES;
         (MAX_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
@@ -117,7 +113,7 @@ impl Lowering<'_> {
     /// Returns the variable with the element of an empty tensor that is filled with NaN.
     fn nan(&mut self) -> GlobalId {
         let variable = self.variable(NAN, 16, 16);
-        // A float is NaN if all of its bits are set.
+        // A float with all bits set is NaN.
         self.module.globals[variable].initializer = vec![Initializer::Value(Immediate::Integer(0xff)); 16];
         variable
     }
@@ -191,8 +187,7 @@ impl Lowering<'_> {
         self.map_memory = Some(MapMemory { place });
     }
 
-    /// Claims the lowest free bit of a word, or of the next word that is not full, in one lane.
-    /// Sets `place` to the index of the entry.
+    /// Claims the lowest free bit of a word, or of a later word. Sets `place` to the entry's index.
     fn claim_bit(&mut self, word: RegisterId, found: RegisterId, place: RegisterId) {
         let places = self.places_of_word();
         let [again, full] = ["take", "full"].map(|name| self.builder.label(name));
@@ -252,8 +247,7 @@ impl Lowering<'_> {
         self.builder.place(done);
     }
 
-    /// Releases the entry when the block ends. No copy in flight uses the maps of the block any
-    /// more.
+    /// Releases the entry when the block ends. No copy in flight uses its maps.
     pub(super) fn release_map_memory(&mut self) {
         let Some(MapMemory { place }) = self.map_memory else { return };
         let places = self.places_of_word();
@@ -349,8 +343,7 @@ impl Lowering<'_> {
             });
         }
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        // Fields of a map share words, so each replacement waits for the previous one in the same
-        // map. The loop therefore alternates between the maps.
+        // Fields of one map share words and wait for each other, so alternate between maps.
         let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
         for place in 0..longest {
             for map in &maps {
@@ -385,8 +378,8 @@ impl Lowering<'_> {
         self.builder.place(end);
     }
 
-    /// Returns the fields of a map, with their values. Dimension 0 is the contiguous dimension.
-    /// Returns `None` if no pass has set the box, or if no axis is contiguous.
+    /// Returns the fields of a map, with their values. Dimension 0 is contiguous. Returns `None`
+    /// without a box or a contiguous axis.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;
@@ -464,8 +457,7 @@ impl Lowering<'_> {
 /// Returns the code of an element type for `tensormap.replace`.
 fn element_number(element: Dtype) -> i64 {
     match element {
-        // The minimum and maximum of tensor reductions depend on the sign, so signed integers have
-        // separate codes.
+        // Minimum and maximum depend on the sign.
         Dtype::I32 => 3,
         Dtype::I64 => 5,
         Dtype::F16 => 6,

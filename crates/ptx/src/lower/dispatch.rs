@@ -151,7 +151,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_scan_carry(inst, operands, *axis as usize, *reverse)
     }
 
-    // The input precision is unused: an earlier pass has chosen the instruction by it.
+    // An earlier pass has chosen the instruction by the input precision.
     fn mma_sync(
         &mut self,
         inst: Inst,
@@ -330,8 +330,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
-        // Emits nothing. `ClusterBuffers::of` has collected these ops for the lowerings of the
-        // buffer's copies and barriers.
+        // `ClusterBuffers::of` has collected these ops.
         Ok(())
     }
 

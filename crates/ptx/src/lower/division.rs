@@ -1,16 +1,16 @@
-//! Divides integers by constants: multiplies by reciprocals, and shifts. The assembler does not do
-//! this, even for a `div` with an immediate divisor. Its code computes the reciprocal at run time,
-//! and for 64 bits it calls a function (ptxas 13.5, `sm_90`).
+//! Divides integers by constants: multiplies by reciprocals and shifts. The assembler computes the
+//! reciprocal at run time, even for a `div` with an immediate, and for 64 bits calls a function
+//! (ptxas 13.5, `sm_90`).
 //!
-//! Let x be an N-bit number, d a divisor, and m = ceil(2^p / d). The quotient x / d is the upper
-//! part of x * m. This product is exact enough for some p (Granlund and Montgomery, Division by
-//! invariant integers using multiplication, PLDI 1994).
+//! For an N-bit number x and a divisor d, let m = ceil(2^p / d). For some p, the quotient x / d is
+//! the upper part of x * m (Granlund and Montgomery, Division by invariant integers using
+//! multiplication, PLDI 1994). Example: N = 8, d = 5, p = 10, m = 205.
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
 use super::integer::Bitwise;
 
-/// An approximation of 1 / d: `factor` is ceil(2^p / d), which is below 2^N, and `shift` is p - N.
+/// An approximation of 1 / d: `factor` is ceil(2^p / d) < 2^N, and `shift` is p - N.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reciprocal {
     factor: u64,
@@ -18,8 +18,8 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// Returns a reciprocal that is exact enough for all numbers below 2^`magnitude`. Returns
-    /// `None` if no factor below 2^`bits` is exact enough. N is `bits`.
+    /// Returns a reciprocal that is exact enough below 2^`magnitude`. Returns `None` if no factor
+    /// below 2^`bits` is exact enough; N is `bits`.
     fn of(divisor: u64, bits: u32, magnitude: u32) -> Option<Self> {
         let divisor = u128::from(divisor);
         (bits..2 * bits).find_map(|power| {
@@ -52,7 +52,7 @@ impl Builder {
         if is_negative { self.sub(width, Scalar::constant(0), quotient) } else { quotient }
     }
 
-    /// Returns the remainder by a constant other than 0, 1 and -1, with the sign of x.
+    /// Returns the remainder by a constant other than 0, 1 and -1; x gives the sign.
     pub(super) fn remainder_by(&mut self, ty: Integer, x: Scalar, divisor: u64) -> Scalar {
         let Integer { width, signed, .. } = ty;
         // The sign of the divisor does not change the remainder.
@@ -78,15 +78,13 @@ impl Builder {
         remainder.plus(width, more)
     }
 
-    /// Returns a number that has the same quotient as x. Also returns the difference between the
-    /// remainders of x and of this number.
+    /// Returns a number with the same quotient as x, and the difference of the remainders.
     ///
-    /// x is the sum of a register and a constant offset. If 2^n divides the register and the
-    /// divisor, the low n bits of x are those of the offset. Unsigned quotients do not depend on
-    /// these bits, so they are 0 in the returned number. Signed quotients are rounded towards zero,
-    /// so they depend only on whether these bits are 0. For example, -4 / 4 is -1, but -3 / 4 to -1
-    /// / 4 are 0. In the returned number, the bits are 1 in place of any other value. Elements of a
-    /// tile whose x differ only in these bits then share one division.
+    /// x is a register plus a constant offset. If 2^n divides the register and the divisor, the low
+    /// n bits of x are the offset's. Unsigned quotients do not depend on them, so the returned
+    /// number has zeros there. Signed quotients depend on whether these bits are 0, because they
+    /// round towards zero. Example: -4 / 4 is -1, but -3 / 4 to -1 / 4 are 0. So bits other than 0
+    /// become 1. Elements whose x differ only in these bits share one division.
     pub(super) fn representative(
         &self,
         width: Width,
@@ -111,8 +109,7 @@ impl Builder {
         let Reciprocal { factor, shift } = reciprocal.expect("signed numbers have a reciprocal");
         let mut product = self.mul_high(width, true, x, Scalar::constant(factor));
         if width.signed(factor) < 0 {
-            // The multiplication reads the factor as a signed number, which is 2^N less than the
-            // factor.
+            // The multiplication reads the factor as a signed number, 2^N too small.
             product = self.add(width, product, x);
         }
         let below = self.shr(width, true, product, shift);
@@ -120,8 +117,8 @@ impl Builder {
         self.add(width, below, sign)
     }
 
-    /// Adds `divisor - 1` to a negative x, so that a right shift, which rounds down, rounds towards
-    /// zero. The divisor is a power of two.
+    /// Adds `divisor - 1` to a negative x, so that a right shift rounds towards zero. The divisor
+    /// is a power of two.
     fn biased(&mut self, width: Width, x: Scalar, divisor: u64) -> Scalar {
         let sign = self.shr(width, true, x, width.bits() - 1);
         let bias = self.shr(width, false, sign, width.bits() - divisor.trailing_zeros());

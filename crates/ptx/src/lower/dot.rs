@@ -19,7 +19,7 @@ use crate::isa::{self, MultiplyMode};
 pub(super) enum DotOperand {
     /// Registers that hold the operand.
     Registers(Rc<[Scalar]>),
-    /// Shared memory, from which registers are loaded when an instruction needs them.
+    /// Shared memory, from which instructions load registers when needed.
     Shared(Box<SharedTile>),
 }
 
@@ -31,8 +31,7 @@ enum Arithmetic {
 }
 
 impl Lowering<'_> {
-    /// Returns the source of an operand of a dot. It is the registers of the operand, or the buffer
-    /// that threads read in this layout.
+    /// Returns the source of an operand: its registers, or the buffer in this layout.
     pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> DotOperand {
         match self.kernel.ty(value).as_memory() {
             Some(buffer) => DotOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
@@ -96,7 +95,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds products of fp32 numbers to the accumulators of a thread, in pairs if possible.
+    /// Adds fp32 products to a thread's accumulators, in pairs if possible.
     fn multiply_add_pairs(
         &mut self,
         dtypes: [Dtype; 2],
@@ -150,7 +149,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the type of the elements of a value. The elements must be numbers, not pointers.
+    /// Returns the element type of a value of numbers.
     pub(super) fn dtype(&self, value: Value) -> Dtype {
         match self.element(value) {
             Element::Value(dtype) => dtype,
@@ -159,7 +158,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Maps each element that the first thread holds to its register.
+/// Maps each element of the first thread to its register.
 fn registers_by_element(layout: &Layout) -> FxHashMap<u32, u32> {
     (0..layout.registers()).map(|register| (layout.at(&[(Input::Register, register)]), register)).collect()
 }

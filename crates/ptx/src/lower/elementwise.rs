@@ -1,5 +1,4 @@
-//! Lowers elementwise functions. The instructions depend on the function and on the type of its
-//! operands.
+//! Lowers elementwise functions. The instructions depend on the function and the operand type.
 
 use rustc_hash::FxHashSet;
 use tilewright_gpu_ir::Feature;
@@ -16,13 +15,13 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
-/// The instructions that a target needs to compute a function in a 16-bit floating-point type.
+/// The instructions that a function in a 16-bit float type needs.
 #[derive(Clone, Copy)]
 enum Needs {
     Sums,
     Extrema,
     Comparisons,
-    /// No target has such instructions: the function is computed in fp32.
+    /// None exist: the function is computed in fp32.
     Binary32,
 }
 
@@ -77,10 +76,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Multiplies a tile by factors that are mostly 1. A warp skips the multiplication if the
-    /// factors of all its lanes are 1. The lanes vote, so that all of them execute the same branch.
-    /// The result registers first get the elements of the tile. The multiplication overwrites them
-    /// if it runs.
+    /// Multiplies a tile by factors that are mostly 1. A warp skips it if all factors of its lanes
+    /// are 1; the lanes vote, so all take one branch. The result registers first get the tile,
+    /// which the multiplication overwrites.
     pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
         if self.element(tile) != Element::Value(Dtype::F32) {
             return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));
@@ -114,7 +112,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Applies a function to elements, or returns `None` if the target lacks the element type.
+    /// Applies a function to elements; `None` if the target lacks the type.
     pub(super) fn apply(
         &mut self,
         function: ElementwiseFn,
@@ -193,8 +191,8 @@ impl Lowering<'_> {
         Some(self.builder.float_compare(Float::F32, comparison, x, y))
     }
 
-    /// Computes a function in the type `dtype` of its operands if the target has the instructions.
-    /// Otherwise, computes it in fp32, and rounds the result a second time.
+    /// Computes a function in `dtype` if the target has the instructions. Otherwise, computes it in
+    /// fp32 and rounds again.
     fn rounded(
         &mut self,
         needs: Needs,
@@ -211,9 +209,8 @@ impl Lowering<'_> {
         self.narrow(dtype, result, false)
     }
 
-    /// Returns the type in which a function of `dtype` is computed without a second rounding.
-    /// Returns `None` if the target has no such instructions: the function is then computed in
-    /// fp32.
+    /// Returns the type that computes a function of `dtype` without a second rounding. Returns
+    /// `None` if the function must be computed in fp32.
     fn computed_in(&self, needs: Needs, dtype: Dtype) -> Option<Float> {
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
         match (dtype, needs) {
@@ -226,7 +223,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes arithmetic in a type for which the target has instructions.
     fn native_arithmetic(&mut self, function: ArithmeticFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {
@@ -246,8 +242,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes an addition, a subtraction or a multiplication, which the assembler may contract if
-    /// the program allows it.
+    /// Computes a sum, difference or product, which may be contracted if the program permits it.
     fn sum(&mut self, binary: Binary, float: Float, x: &[Scalar]) -> Scalar {
         if let Some(sum) = self.builder.sum_of_byte(float, binary, x) {
             return sum;
@@ -259,7 +254,7 @@ impl Lowering<'_> {
         self.builder.float_binary(binary, float, rounding, x[0], x[1])
     }
 
-    /// Computes a function that only floats have, in a type for which the target has instructions.
+    /// Computes a float function in a type with instructions.
     fn native_function(&mut self, function: FloatFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {
@@ -308,7 +303,7 @@ impl Lowering<'_> {
 
     /// Returns the minimum or maximum; NaN if either operand is NaN.
     fn extremum_nan(&mut self, float: Float, largest: bool, a: Scalar, b: Scalar) -> Scalar {
-        // The targets with `MmaSyncWide` have the modifier `.NaN`, but not for fp64.
+        // Targets with `MmaSyncWide` have `.NaN`, but not for fp64.
         if float != Float::F64 && self.has(Feature::MmaSyncWide) {
             return self.builder.float_extremum(float, largest, true, a, b);
         }
@@ -324,7 +319,7 @@ impl Lowering<'_> {
     }
 
     /// Computes x * y + z in a format without instructions, rounded once. The product is exact in
-    /// fp64. The sum is rounded to odd, so the second rounding does not change the result.
+    /// fp64. The sum is rounded to odd, so the second rounding changes nothing.
     fn narrow_fma(&mut self, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
         let wide: smallvec::SmallVec<[Scalar; 3]> = x
             .iter()
@@ -340,8 +335,8 @@ impl Lowering<'_> {
         self.narrow_double(dtype, sum, false)
     }
 
-    /// Rounds to odd, given the results rounded towards zero, up and down. If the last two differ,
-    /// sets the last bit.
+    /// Rounds to odd, given the results towards zero, up and down. If the last two differ, sets the
+    /// last bit.
     pub(super) fn round_to_odd(&mut self, float: Float, zero: Scalar, up: Scalar, down: Scalar) -> Scalar {
         let is_inexact = self.builder.float_compare(float, Comparison::Ne, up, down);
         let width = float.width();

@@ -1,5 +1,5 @@
-//! Turns the listing into the module. Runs the passes, and names registers in order of appearance.
-//! Adds the source lines as comments, with their locations (`.loc`).
+//! Turns the listing into the module. Runs the passes, and numbers registers in order of
+//! appearance. Adds source lines as comments, with locations (`.loc`).
 
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
@@ -13,11 +13,11 @@ use crate::isa::{
 };
 use crate::passes::{self, Line, LineKind};
 
-/// The alignment of shared memory in bytes, as the widest swizzle of tensor copies requires.
+/// The alignment of shared memory, for the widest swizzle of tensor copies.
 const SHARED_ALIGNMENT: u32 = 1024;
 
 impl Lowering<'_> {
-    /// Returns the variable of the module that is the shared memory of a block.
+    /// Returns the variable of a block's shared memory.
     pub(super) fn shared_symbol(&mut self) -> GlobalId {
         *self.shared.get_or_insert_with(|| {
             let mut variable = Variable::scalar(SHARED_MEMORY, StateSpace::Shared, ScalarType::B8);
@@ -33,8 +33,8 @@ impl Lowering<'_> {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish(program.header.target);
         if passes::run(&mut listing) {
-            // Without this directive, the assembler may limit each thread to as few as 32
-            // registers, to make room for more blocks. It then spills the other registers.
+            // Otherwise, the assembler may limit a thread to 32 registers to fit more blocks, and
+            // spill.
             function.directives.min_blocks = Some(1);
         }
         if program.header.min_blocks > 0 {
@@ -58,8 +58,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Renames the registers: numbers those of each width in order of appearance. Returns the renamed
-/// registers, without those that no line names.
+/// Renames the registers: numbers those of each width in order of appearance. Returns the registers
+/// that a line names.
 fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> PrimaryMap<RegisterId, Register> {
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];
@@ -88,7 +88,7 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
     named
 }
 
-/// Appends a number. For the many registers of a kernel, `write!` takes several times as long.
+/// Appends a number. `write!` takes several times as long.
 fn push_number(text: &mut String, number: u32) {
     if number > 9 {
         push_number(text, number / 10);
@@ -102,13 +102,13 @@ struct Source<'a> {
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<String, u32>,
     last: Option<(FileId, u32)>,
-    /// The location of the previous instruction, which the next one often shares.
+    /// The location of the previous instruction.
     seen: Option<ir::Location>,
 }
 
 impl Source<'_> {
-    /// Emits the source line of the next instructions if it changes. For code of the standard
-    /// library, emits the line of the call in the user's code.
+    /// Emits the next source line if it changes. For the standard library, emits the line of the
+    /// user's call.
     fn position(
         &mut self,
         location: Option<ir::Location>,

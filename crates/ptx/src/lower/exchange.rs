@@ -1,12 +1,10 @@
-//! Exchanges of elements along an axis within a warp. An exchange between registers of a thread
-//! needs no instruction; an exchange between lanes needs shuffles. Histograms in shared memory are
-//! here, too.
+//! Exchanges of elements along an axis within a warp. Exchanges between a thread's registers need
+//! no instruction; those between lanes need shuffles. Histograms in shared memory are here, too.
 //!
-//! In a bitonic merge, a bit of the coordinate gives the sort direction of a block of elements. If
-//! this bit depends only on the register, the direction is known at compile time. If the bit
-//! depends on the thread, the code may complement the elements of descending blocks before and
-//! after the merge. It does so if enough steps of the merge compare two registers of a thread
-//! (`Tuning::complemented_bits`). All comparisons then have one direction.
+//! In a bitonic merge, a coordinate bit gives the sort direction of a block. If it is a register
+//! bit, the direction is a constant. If it is a thread bit, the code may complement descending
+//! blocks before and after the merge, so that all comparisons have one direction. This needs enough
+//! steps within a thread (`Tuning::complemented_bits`).
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};
@@ -16,9 +14,8 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// Masks that select bits of an element's register, lane and warp index. The parity of the selected
-/// register bits is known at compile time. The emitted code computes the parity of the selected
-/// lane and warp bits.
+/// Masks of an element's register, lane and warp index. The parity of the register bits is a
+/// constant; code computes that of the lane and warp bits.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,
@@ -48,8 +45,8 @@ impl Lowering<'_> {
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// Returns, for each register of a tile, the partner of its element. `place` is a mask of the
-    /// bits of the register and lane index in which an element and its partner differ.
+    /// Returns the partner of each register's element. The element and its partner differ in the
+    /// register and lane bits of `place`.
     fn partners(
         &mut self,
         inst: Inst,
@@ -141,7 +138,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the larger of two integers where a condition holds, else the smaller.
+    /// Returns the larger of two integers if a condition holds, else the smaller.
     fn extremum_if(&mut self, width: Width, signed: bool, is_larger: Scalar, [a, b]: [Scalar; 2]) -> Scalar {
         if let Some(bit) = is_larger.as_constant() {
             return self.builder.extremum(width, signed, bit == 1, a, b);
@@ -151,8 +148,8 @@ impl Lowering<'_> {
         self.builder.select(width, is_larger, larger, smaller)
     }
 
-    /// For each element, increments the bin of the buffer whose index is the value of the element.
-    /// Ignores elements outside of the bins, and elements whose mask is false.
+    /// Increments the bin of each element: the buffer's element with the value as index. Ignores
+    /// values without a bin, and masked-off elements.
     pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);

@@ -79,8 +79,8 @@ impl Builder {
         }
     }
 
-    /// Applies a function of two operands. If `rounding` is given, the assembler does not contract
-    /// the instruction.
+    /// Applies a function of two operands. With `rounding`, the assembler does not contract the
+    /// instruction.
     pub fn float_binary(
         &mut self,
         function: Binary,
@@ -129,7 +129,7 @@ impl Builder {
         self.fma_with(float, Rounding::Rn, false, [a, b, c])
     }
 
-    /// Returns a * b + c with this rounding, clamped to 0 … 1 if `saturate`.
+    /// Returns a * b + c with a rounding, clamped to 0 … 1 if `saturate`.
     pub fn fma_with(
         &mut self,
         float: Float,
@@ -153,8 +153,8 @@ impl Builder {
         })
     }
 
-    /// Applies a function of two operands as an `fma`, rounded once: `a * 1 + b`, `b * -1 + a` or
-    /// `a * b + -0`. A result of zero has the correct sign.
+    /// Applies a function as an `fma`, rounded once. The variants are `a * 1 + b`, `b * -1 + a` and
+    /// `a * b + -0`. A zero has the correct sign.
     pub fn fused(&mut self, function: Binary, float: Float, a: Scalar, b: Scalar) -> Scalar {
         match function {
             Binary::Add => self.fma(float, a, float.constant(1.0), b),
@@ -163,7 +163,7 @@ impl Builder {
         }
     }
 
-    /// Returns the quotient. It is rounded once if `exact` or in fp64, else it is within 2 ulp.
+    /// Returns the quotient. It is rounded once if `exact` or in fp64, else within 2 ulp.
     pub fn divide(&mut self, float: Float, exact: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (precision, rounding) = if exact || float == Float::F64 {
@@ -174,9 +174,9 @@ impl Builder {
         self.pure(float.width(), |d| isa::Div { precision, rounding, ftz: false, ty: float.ty(), d, a, b })
     }
 
-    /// Returns the quotient by an fp32 divisor that several quotients share, within 2 ulp. The
-    /// quotients share one reciprocal, and each takes two multiplications. As in `div.full`, both
-    /// operands are scaled by a power of two so that the reciprocal is normal.
+    /// Returns the quotient by a shared fp32 divisor, within 2 ulp. The quotients share a
+    /// reciprocal, and take two multiplications each. As in `div.full`, both operands are scaled so
+    /// that the reciprocal is normal.
     pub fn divide_by_shared(&mut self, a: Scalar, b: Scalar) -> Scalar {
         let constant = |value: f32| Scalar::constant(value.to_bits().into());
         let [most, least] = [253_u64, 1].map(|exponent| Scalar::constant(exponent << 23));
@@ -197,8 +197,8 @@ impl Builder {
         self.pure(float.width(), |d| isa::Sqrt { approx: false, rounding, ftz: false, ty: float.ty(), d, a })
     }
 
-    /// Returns the minimum or maximum. If one operand is NaN, the result is the other operand. With
-    /// `nan`, which needs `sm_80`, the result is NaN.
+    /// Returns the minimum or maximum. If one operand is NaN, the result is the other. With `nan`,
+    /// which needs `sm_80`, the result is NaN.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
@@ -210,8 +210,7 @@ impl Builder {
         }
     }
 
-    /// Compares two numbers. The result is false if either is NaN, except for the unordered
-    /// comparisons.
+    /// Compares two numbers. It is false for NaN, except in unordered comparisons.
     pub fn float_compare(&mut self, float: Float, comparison: Comparison, a: Scalar, b: Scalar) -> Scalar {
         let a = Source::from(self.register(float.width(), a));
         let b = self.float_source(float, b);

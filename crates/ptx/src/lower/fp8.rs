@@ -1,5 +1,5 @@
-//! Conversions from and to 8-bit floating-point formats. Newer targets convert pairs of e4m3 or
-//! e5m2 numbers by one instruction. All other conversions use integer and fp32 instructions.
+//! Conversions from and to 8-bit floats. Newer targets convert pairs of e4m3 or e5m2 by one
+//! instruction. Other conversions use integer and fp32 instructions.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -23,14 +23,14 @@ struct Format {
     mantissa: u32,
     /// The exponent bias.
     bias: i32,
-    /// The largest finite number, the result of overflow.
+    /// The largest finite number, also the result of overflow.
     largest: u64,
-    /// The bits of a NaN with the sign bit clear, or `SIGN` if 0x80 is the only NaN. `largest` if
-    /// the format has no NaN.
+    /// The bits of a positive NaN; `SIGN` if 0x80 is the only NaN. `largest` if the format has no
+    /// NaN.
     nan: u64,
     /// Infinity, if the format has it.
     infinity: Option<u64>,
-    /// True if -0 exists. If not, its bits are NaN.
+    /// True if -0 exists. If not, its bits are a NaN.
     negative_zero: bool,
 }
 
@@ -56,8 +56,7 @@ fn power_of_two(exponent: i32) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// Returns the PTX type of a pair of numbers in an 8-bit format, if the target can convert such
-    /// pairs.
+    /// Returns the PTX type of a pair, if the target can convert pairs.
     fn pair_of(&self, dtype: Dtype) -> Option<ScalarType> {
         if !self.has(Feature::Fp8Conversion) {
             return None;
@@ -70,9 +69,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts floats from or to 8 bits in pairs. Returns `None` if the types are equal or if one
-    /// is not a float. Also returns `None` if no instruction of the target converts them correctly
-    /// with this rounding.
+    /// Converts floats from or to 8 bits in pairs. Returns `None` for equal types, for other types,
+    /// and without a correct instruction.
     pub(super) fn convert_fp8_pairs(
         &mut self,
         from: Element,
@@ -82,8 +80,7 @@ impl Lowering<'_> {
     ) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let (read, written) = (self.pair_of(from), self.pair_of(to).filter(|_| !towards_zero));
-        // The conversion to fp8e4b15, which has no NaN, must keep the sign of a NaN. These
-        // instructions lose the sign.
+        // fp8e4b15 has no NaN and must keep its sign, which these instructions lose.
         let is_by_pairs = (read.is_some() && to.is_float() && to != Dtype::F8E4B15)
             || (written.is_some() && from.is_float() && from != Dtype::F64);
         if from == to || !is_by_pairs {
@@ -109,8 +106,8 @@ impl Lowering<'_> {
         let two_halves = Words::new(Element::Value(Dtype::F16), 2);
         let mut wide = Vec::with_capacity(x.len());
         for elements in x.chunks(4) {
-            // Converts four elements at a time only if they already are one word. Otherwise, joins
-            // pairs of elements, which takes fewer instructions than joining four.
+            // Four elements are converted together only if they are one word. Otherwise, joining
+            // pairs takes fewer instructions.
             let pairs: SmallVec<[Scalar; 16]> = if let Some(&word) = self.builder.packed.get(elements) {
                 self.builder.unpack(two_halves, word)
             } else {
@@ -191,8 +188,8 @@ impl Lowering<'_> {
         let magnitude = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN - 1));
         let sign = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN));
         let sign = builder.shl(WORD, sign, 24);
-        // With the mantissa shifted, the exponent is too small by the difference of the biases. A
-        // multiplication corrects the exponent, and normalizes subnormal numbers.
+        // The shifted exponent is too small by the difference of the biases. A multiplication
+        // corrects it and normalizes subnormal numbers.
         let placed = builder.shl(WORD, magnitude, 23 - format.mantissa);
         let scale = Scalar::constant(power_of_two(127 - format.bias));
         let mut number = builder.mul_rn(Float::F32, placed, scale);
@@ -226,8 +223,7 @@ impl Lowering<'_> {
         let sign = builder.shr(WORD, false, x, 24);
         let sign = builder.bitwise(Bitwise::And, WORD, sign, Scalar::constant(SIGN));
         let shift = 23 - format.mantissa;
-        // Normal numbers of the format are rounded as integers; the carry moves into the exponent
-        // correctly.
+        // Normal numbers are rounded as integers; the carry moves into the exponent.
         let mut rounded = magnitude;
         if !towards_zero {
             let last = builder.shr(WORD, false, magnitude, shift);
@@ -237,7 +233,7 @@ impl Lowering<'_> {
         }
         let rebiased = rounded.plus(WORD, (((127 - format.bias) as u64) << 23).wrapping_neg());
         let normal = builder.shr(WORD, false, rebiased, shift);
-        // To round subnormal numbers, adds a power of two whose last bit is the smallest subnormal.
+        // The sum's last bit is the smallest subnormal.
         let shifter = Scalar::constant(power_of_two(1 - format.bias - format.mantissa as i32 + 23));
         let rounding = if towards_zero { Rounding::Rz } else { Rounding::Rn };
         let sum =

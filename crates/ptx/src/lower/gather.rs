@@ -1,5 +1,4 @@
-//! Gathers: each thread loads the elements that its indices select from a row-major tile in shared
-//! memory.
+//! Gathers: threads load elements by index from a row-major tile in shared memory.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::Input;
@@ -9,14 +8,13 @@ use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
 
 impl Lowering<'_> {
-    /// Lowers a gather. The code takes each index modulo the extent of the axis, which is a power
-    /// of two. So all accesses stay inside the tile.
+    /// Lowers a gather. Each index is taken modulo the extent, a power of two, so accesses stay in
+    /// the tile.
     pub(super) fn lower_gather(&mut self, inst: Inst, tile: Value, index: Value, axis: usize) {
         let (layout, memory) = (self.layout(index), self.layout(tile).output());
         let (element, start, indices) = (self.element(tile), self.scalar(tile), self.get(index));
         let bytes = element.bytes() as u32;
-        // Returns the offset in bytes of the line along the axis that contains an element of the
-        // result.
+        // Returns the byte offset of an element's line along the axis.
         let line = |place: u32| {
             let mut coordinates = layout.output().coordinates(place);
             coordinates[axis] = 0;

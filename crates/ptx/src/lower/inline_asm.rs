@@ -1,5 +1,5 @@
-//! Inline assembly: emits its text once for every `pack` registers of its arguments. Registers of
-//! the widths that the constraints require replace the operands in the text.
+//! Emits inline assembly once for every `pack` registers of its arguments. Registers of the
+//! constraints' widths replace the operands.
 
 use smallvec::SmallVec;
 use tilewright_ir::{AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate, Dtype, Element, Inst, Value};
@@ -22,14 +22,13 @@ impl Lowering<'_> {
         let template = AsmTemplate::parse(text, constraints).expect("the type rule parses it");
         let kernel = self.kernel;
         let results = &kernel.insts[inst].results[..];
-        // All values have the same layout, so registers of the same index hold elements at the same
-        // position.
+        // All values have one layout.
         let layout = arguments.iter().chain(results).next().and_then(|value| self.layout_of(*value));
         let values: Vec<_> = arguments.iter().map(|value| self.get_in(*value, layout)).collect();
         let count = arguments.iter().chain(results).next().map_or(1, |value| self.count(*value));
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack as usize) {
-            // If `pack` does not divide `count`, the last repetition repeats the last element.
+            // The last repetition repeats the last element if `pack` does not divide `count`.
             let places: SmallVec<[usize; 16]> =
                 (first..first + pack as usize).map(|place| place.min(count - 1)).collect();
             let mut inputs = Vec::new();
@@ -53,8 +52,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Appends to `inputs` the registers with the elements of an argument, in the widths that the
-    /// constraints require.
+    /// Appends the registers of an argument to `inputs`, in the constraints' widths.
     fn asm_inputs(
         &mut self,
         template: &AsmTemplate,
@@ -87,7 +85,7 @@ impl Lowering<'_> {
         if packing.elements > 1 {
             return self.builder.unpack(Words::new(element, packing.elements), word);
         }
-        // A register holds a narrow integer extended by its type.
+        // A narrow integer is extended by its type.
         let extended = match element {
             Element::Value(dtype) if width_of(element) == Width::B32 && dtype.bits() < 32 => {
                 self.builder.extend(word, dtype.bits(), dtype.is_signed())

@@ -1,5 +1,5 @@
 //! Emits arithmetic on integers and predicates. Folds constants, and keeps an added constant in the
-//! offset of a [`Scalar`] instead of emitting an addition.
+//! [`Scalar`].
 
 use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};
@@ -12,8 +12,7 @@ pub(super) enum Bitwise {
     Xor,
 }
 
-/// Returns the signed or unsigned integer type for a register width: 64 bits for `B64`, otherwise
-/// 32 bits.
+/// Returns the integer type of a register width: 64 bits for `B64`, else 32.
 pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     match (width, signed) {
         (Width::B64, true) => ScalarType::S64,
@@ -123,14 +122,13 @@ impl Builder {
         product.plus(width, offset)
     }
 
-    /// Returns an upper bound of a number. Returns `None` unless the number, read as signed, is
-    /// known not to be negative.
+    /// Returns an upper bound of a number. Returns `None` if the signed number may be negative.
     pub fn bound(&self, width: Width, a: Scalar) -> Option<u64> {
         let base = a.base.map_or(Some(0), |base| self.bounds.get(&base).copied())?;
         base.checked_add(a.offset).filter(|bound| *bound <= width.cut(u64::MAX) >> 1)
     }
 
-    /// Records an upper bound of a register, if it shows that the signed number is not negative.
+    /// Records a register's upper bound, if it shows that the signed number is not negative.
     pub fn note_bound(&mut self, width: Width, a: Scalar, bound: Option<u64>) {
         if let (Some(register), 0, Some(bound)) = (a.base, a.offset, bound)
             && bound <= width.cut(u64::MAX) >> 1
@@ -167,10 +165,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. If adding the constant of `a`
-    /// to its register cannot overflow, the register and the constant are multiplied separately.
-    /// The caller promises by `splits` that the addition cannot overflow, or else a bound of `a`
-    /// may prove it.
+    /// Returns the 64-bit product of a 32-bit number and a constant. If `a`'s register plus
+    /// constant cannot overflow, both are multiplied separately. `splits` promises this, or a bound
+    /// of `a` proves it.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);
@@ -202,10 +199,10 @@ impl Builder {
         wide.plus(Width::B64, offset)
     }
 
-    /// Returns the 64-bit product of a signed 32-bit number and a power of two, composed of two
-    /// 32-bit halves. The assembler would repeat a multiplication at each use of the product. For
-    /// another factor, calls [`Self::mul_wide`] with `splits`. In both cases, adding the constant
-    /// of `a` to its register must not overflow.
+    /// Returns the 64-bit product of a signed 32-bit number and a power of two. The product
+    /// consists of two halves, because the assembler would repeat a multiplication at each use. For
+    /// another factor, calls [`Self::mul_wide`] with `splits`. In both cases, `a`'s register plus
+    /// constant must not overflow.
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
         let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
             return self.mul_wide(true, a, factor, true);

@@ -1,13 +1,13 @@
-//! Division of 64-bit integers by numbers that are not constants. The assembler translates the
-//! 64-bit instructions `div` and `rem` to function calls. A kernel that calls a function waits for
-//! each `wgmma` before the next one starts (warning C7509 of `ptxas`). This code has no call, and
-//! quotients by the same divisor share its reciprocal.
+//! Division of 64-bit integers by numbers that are not constants. The assembler calls a function
+//! for 64-bit `div` and `rem`, and a kernel with a call waits for each `wgmma` before the next
+//! (warning C7509 of `ptxas`). This code has no call, and quotients by one divisor share its
+//! reciprocal.
 //!
-//! Let d > 0 be a divisor, r' = 2^64 / d, and r an integer with 0 <= r <= r'. A step of Newton's
-//! method is r + floor(r * (2^64 - d * r) / 2^64). Its result is again at most r', and differs from
-//! r' by at most 1 + (r' - r)^2 / r'. The first r is rounded down, with a relative error of at most
-//! 2^-19. So r' - r <= 2 after two steps. The high half of n * r is then at most n / d, and more
-//! than n / d - 3. Two corrections make it the quotient.
+//! For a divisor d > 0, let r' = 2^64 / d and 0 <= r <= r' an integer. Newton's method takes r to r
+//! + floor(r * (2^64 - d * r) / 2^64). The result is at most r', and at least r' - 1 - (r' - r)^2 /
+//! r'. The first r is rounded down, with a relative error up to 2^-19. So r' - r <= 2 after two
+//! steps. The high half of n * r is then in (n / d - 3, n / d]. Two corrections make it the
+//! quotient.
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
@@ -25,8 +25,8 @@ pub(super) struct Division {
 }
 
 impl Builder {
-    /// Divides integers of 64 bits. The remainder has the sign of x; the smallest number divided by
-    /// -1 yields itself. For y = 0 the results are unspecified.
+    /// Divides integers of 64 bits. The remainder has the sign of x. The smallest number divided by
+    /// -1 yields itself. For y = 0, results are unspecified.
     pub(super) fn divide_long(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Division {
         let is_nonnegative = |builder: &Self, a| !ty.signed || builder.bound(LONG, a).is_some();
         let (x_is_size, y_is_size) = (is_nonnegative(self, x), is_nonnegative(self, y));
@@ -52,7 +52,7 @@ impl Builder {
         self.divide_by_reciprocal(x, y, reciprocal)
     }
 
-    /// Divides unsigned integers of 64 bits, with the [reciprocal](Self::long_reciprocal) of y.
+    /// Divides unsigned 64-bit integers by the [reciprocal](Self::long_reciprocal) of y.
     pub(super) fn divide_by_reciprocal(&mut self, x: Scalar, y: Scalar, reciprocal: Scalar) -> Division {
         let mut quotient = self.mul_high(LONG, false, x, reciprocal);
         let product = self.mul(LONG, quotient, y);
@@ -66,10 +66,11 @@ impl Builder {
         Division { quotient, remainder }
     }
 
-    /// Returns an integer that is at most 2^64 / y, and at least 2^64 / y - 2.
+    /// Returns an integer from 2^64 / y - 2 to 2^64 / y.
     pub(super) fn long_reciprocal(&mut self, y: Scalar) -> Scalar {
         let (single, long) = ((Width::B32, ScalarType::F32), (LONG, integer(LONG, false)));
-        // The conversion and the hardware's reciprocal have relative errors of 2^-24 and 2^-23.
+        // The relative errors of the conversion and of the hardware's reciprocal are 2^-24 and
+        // 2^-23.
         let below_one = f64::from(2.0_f32.powi(64)) * (1.0 - 2.0_f64.powi(-20));
         let rounded = self.float_convert(single, long, Some(Rounding::Rn), y);
         let inverse = self.reciprocal32(rounded);

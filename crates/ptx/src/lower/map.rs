@@ -1,4 +1,4 @@
-//! `map`: emits the code of its function once for every `pack` registers of its tiles.
+//! `map`: emits its function once for every `pack` registers of its tiles.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
@@ -12,15 +12,13 @@ impl Lowering<'_> {
         let data = &kernel.insts[inst];
         let (region, results) = (data.regions[0], &data.results);
         let parameters = &kernel.blocks[region].parameters;
-        // All values have the same layout, so registers of the same index hold elements at the same
-        // position.
+        // All values have one layout.
         let layout = self.layout_of(tiles[0]);
         let columns: SmallVec<[_; 4]> = tiles.iter().map(|tile| self.get_in(*tile, layout)).collect();
         let count = self.count(tiles[0]);
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack) {
-            // If `pack` does not divide the number of registers, the last repetition repeats the
-            // last element.
+            // The last repetition repeats the last element if `pack` does not divide their number.
             let places: SmallVec<[usize; 8]> =
                 (first..first + pack).map(|place| place.min(count - 1)).collect();
             let elements = columns.iter().flat_map(|column| places.iter().map(|&place| column[place]));

@@ -1,10 +1,9 @@
 //! Transcendental functions of fp32.
 //!
-//! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The errors of the
-//! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds. So these
-//! functions use polynomials, as on the CPU. Most functions state their largest error in units in
-//! the last place. Rounding matters here, so multiplications and additions have `.rn`, and the
-//! assembler contracts nothing.
+//! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The hardware's
+//! logarithm, sine, cosine and hyperbolic tangent have only absolute error bounds. So polynomials
+//! compute these functions, as on the CPU. Most functions state their largest error in ulp, units
+//! in the last place. Multiplications and additions have `.rn`, so the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};
@@ -15,7 +14,7 @@ use crate::isa::{self, Comparison, Rounding, ScalarType};
 pub(super) const F32: Float = Float::F32;
 /// The difference between log2(e) and its fp32 approximation.
 const LOG2_E_LOW: f32 = 1.925_963e-8;
-/// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
+/// 1.5 * 2^23: adding it rounds to an integer, in the low bits.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
 impl Builder {
@@ -33,7 +32,7 @@ impl Builder {
     }
 
     /// Returns 1 / x by the hardware, within 1 ulp. Subnormal results become 0, and subnormal
-    /// arguments yield infinity.
+    /// arguments give infinity.
     pub(super) fn reciprocal32(&mut self, x: Scalar) -> Scalar {
         let (approx, rounding, ftz, ty) = (true, None, true, ScalarType::F32);
         let a = self.float_source(F32, x);
@@ -47,21 +46,21 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: true, ty: ScalarType::F32, d, a })
     }
 
-    /// Returns e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp. This error is twice
-    /// that of the hardware's power, plus the error of the rounded product. The square of a normal
-    /// power may be subnormal.
+    /// Returns e^x, the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp. The error is twice
+    /// the power's, plus that of the rounded product. The square of a normal power may be
+    /// subnormal.
     pub(super) fn fast_exp32(&mut self, x: Scalar) -> Scalar {
         let half = self.mul_rn(F32, x, f32_constant(std::f32::consts::LOG2_E / 2.0));
         let root = self.ex2(half);
         self.mul_rn(F32, root, root)
     }
 
-    /// Returns e^x within 2 ulp, as 2^n * 2^f. The exponent n is x log2(e) rounded down and clamped
-    /// to -126 … 126. The fraction f is x log2(e) - n. If n is clamped, |f| is large. The hardware
-    /// then overflows, or yields a small number that the last multiplication rounds to a subnormal
-    /// number. NaN propagates through f.
+    /// Returns e^x within 2 ulp, as 2^n * 2^f. n is x log2(e) rounded down and clamped to -126 …
+    /// 126, and f is x log2(e) - n. If n is clamped, |f| is large: the hardware overflows, or
+    /// yields a small number that becomes subnormal in the last multiplication. NaN propagates
+    /// through f.
     pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
-        // t is x log2(e) / 252 + 0.5, clamped to 0 … 1. So n + 126 is 252 t rounded down.
+        // t is x log2(e) / 252 + 0.5, clamped to 0 … 1. So n + 126 is floor(252 t).
         let log2_e = f32_constant(std::f32::consts::LOG2_E);
         let scale = f32_constant(std::f32::consts::LOG2_E / 252.0);
         let t = self.fma_with(F32, Rounding::Rn, true, [x, scale, f32_constant(0.5)]);
@@ -87,7 +86,7 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Abs { ftz: false, ty: ScalarType::F32, d, a })
     }
 
-    /// Evaluates a polynomial, the highest coefficient first, by Horner's rule.
+    /// Evaluates a polynomial by Horner's rule, the highest coefficient first.
     pub(super) fn polynomial<const N: usize>(
         &mut self,
         float: Float,
@@ -101,8 +100,8 @@ impl Builder {
         sum
     }
 
-    /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]. Returns the exponent as
-    /// an fp32 number, and m.
+    /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]. Returns the fp32
+    /// exponent, and m.
     fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
         let scaled = self.mul_rn(F32, x, f32_constant(8_388_608.0));
@@ -144,8 +143,8 @@ impl Builder {
         self.log_special(F32, x, result)
     }
 
-    /// Returns the binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at
-    /// both zeros.
+    /// Returns the binary logarithm within 1.5 ulp, exact at powers of two. The logarithm is NaN
+    /// below 0, -inf at both zeros.
     pub(super) fn log2_32(&mut self, x: Scalar) -> Scalar {
         let (exponent, m) = self.split32(x);
         let q = self.polynomial(
@@ -185,8 +184,7 @@ impl Builder {
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // For |x| above 0.55, the reciprocal is at most a quarter. So its error and that of the
-        // power are small in comparison with the result.
+        // For |x| above 0.55, the reciprocal is at most a quarter, so the errors are small.
         let exponent = self.mul_rn(F32, t, f32_constant(2.0 * std::f32::consts::LOG2_E));
         let power = self.ex2(exponent);
         let above = self.add_rn(F32, power, f32_constant(1.0));
@@ -205,7 +203,7 @@ impl Builder {
     pub(super) fn erf32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // The binary logarithm of 1 - erf(t), which is below -2.4 for the t that use it.
+        // The binary logarithm of 1 - erf(t), below -2.4 where it is used.
         let scaled = |coefficient: f64| coefficient * std::f64::consts::LOG2_E;
         let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4].map(scaled));
         let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2].map(scaled));
@@ -216,7 +214,7 @@ impl Builder {
         let r = self.mul_rn(F32, r, t);
         let power = self.ex2(r);
         let tail = self.sub_rn(F32, f32_constant(1.0), power);
-        // Above 4 the result is 1; the polynomial is not valid for large arguments.
+        // Above 4, the result is 1.
         let is_one = self.float_compare(F32, Comparison::Gt, t, f32_constant(4.0));
         let tail = self.select(Width::B32, is_one, f32_constant(1.0), tail);
         let large = self.with_sign_of(F32, tail, x);

@@ -1,6 +1,6 @@
-//! Transcendental functions of fp64, by the same polynomials as on the CPU. Each of these functions
-//! states its largest error in units in the last place. Multiplications and additions have `.rn`,
-//! so the assembler contracts nothing.
+//! Transcendental functions of fp64, by the same polynomials as on the CPU. Each function states
+//! its largest error in ulp, units in the last place. Multiplications and additions have `.rn`, so
+//! the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};
@@ -9,11 +9,11 @@ use super::integer::Bitwise;
 use crate::isa::{self, Comparison, ScalarType};
 
 const F64: Float = Float::F64;
-/// 1.5 * 2^52: adding it rounds to an integer, which is then in the low bits.
+/// 1.5 * 2^52: adding it rounds to an integer, in the low bits.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
-/// ln 2 as the sum of two parts. The first has zeros as its last bits.
+/// ln 2 as the sum of two parts. The first part ends with zeros.
 const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
-/// log(1 - erf(t)) / -t - 1 as a polynomial of -t, for t from 15/16 to 6.
+/// log(1 - erf(t)) / -t - 1 as a polynomial of -t, for t in 15/16 … 6.
 const ERF_EXPONENT: [f64; 18] = [
     1.671_664_622_795_728_5e-12,
     7.349_861_720_084_448e-11,
@@ -48,8 +48,7 @@ impl Builder {
         self.select(Width::B64, is_above, constant(high), x)
     }
 
-    /// Returns the nearest integer, as an fp64 number and as a 64-bit integer. |x| must be below
-    /// 2^51.
+    /// Returns the nearest integer as fp64 and as 64-bit integer. |x| must be below 2^51.
     fn round64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let shifted = self.add_rn(F64, x, constant(SHIFTER));
         let n = self.sub_rn(F64, shifted, constant(SHIFTER));
@@ -71,8 +70,8 @@ impl Builder {
         self.mul_rn(F64, scaled, rest)
     }
 
-    /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35. The code evaluates the Taylor series, whose
-    /// remainder is below 2^-57.
+    /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35. The Taylor series has a remainder below
+    /// 2^-57.
     fn exp_tail64(&mut self, r: Scalar) -> Scalar {
         self.polynomial(
             F64,
@@ -129,9 +128,9 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2). Let
-    /// s = f / (2 + f), and R be a polynomial of s^2. Then log(1 + f) = f - f^2/2 + s * (f^2/2 +
-    /// R). Returns the exponent, f, s * (f^2/2 + R) and f^2/2.
+    /// Splits a positive x into 2^exponent * (1 + f). 1 + f is between sqrt(1/2) and sqrt(2). With
+    /// s = f / (2 + f) and a polynomial R of s^2, log(1 + f) = f - f^2/2 + s * (f^2/2 + R). Returns
+    /// the exponent, f, s * (f^2/2 + R) and f^2/2.
     fn split64(&mut self, x: Scalar) -> [Scalar; 4] {
         let is_subnormal = self.float_compare(F64, Comparison::Lt, x, constant(f64::MIN_POSITIVE));
         let scaled = self.mul_rn(F64, x, constant(18_014_398_509_481_984.0));
@@ -185,8 +184,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// Returns the binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both
-    /// zeros.
+    /// Returns the binary logarithm within 1 ulp, exact at powers of two. The logarithm is NaN
+    /// below 0, -inf at both zeros.
     pub(super) fn log2_64(&mut self, x: Scalar) -> Scalar {
         let (log_high, log_low) = (constant(1.442_695_040_721_446_3), constant(1.675_171_316_488_651_2e-10));
         let [exponent, f, rest, half_square] = self.split64(x);
@@ -228,8 +227,8 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// Returns the error function within 1.1 ulp (largest error found: 0.97). Let t = |x|, and p
-    /// and q be the polynomials of the least error (Remez). For t up to 15/16, the result is x + x
+    /// Returns the error function within 1.1 ulp (largest error found: 0.97). p and q are
+    /// polynomials of the least error (Remez), and t = |x|. For t up to 15/16, the result is x + x
     /// p(x^2). For a larger t, it is 1 - e^-(t + t q(t)) with the sign of x.
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
@@ -253,7 +252,7 @@ impl Builder {
         );
         let small = self.fma(F64, p, x, x);
         let minus_t = self.bitwise(Bitwise::Or, Width::B64, x, Scalar::constant(1 << 63));
-        // From 6 on, the end of the polynomial's range, the result is 1.
+        // From 6 on, the result is 1.
         let v = self.float_extremum(F64, true, false, minus_t, constant(-6.0));
         let q = self.polynomial(F64, v, ERF_EXPONENT);
         let exponent = self.fma(F64, q, v, v);

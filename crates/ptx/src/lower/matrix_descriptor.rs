@@ -1,10 +1,9 @@
-//! Matrix descriptors of `wgmma` operands in shared memory. The section of the PTX ISA is
-//! "Asynchronous Warpgroup Level Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix
-//! Descriptor Format".
+//! Matrix descriptors of `wgmma` operands in shared memory. PTX ISA: "Asynchronous Warpgroup Level
+//! Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix Descriptor Format".
 //!
-//! The operand of one instruction consists of lines. They are along k in a K-major matrix, and
-//! along m or n in an MN-major matrix. Eight consecutive lines are a group. The hardware swizzles
-//! the 16-byte chunks of a line by bits of the address:
+//! An instruction's operand consists of lines. They are along k in a K-major matrix, and along m or
+//! n in an MN-major matrix. Eight lines are a group. The hardware swizzles a line's 16-byte chunks
+//! by address bits:
 //!
 //! | | along the contiguous dimension | eight lines | further lines |
 //! |---|---|---|---|
@@ -12,14 +11,13 @@
 //! | MN-major, swizzled | lines `leading` apart | along k | groups `stride` apart |
 //! | MN-major, not swizzled | lines of 16 bytes `stride` apart | along k | groups `leading` apart |
 //!
-//! [`MatrixForm::of`] compares a layout with each row of the table, for each bit of the
-//! coordinates. So it does not matter how the layout was constructed.
+//! [`MatrixForm::of`] compares any layout with each row of the table, for each coordinate bit.
 
 use tilewright_layout::{Layout, SwizzleMode};
 
-/// The size of a chunk in bytes. A swizzle moves chunks as a whole.
+/// The bytes of a chunk, the unit that swizzles move.
 const CHUNK: u32 = 16;
-/// The extent along k of the operand of one instruction, in bytes.
+/// The bytes of one instruction's operand along k.
 pub(super) const DEPTH_BYTES: u32 = 32;
 
 /// The fields of a matrix descriptor, except the address.
@@ -34,26 +32,26 @@ pub(super) struct MatrixForm {
     pub stride: u32,
 }
 
-/// For each bit of a coordinate, along m or n and along k, the offset in bytes that the bit adds.
+/// The byte offset of each coordinate bit, along m or n and along k.
 struct Images {
     mn: Vec<u32>,
     k: Vec<u32>,
-    /// The number of bits of `mn` and of `k` that one instruction covers.
+    /// The bits of `mn` and of `k` in one instruction.
     inner: [usize; 2],
     element_bytes: u32,
-    /// The least size of elements in an MN-major matrix, in bytes.
+    /// The least element size of an MN-major matrix, in bytes.
     min_transposed_bytes: u32,
 }
 
 impl MatrixForm {
     /// Returns the descriptor fields of a matrix with two axes. `mn_axis` is the axis that is not
-    /// reduced; an instruction reads `extent` elements along it. Returns `None` if no descriptor
-    /// describes the layout.
+    /// reduced, of which an instruction reads `extent` elements. Returns `None` without a
+    /// descriptor for the layout.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         Self::of_instruction(memory, mn_axis, (extent, bits), 2)
     }
 
-    /// Returns the form of an operand of `tcgen05.mma`, which also transposes elements of 8 bits.
+    /// Returns the fields for `tcgen05.mma`, which also transposes 8-bit elements.
     pub fn of_tensor_dot(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         Self::of_instruction(memory, mn_axis, (extent, bits), 1)
     }
@@ -108,9 +106,9 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Returns the first offset in `images`, or `None` if a condition does not hold. Each offset must
-/// be twice the previous offset. A descriptor must be able to store each offset, and the swizzle
-/// must leave it unchanged. Returns an arbitrary valid offset if `images` is empty.
+/// Returns the first offset in `images`, if each one is twice the previous one. A descriptor must
+/// be able to store them, and the swizzle must not change them. For empty `images`, returns any
+/// valid offset.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // A descriptor stores an offset in 14 bits, in units of 16 bytes.
@@ -136,7 +134,7 @@ impl Images {
         images.iter().enumerate().all(|(bit, &image)| image == self.element_bytes << bit)
     }
 
-    /// Returns whether the first three offsets are those of the eight lines of a group.
+    /// Returns whether the first three offsets are those of a group's lines.
     fn are_lines(swizzle: SwizzleMode, images: &[u32]) -> bool {
         let line = |bit: usize| swizzled(swizzle, line_bytes(swizzle) << bit);
         images.len() >= 3 && (0..3).all(|bit| images[bit] == line(bit))
@@ -164,10 +162,9 @@ impl Images {
         Some(MatrixForm { swizzle, is_mn_major: true, leading, stride })
     }
 
-    /// Returns whether a descriptor can describe the parts of the tile that further instructions
-    /// read. Each bit of a coordinate that selects such a part adds an offset. The offset must be a
-    /// multiple of a chunk, and the swizzle must leave it unchanged. It must share no bits with the
-    /// offsets of the other coordinate bits.
+    /// Returns whether further instructions' parts of the tile have valid offsets. Each offset is a
+    /// multiple of a chunk, which the swizzle does not change. It shares no bits with the offsets
+    /// of other coordinate bits.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);
         let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));

@@ -1,8 +1,9 @@
-//! Barriers in shared memory, which count arrivals and bytes in phases (PTX ISA, "Parallel
-//! Synchronization and Communication Instructions: `mbarrier`").
+//! Barriers in shared memory, which count arrivals and bytes in phases.
 //!
-//! The state space is `.shared::cta`, except for arrivals in a cluster (`clusters.rs`). The memory
-//! order is the default: an arrival is a release, and a wait an acquire, both of block scope.
+//! PTX ISA, "Parallel Synchronization and Communication Instructions: `mbarrier`".
+//!
+//! The state space is `.shared::cta`, except for arrivals in a cluster (`clusters.rs`). An arrival
+//! is a release, and a wait an acquire, both of block scope.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::Type;
@@ -53,7 +54,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Ends the lifetime of barriers, after which the memory may hold other data.
+    /// Ends the lifetime of barriers; their memory may then hold other data.
     pub(super) fn lower_mbarrier_end(&mut self, barriers: Value) {
         let elected = self.elected();
         for address in self.mbarriers(barriers) {
@@ -96,8 +97,8 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Orders the accesses of all lanes before the arrival. Without a cluster, one lane
-        // arrives. In a cluster, one lane arrives at the barrier of each block.
+        // The accesses of all lanes precede the arrival. One lane arrives, or in a cluster one lane
+        // for each block's barrier.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_cluster(barrier);
@@ -109,8 +110,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits an arrival at a barrier. With `expect_tx`, the phase does not complete before copies
-    /// have written `count` bytes. Otherwise, `count` is a number of arrivals.
+    /// Emits an arrival at a barrier. With `expect_tx`, the phase waits until copies have written
+    /// `count` bytes. Otherwise, `count` is a number of arrivals.
     fn arrive(
         &mut self,
         guard: Option<Predicate>,
@@ -140,7 +141,7 @@ impl Lowering<'_> {
     ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let mbarrier = self.mbarrier(barriers, slot);
-        // With `.noinc`, the count of the barrier already includes each thread's arrival.
+        // With `.noinc`, the barrier's count includes these arrivals.
         self.builder.emit(isa::CpAsyncMbarrierArrive {
             no_increment: are_counted,
             space: SPACE,

@@ -1,5 +1,4 @@
-//! Loads and stores of global memory, and the packing of elements into the words that an access
-//! moves.
+//! Global loads and stores, and the packing of elements into words.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -82,8 +81,8 @@ impl Policy {
         }
     }
 
-    /// Returns the eviction priorities in L1 and L2. They are hints. A volatile access, and one
-    /// with a cache modifier, drop them.
+    /// Returns the eviction priorities in L1 and L2. They are hints, which volatile accesses and
+    /// cache modifiers drop.
     fn eviction(self) -> Option<(L1Eviction, PolicyPriority)> {
         if self.volatile || self.cache != CacheModifier::Default {
             return None;
@@ -109,8 +108,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Returns the words of an access to `elements` elements. They have at most 16 bytes in all, or
-    /// 32 in global memory with [`Feature::WideAccesses`].
+    /// Returns the words of an access to `elements` elements. They have at most 16 bytes, or 32 in
+    /// global memory with [`Feature::WideAccesses`].
     pub fn new(element: Element, elements: usize) -> Self {
         let each = memory_bits(element);
         let bits = (each * elements as u32).min(32).max(each);
@@ -118,8 +117,8 @@ impl Words {
         Self { element, bits, count: elements / per_word, elements: per_word }
     }
 
-    /// Returns the type of a word in the access. A word with one narrow integer has the type of the
-    /// integer, so that a load extends it.
+    /// Returns the type of a word in the access. One narrow integer has its own type, so that a
+    /// load extends it.
     fn ty(self) -> ScalarType {
         let signed = self.element.value().is_some_and(Dtype::is_signed) && self.elements == 1;
         match (self.bits, signed) {
@@ -202,8 +201,7 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// Returns an address operand, whose base is always a register. Moves a constant address to a
-    /// register first.
+    /// Returns an address operand. Its base is a register, also for a constant.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }
@@ -260,7 +258,7 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Bfe { ty, d, a, b, c })
     }
 
-    /// Packs elements into a word; the bits above the elements are arbitrary.
+    /// Packs elements into a word; the bits above them are arbitrary.
     pub fn pack(&mut self, words: Words, elements: &[Scalar]) -> Scalar {
         let bits = memory_bits(words.element);
         if elements.len() == 1 {
@@ -288,7 +286,7 @@ impl Builder {
         {
             return word;
         }
-        // Joins pairs of bytes first, then pairs of halves.
+        // Joins bytes to halves, then halves to words.
         let mut parts: SmallVec<[Scalar; 16]> = elements.into();
         let mut selector = if bits == 8 { 0x0040 } else { 0x5410 };
         while parts.len() > 1 {
@@ -307,16 +305,15 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Raises the PTX version of the module to the one that an access to these words of global
-    /// memory needs.
+    /// Raises the module's PTX version to that of an access to these words.
     fn raise_version(&mut self, words: Words) {
         if words.bytes() > ACCESS_BYTES {
             self.module.version = self.module.version.max(WIDE_SINCE);
         }
     }
 
-    /// Returns the eviction priority of an access in L1, and the register with its cache policy in
-    /// L2. The passes merge equal policies and hoist them out of all loops.
+    /// Returns an access's priority in L1, and the register of its L2 policy. Passes merge equal
+    /// policies and hoist them.
     fn eviction(&mut self, policy: Policy) -> Option<(L1Eviction, CachePolicy)> {
         let (first, primary) = policy.eviction().filter(|_| self.has(Feature::CachePolicy))?;
         let second = self.builder.pure(Width::B64, |d| isa::CreatepolicyFractional {
@@ -454,7 +451,7 @@ impl Lowering<'_> {
         let layout = self.layout_of(pointer);
         let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
         let masks = mask.map(|mask| self.get_in(mask, layout));
-        // Every thread holds a scalar: all lanes and warps but the first are redundant.
+        // All lanes and warps but the first are redundant for a scalar.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });
@@ -533,8 +530,8 @@ impl Lowering<'_> {
         self.load_shared_of(StateSpace::Shared, element, address, count)
     }
 
-    /// Loads elements from consecutive addresses of shared memory. The memory is that of the own
-    /// block, or of a block of the cluster (`.shared::cluster`).
+    /// Loads elements from consecutive addresses of shared memory. The memory is that of this
+    /// block, or of one of the cluster (`.shared::cluster`).
     pub(super) fn load_shared_of(
         &mut self,
         space: StateSpace,
@@ -602,7 +599,7 @@ fn store_type(words: Words) -> ScalarType {
     }
 }
 
-/// Fills each register that no access loaded with the loaded register that holds the same element.
+/// Copies loaded registers to registers with the same element.
 pub(super) fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
     let held = |register: usize| layout.map_or(0, |layout| layout.at(&[(Input::Register, register as u32)]));
     let find = |register: usize| {

@@ -1,6 +1,6 @@
-//! Dots by `mma.sync`: packs the fragments of operands into words (64 bits for fp64, 32 bits for
-//! other types). The result is divided into tiles of the size that one instruction computes. Each
-//! tile takes one instruction for each step along K.
+//! Dots by `mma.sync`: packs the fragments of operands into words. fp64 has 64-bit words, and other
+//! types 32-bit ones. The result is divided into tiles of one instruction's size. Each tile takes
+//! one instruction for each step along K.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;
@@ -15,7 +15,7 @@ use super::shared_memory::Loads;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, MatrixLayout, MatrixShape, RegisterId, Rounding, ScalarType, Source, Sources};
 
-/// The number of repetitions of an instruction by one warp, along the batch axes, M, N and K.
+/// A warp's repetitions of an instruction along batch axes, M, N and K.
 struct Repetitions {
     batches: u32,
     m: u32,
@@ -23,7 +23,7 @@ struct Repetitions {
     k: u32,
 }
 
-/// Returns how many elements of a fragment with `elements` elements each thread holds.
+/// Returns the elements of a fragment that each thread holds.
 fn held(elements: u32) -> u32 {
     elements / super::LANES
 }
@@ -71,8 +71,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the types of D, A and B of the instruction; `None` if the tensor cores lack such a
-    /// type.
+    /// Returns the instruction's types of D, A and B; `None` if one is missing.
     pub(super) fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
         let operand = |value: Value| match self.dtype(value) {
             Dtype::F16 => Some(ScalarType::F16),
@@ -120,7 +119,7 @@ impl Lowering<'_> {
     }
 
     /// Rounds fp32 to 10 bits of mantissa, to nearest, ties away from zero. The first targets with
-    /// tf32 have no other rounding to tf32.
+    /// tf32 have no other rounding.
     fn round_to_tf32(&mut self, x: Scalar) -> Scalar {
         let (to, from) = ((Width::B32, ScalarType::Tf32), (Width::B32, ScalarType::F32));
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)

@@ -1,35 +1,32 @@
-//! Lowers a module of the GPU dialect to PTX, the code that each thread of a block runs. Each
-//! family of ops has a file.
+//! Lowers a module of the GPU dialect to PTX, the code of one thread. Each family of ops has a
+//! file.
 //!
 //! ```text
 //! gpu::Module ──> listing     one file per op family, through builder.rs
 //! listing     ──> listing     passes/
 //! listing     ──> isa::Module epilogue.rs: names of registers, source lines
 //! ```
-//! A thread holds a tile as a list of [`Scalar`]s: element `i` is register `i` of the tile's
-//! layout. Every thread also computes the scalar values of the kernel, which are equal in all
-//! threads that run the code. Each op is lowered in turn, through `builder.rs`. The ops state every
-//! choice of layout, access width and instruction. The lowering only simplifies locally, such as by
-//! folding constants. `passes` removes duplicates and dead code, and hoists loop-invariant code.
-//! `thread.rs` applies linear layouts to the thread id.
+//! A tile is a list of [`Scalar`]s: element `i` is register `i` of its layout. Every thread also
+//! computes the kernel's scalar values. The ops state layouts, access widths and instructions. The
+//! lowering only simplifies locally, for example folds constants. `passes` removes duplicates and
+//! dead code, and hoists loop-invariant code. `thread.rs` applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
-//! - Registers have no type but their width. Booleans are predicates, and fp16 and bf16 have 16-bit
-//!   registers. Numbers of fp8 and narrow integers are in 32-bit registers, extended by their sign
-//!   or by zeros.
-//! - `add` and `mul` of floating-point numbers have no rounding modifier. So the assembler may
-//!   contract them to `fma`, as in Triton's code, unless the program forbids it. If the result of
-//!   an op depends on each rounding, its instructions have `.rn`.
-//! - Arithmetic on signed 32-bit offsets is assumed not to overflow. The 64-bit extension of
-//!   `offset + constant` is thus the extension of `offset`, plus the constant. All registers of a
-//!   tile share one extension, and the constants are in the addresses.
-//! - `elect.sync` selects one lane of a warp. In the first warp that runs the code, the selected
-//!   lane does the work of a single thread, such as tensor copies. In a partition of a
-//!   warp-specialized kernel, the thread id counts from the first warp of the partition.
-//! - `wgmma` accumulates in place: its accumulator registers are written more than once, unlike
-//!   most registers. No op reads the accumulator before the dot has finished. The passes treat the
-//!   wait for the dot as another write of the accumulator.
+//! - Registers have only a width. Booleans are predicates, and fp16 and bf16 have 16-bit registers.
+//!   fp8 and narrow integers are in 32-bit registers, extended by sign or zeros.
+//! - Floating-point `add` and `mul` have no rounding modifier. So the assembler may contract them
+//!   to `fma`, unless the program forbids it. If each rounding matters, the instructions have
+//!   `.rn`.
+//! - Signed 32-bit offsets are assumed not to overflow. So the 64-bit extension of
+//!   `offset + constant` is that of `offset`, plus the constant. A tile's registers share one
+//!   extension, and addresses have the constants.
+//! - `elect.sync` selects one lane of a warp. In the first warp that runs the code, this lane does
+//!   the work of a single thread, such as tensor copies. In a partition, the thread id counts from
+//!   its first warp.
+//! - `wgmma` writes its accumulator registers repeatedly, unlike other instructions. No op reads
+//!   the accumulator before the dot has finished. Passes treat the wait for the dot as another
+//!   write.
 
 mod arithmetic;
 mod assertion;
@@ -113,10 +110,9 @@ type Lowered = Result<(), Box<Diagnostic>>;
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// Returns the name of a kernel in PTX. A name stays as it is if it has only ASCII letters, digits
-/// and underscores. A letter must follow its leading underscores. Any other name gets the prefix
-/// `k_`. Each character that is not an ASCII letter, digit or underscore becomes its code point
-/// (`α` becomes `_u3b1_`).
+/// Returns the name of a kernel in PTX. A name of ASCII letters, digits and underscores stays, if a
+/// letter follows the leading underscores. Other names get the prefix `k_`. Other characters become
+/// their code point (`α` becomes `_u3b1_`).
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
@@ -127,8 +123,7 @@ pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
-/// Lowers a kernel. Returns a diagnostic for a feature that is unsupported, or that the target
-/// lacks.
+/// Lowers a kernel. Returns a diagnostic for a feature that the target or the lowering lacks.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
@@ -151,22 +146,20 @@ struct Lowering<'p> {
     warps: Warps,
     /// The number of instructions that read each value.
     reads: UseCounts,
-    /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots (see
-    /// the function `between_dots`).
+    /// Pointers of asynchronous copies in blocks with asynchronous dots (see `between_dots`).
     between_dots: EntitySet<Value>,
     /// The tiles that reductions read.
     reduced_tiles: EntitySet<Value>,
-    /// The last election of one thread. The fields are [`Builder::labels`] at the election, the
-    /// first warp, and the predicate that is true in the elected thread. The lowering reuses the
-    /// predicate while the number of labels and the first warp are unchanged. Code is then
-    /// straight-line, and of the same warps.
+    /// The last election of one thread. It has [`Builder::labels`], the first warp, and the
+    /// predicate of the elected thread. The predicate is reused while labels and first warp stay:
+    /// code is straight-line and of the same warps.
     leader: Option<(u32, u32, isa::Predicate)>,
-    /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.
+    /// The program ids that `program_id_remap` changed; else they are the block ids.
     program_ids: Option<[Scalar; 3]>,
     /// The memory of the tensor maps that the kernel makes.
     map_memory: Option<device_tensor_maps::MapMemory>,
-    /// The tensor maps whose code is emitted before the next op other than `make_tensor_map`,
-    /// `alloc` and `dealloc`.
+    /// The tensor maps that are made before the next op. `make_tensor_map`, `alloc` and `dealloc`
+    /// may come first.
     pending_maps: Vec<device_tensor_maps::PendingMap>,
     /// The address of the tensor memory of the block.
     tensor_memory: Option<Scalar>,
@@ -174,7 +167,7 @@ struct Lowering<'p> {
     cluster_buffers: clusters::ClusterBuffers,
 }
 
-/// Consecutive warps of a block, which run code together.
+/// Consecutive warps that run code together.
 #[derive(Clone, Copy, Debug)]
 struct Warps {
     /// The index of the first of these warps in the block.
@@ -257,8 +250,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the indices of the parameters that are tensor maps. These are the last parameters.
-    /// With pairs of blocks (`Header::paired`), the number of programs follows them.
+    /// Returns the indices of the parameters that are tensor maps. They are the last ones, except
+    /// for the number of programs with pairs (`Header::paired`).
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -298,7 +291,6 @@ impl<'p> Lowering<'p> {
         Ok(())
     }
 
-    /// Emits a barrier of all threads of the block.
     fn wait(&mut self) {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier: 0.into(), threads: None });
     }
@@ -311,7 +303,6 @@ impl<'p> Lowering<'p> {
         self.set(self.kernel.insts[inst].results[0], scalars);
     }
 
-    /// Returns the registers of a value.
     fn get(&self, value: Value) -> Rc<[Scalar]> {
         self.values[value].clone().expect("a value is defined before it is used")
     }
@@ -329,23 +320,22 @@ impl<'p> Lowering<'p> {
         self.kernel.ty(value).layout().map(|layout| self.program.header.layouts.get(layout))
     }
 
-    /// Returns the type of a scalar or of a tile in registers: its element and its shape.
+    /// Returns the element and shape of a scalar or tile in registers.
     fn ty(&self, value: Value) -> &'p ir::Type {
         self.kernel.ty(value).as_registers().expect("the verifier checks what is in registers")
     }
 
-    /// Returns the type of a tile in registers or in memory: its element and its shape.
+    /// Returns the element and shape of a tile in registers or memory.
     fn tile(&self, value: Value) -> ir::Type {
         self.kernel.ty(value).tile().expect("the verifier checks what is a tile")
     }
 
-    /// Returns the number of registers of a value.
     fn count(&self, value: Value) -> usize {
         self.layout_of(value).map_or(1, |layout| layout.registers() as usize)
     }
 
-    /// Returns the registers of a value in the order of `layout`. This layout may differ from that
-    /// of the value only in the numbering of registers.
+    /// Returns the registers of a value in the order of `layout`. It may differ from the value's
+    /// layout only in the numbering of registers.
     fn get_in(&self, value: Value, layout: Option<&Layout>) -> Rc<[Scalar]> {
         let own = self.get(value);
         match (self.layout_of(value), layout) {
@@ -358,9 +348,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the width of the registers of a value. For a value in shared memory, the register
-    /// holds its address. For a dot in flight, a register holds one accumulator, or a pair of
-    /// 16-bit accumulators.
+    /// Returns the width of the registers of a value. In shared memory, it holds the address. For a
+    /// dot in flight, it holds one accumulator, or a pair of 16-bit ones.
     fn width(&self, value: Value) -> Width {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
@@ -396,17 +385,17 @@ impl<'p> Lowering<'p> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Returns the diagnostic for an op of tile IR that a program in the GPU dialect cannot have.
-    /// The verifier rejects these ops, except `histogram`, which a pass replaces.
+    /// Returns the diagnostic for an op of only tile IR. The verifier rejects these, except
+    /// `histogram`, which a pass replaces.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 }
 
-/// Returns pointers in each block with an asynchronous dot. These are the source pointers of
-/// copies, and the pointers of the same block from which they are computed. For these pointers,
-/// [`Lowering::lower_ptr_add`] avoids 64-bit multiplications. Between the instructions of a dot, a
-/// multiplication takes several times as long as an addition (H200: 8 % of a grouped matmul).
+/// Returns copies' source pointers in blocks with asynchronous dots. Pointers of the block from
+/// which they are computed are included. [`Lowering::lower_ptr_add`] avoids 64-bit multiplications
+/// for them. Between a dot's instructions, a multiplication takes several times as long as an
+/// addition (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for block in kernel.blocks.values() {
@@ -428,7 +417,6 @@ fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     found
 }
 
-/// Returns the type of a parameter.
 fn parameter_type(element: Element) -> ScalarType {
     let Element::Value(dtype) = element else { return ScalarType::U64 };
     match dtype {

@@ -1,10 +1,9 @@
 //! Arithmetic on pairs of fp32 numbers: `add`, `sub`, `mul` and `fma` of `.f32x2`.
 //!
-//! A pair is two consecutive registers of a tile, which hold adjacent elements of a thread. The
-//! code unpacks the pair of a result at once, and the builder remembers its word. The next function
-//! on the same pair reads the word, and `passes` removes the moves that unpack it. The assembler
-//! places the halves of a word in consecutive registers. If both halves of an operand are equal,
-//! the assembler uses one register for both.
+//! A pair is two consecutive registers of a tile, adjacent elements of a thread. The result is
+//! unpacked at once, and the next function reads the builder's word. Then `passes` removes the
+//! unpacking moves. The assembler keeps a word in consecutive registers. It uses one register for
+//! equal halves.
 
 use std::rc::Rc;
 
@@ -28,9 +27,9 @@ enum Packed {
 }
 
 impl Lowering<'_> {
-    /// Computes a function on pairs of fp32 numbers. Returns `None` for other types, if the target
-    /// has no such instruction on pairs, or if code for single elements is shorter. Products that a
-    /// reduction reads are not computed in pairs either (see `reduced_tiles`).
+    /// Computes a function on pairs of fp32 numbers. Returns `None` for other types, without such
+    /// an instruction, or if single elements take less code. Products that a reduction reads are
+    /// not paired either (see `reduced_tiles`).
     pub(super) fn in_pairs(
         &mut self,
         result: Value,
@@ -53,8 +52,7 @@ impl Lowering<'_> {
         self.apply_to_pairs(packed, columns)
     }
 
-    /// Computes `a * b + c` on pairs of fp32 numbers, each rounded once, under the conditions of
-    /// [`Self::in_pairs`].
+    /// Computes `a * b + c` on pairs as [`Self::in_pairs`] does, each rounded once.
     pub(super) fn fma_in_pairs(&mut self, columns: &[Rc<[Scalar]>; 3]) -> Option<Vec<Scalar>> {
         self.apply_to_pairs(Packed::Fma, columns)
     }
@@ -76,9 +74,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns an estimate of the moves that form the pairs of the operands. A register can be in one
-/// pair without a copy; each further pair needs a copy. An operand whose two halves are equal needs
-/// no pair.
+/// Estimates the moves that form the operands' pairs. A register can be in one pair without a copy.
+/// Equal halves need no pair.
 fn moves(columns: &[Rc<[Scalar]>]) -> usize {
     let mut pairs: FxHashSet<[Scalar; 2]> = FxHashSet::default();
     let mut registers: FxHashSet<Scalar> = FxHashSet::default();
@@ -112,7 +109,7 @@ impl Builder {
         results
     }
 
-    /// Returns the word of two numbers. It is the word that they were unpacked from, or a new word.
+    /// Returns the word of two numbers: the one that they were unpacked from, or a new one.
     fn word_of_pair(&mut self, pair: [Scalar; 2]) -> Source {
         let word = match (self.packed.get(&pair[..]), pair.map(Scalar::as_constant)) {
             (Some(word), _) => *word,

@@ -1,9 +1,8 @@
-//! Converts 8-bit integers, four in a word, to floating point. Also applies bitwise functions to
-//! them. Neither unpacks the word.
+//! Converts 8-bit integers in words to floating point, and applies bitwise functions. The words are
+//! not unpacked.
 //!
-//! A conversion instruction converts one number, at a fraction of the throughput of other
-//! instructions. Instead, a byte is placed in the lowest bits of a floating-point number with a
-//! suitable exponent. The number then equals a constant plus the byte:
+//! A conversion instruction has a fraction of the throughput of others. Instead, a byte in the
+//! lowest bits of a float with a suitable exponent adds to a constant:
 //!
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
@@ -11,13 +10,12 @@
 //! bfloat16   43 0x (the low 7 bits)   128 + the low 7 bits; the high bit selects 43 00 (128) or
 //!                                     43 80 (256), which is then added or subtracted
 //! ```
-//! A signed number is x - 128, where x is the byte with the high bit inverted. All additions are
-//! exact. The program may add a constant next, such as the zero point of quantized numbers. One
-//! addition then adds the sum of both constants. If the high bits are known to be 0, as for 4-bit
-//! numbers, bfloat16 takes no more instructions than the other formats.
+//! A signed number is x - 128, where x has the high bit inverted. All additions are exact. A
+//! constant that the program adds next, such as a zero point, joins this addition. If the high bits
+//! are 0, as for 4-bit numbers, bfloat16 is as short as the others.
 //!
-//! Bytes of different words, as in a transposed tile, are not extracted one by one either. One
-//! `prmt` selects two pairs of bytes from two words, and eight `prmt` transpose four words.
+//! Bytes of different words, as in a transposed tile, are not extracted singly. One `prmt` selects
+//! two pairs of bytes from two words, and eight `prmt` transpose four words.
 
 use std::collections::hash_map::Entry;
 
@@ -49,8 +47,7 @@ const fn both(half: u64) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// Converts 8-bit integers to floating point, or returns `None` if the general conversions must
-    /// do it.
+    /// Converts 8-bit integers to floats; `None` for the general conversions.
     pub(super) fn convert_bytes(&mut self, from: Element, to: Element, x: &[Scalar]) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let signed = match from {
@@ -93,8 +90,8 @@ impl Lowering<'_> {
         Some(converted)
     }
 
-    /// Applies a bitwise function to 8-bit integers that are in words or are constants. Returns
-    /// `None` for other operands and functions.
+    /// Applies a bitwise function to 8-bit integers in words or constants. Returns `None` for other
+    /// operands and functions.
     pub(super) fn bitwise_in_words(
         &mut self,
         function: ElementwiseFn,
@@ -137,9 +134,9 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// Applies a bitwise function to bytes that were extracted from words, in any order, and one
-    /// constant. Returns `None` if the words are unknown, or if the second operand is not one
-    /// constant. Also returns `None` for functions that [`Builder::bitwise_of_bytes`] excludes.
+    /// Applies a bitwise function to extracted bytes, in any order, and one constant. Returns
+    /// `None` for unknown words, another second operand, and functions that
+    /// [`Builder::bitwise_of_bytes`] excludes.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,
@@ -194,7 +191,7 @@ impl Half {
         Words::new(Element::Value(dtype), 2)
     }
 
-    /// Returns the number with these bits, if it is an integer of magnitude 2048 at most.
+    /// Returns the number of these bits, if it is an integer up to 2048.
     fn integer(self, bits: u64) -> Option<i32> {
         let value = match self {
             Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
@@ -204,8 +201,7 @@ impl Half {
     }
 }
 
-/// The origin of a number that was converted from a byte: a half of the word `pair`, plus `offset`.
-/// The sum is exact.
+/// The origin of a number from a byte: a half of `pair`, plus `offset`. The sum is exact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shifted {
     pair: Scalar,
@@ -247,7 +243,7 @@ impl Builder {
         with_exponent.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect()
     }
 
-    /// Returns whether the high bits of all of these bytes are known to be 0.
+    /// Returns whether the high bits of all bytes are known to be 0.
     fn are_small(&self, numbers: &[Scalar]) -> bool {
         if let Some(word) = self.packed.get(numbers) {
             return self.small_bytes.contains(word);
@@ -256,15 +252,14 @@ impl Builder {
             .is_some_and(|places| places.iter().all(|(word, _)| self.small_bytes.contains(word)))
     }
 
-    /// Returns the word from which each number was extracted, and the index of its byte in the
-    /// word. Returns `None` unless they are known for all numbers.
+    /// Returns the word and byte index of each number. Returns `None` unless all are known.
     fn places(&self, numbers: &[Scalar]) -> Option<SmallVec<[(Scalar, u32); 4]>> {
         numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
     }
 
-    /// Returns a word with two bytes in one half, and the index of the half. If the bytes have the
-    /// same index in two words, the other half has their neighbors. One instruction then serves
-    /// both pairs.
+    /// Returns a word with two bytes in one half, and the index of the half. If the bytes have one
+    /// index in two words, the other half has their neighbors. One instruction then serves both
+    /// pairs.
     fn bytes_in_half(&mut self, (a, i): (Scalar, u32), (b, j): (Scalar, u32)) -> (Scalar, u32) {
         if i == j && a != b {
             return (self.permute(a, b, if i < 2 { 0x5140 } else { 0x7362 }), i % 2);
@@ -272,8 +267,7 @@ impl Builder {
         (self.permute(a, b, (4 + j) << 4 | i), 0)
     }
 
-    /// Packs two or four bytes that were extracted from other words into one word. Returns `None`
-    /// if their words are unknown.
+    /// Packs two or four extracted bytes into one word. Returns `None` if their words are unknown.
     pub(super) fn pack_bytes(&mut self, elements: &[Scalar]) -> Option<Scalar> {
         let places = self.places(elements)?;
         match places[..] {
@@ -292,8 +286,8 @@ impl Builder {
         }
     }
 
-    /// Returns words of two numbers. The low byte of each half is a number, and the high byte is
-    /// the exponent of the format. For fp16, the high bit of a signed number is inverted.
+    /// Returns words of two numbers. The low byte of a half is a number, the high byte the
+    /// exponent. For fp16, a signed number has its high bit inverted.
     fn bytes_below(&mut self, format: Half, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
         let exponent = if format == Half::F16 { 0x64 } else { 0x43 };
         let turns = signed && format == Half::F16;
@@ -324,9 +318,8 @@ impl Builder {
         numbers.chunks(2).map(|two| pair(self, two)).collect()
     }
 
-    /// Converts pairs of bytes to bf16. Returns `None` unless the bytes of each pair have the same
-    /// index in two different words. One `prmt` places a pair in the halves of a word, next to the
-    /// bytes of the neighboring index.
+    /// Converts pairs of bytes to bf16. Returns `None` unless the bytes of each pair have one index
+    /// in two words. One `prmt` places a pair in the halves, next to its neighbors.
     fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
         let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
         if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {
@@ -343,8 +336,8 @@ impl Builder {
         Some(converted)
     }
 
-    /// Returns `x & mask | exponents` by one `lop3`. If these were two instructions with constants,
-    /// the assembler would fuse only one of the constants.
+    /// Returns `x & mask | exponents` by one `lop3`. The assembler would fuse only one of two
+    /// constants.
     fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
         let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
         let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
@@ -360,8 +353,8 @@ impl Builder {
         })
     }
 
-    /// Returns the two numbers of a pair in bf16. `low` is 128 plus the low seven bits of each
-    /// number; `high` is 128 or 256, by the high bit of each number.
+    /// Returns the two numbers of a pair in bf16. `low` is 128 plus the low seven bits; `high` is
+    /// 128 or 256, by the high bit.
     fn low_and_high(&mut self, signed: bool, low: Scalar, high: Scalar) -> SmallVec<[Scalar; 16]> {
         let numbers = if signed {
             self.scaled_sum_of_pairs(high, MINUS_ONE, low)
@@ -373,7 +366,7 @@ impl Builder {
         self.unpack(Half::BF16.words(), numbers)
     }
 
-    /// Returns the numbers of a pair without the amount that the exponent adds.
+    /// Returns a pair's numbers without the exponent's amount.
     fn without_offset(
         &mut self,
         format: Half,
@@ -398,8 +391,7 @@ impl Builder {
         numbers
     }
 
-    /// Adds an integer to both numbers of a pair. Returns `None` if the integer is too large to be
-    /// exact in the format.
+    /// Adds an integer to a pair; `None` if it is not exact in the format.
     fn sum_with(&mut self, format: Half, pair: Scalar, offset: i32) -> Option<SmallVec<[Scalar; 16]>> {
         let float = format.float();
         let constant = float.constant(f64::from(offset)).offset;
@@ -431,9 +423,9 @@ impl Builder {
         Some(self.unpack(format.words(), sums))
     }
 
-    /// Adds a constant to a number that was converted from a byte. One addition adds both this
-    /// constant and that of the conversion. The conversion's own addition is exact, so the result
-    /// is rounded in the same way. Returns `None` for other operands and for multiplications.
+    /// Adds a constant to a number from a byte. One addition adds it and the conversion's constant.
+    /// The conversion is exact, so the rounding does not change. Returns `None` for other operands
+    /// and multiplications.
     pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
         let format = match float {
             Float::F16 => Half::F16,
@@ -451,7 +443,7 @@ impl Builder {
         Some(self.sum_with(format, pair, offset + more)?[half])
     }
 
-    /// Returns a * factor + b of pairs of bf16. Older targets lack addition without multiplication.
+    /// Returns a * factor + b of pairs of bf16. Older targets have no plain addition.
     fn scaled_sum_of_pairs(&mut self, a: Scalar, factor: u64, b: Scalar) -> Scalar {
         let [a, factor, c] =
             [a, Scalar::constant(both(factor)), b].map(|operand| self.register(WORD, operand).into());
@@ -470,8 +462,7 @@ impl Builder {
     }
 
     /// Applies a bitwise function to the four bytes of words. Returns `None` for signed right
-    /// shifts, and for shifts whose counts are not one constant below 8. Such shifts would take
-    /// more instructions on words than on single bytes.
+    /// shifts and other counts than one constant below 8, which take less code on bytes.
     fn bitwise_of_bytes(
         &mut self,
         function: BitwiseFn,

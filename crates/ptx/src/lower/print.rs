@@ -1,4 +1,4 @@
-//! Lowers `print`: one call of `vprintf` for each element, by the first thread that holds it.
+//! Lowers `print` to a `vprintf` for each element, by its first thread.
 
 use std::fmt::Write;
 
@@ -14,8 +14,7 @@ use crate::isa::{
     St, StateSpace, Symbol, Variable, VariableId,
 };
 
-/// The system function of the GPU that prints. Its parameters are a C format string, and a pointer
-/// to the values.
+/// The system function that prints. Its parameters are a C format and a pointer to the values.
 const VPRINTF: &str = "vprintf";
 
 /// A printed text: a format, and values with their widths.
@@ -25,12 +24,11 @@ struct Text {
 }
 
 impl Lowering<'_> {
-    /// Prints each element of a value, with the program id, the index of the element and `prefix`.
-    /// Without a value, prints only the program id and `prefix`. If `extents` is not empty, omits
-    /// the elements outside of these extents.
+    /// Prints each element with the program id, its index and `prefix`. Without a value, prints the
+    /// program id and `prefix`. Omits elements outside of `extents`, unless these are empty.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
-        // Every thread holds a scalar; only the first thread prints it.
+        // Only the first thread prints a scalar.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });
@@ -85,8 +83,7 @@ impl Lowering<'_> {
         self.builder.place(skip);
     }
 
-    /// Returns, for each axis, the extent of the axis and the index of the element in each
-    /// register.
+    /// Returns each axis's extent and its indices in the registers.
     fn places(&mut self, layout: &Layout) -> Vec<(u32, Vec<Scalar>)> {
         let mut places = Vec::new();
         for (axis, &extent) in layout.output().shape().iter().enumerate() {
@@ -153,7 +150,7 @@ impl Lowering<'_> {
         Symbol::Variable(variable)
     }
 
-    /// Returns the local array for printed values, of at least `bytes` bytes. All texts share it.
+    /// Returns the local array for printed values, which all texts share.
     fn print_buffer(&mut self, bytes: u64) -> VariableId {
         const NAME: &str = "print_buffer";
         let variables = &mut self.builder.function.variables;
@@ -182,7 +179,7 @@ impl Lowering<'_> {
         self.builder.source(Width::B64, generic)
     }
 
-    /// Declares the system function, unless it is already declared.
+    /// Declares the system function once.
     fn vprintf(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(VPRINTF) {
             return known;

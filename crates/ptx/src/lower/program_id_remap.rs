@@ -1,10 +1,10 @@
-//! The program ids along the axes of the grid. They are the block ids or, if the longest programs
-//! start first, ids that the kernel computes from the block ids.
+//! The program ids along the axes of the grid. They are the block ids, or computed from these if
+//! the longest programs start first.
 //!
-//! Blocks start in the order of their ids, the first axis fastest. The longest programs are those
-//! with the smallest or the largest id along the first axis. The ids along the other axes are
-//! divided into groups, so that concurrent programs read much of the same memory. Within a group,
-//! the id along the first axis changes slowest, so the longest programs of the group start first.
+//! Blocks start in id order, the first axis fastest. The longest programs have the smallest or
+//! largest id along the first axis. The other axes' ids are divided into groups, whose programs
+//! read much of the same memory. In a group, the first axis's id changes slowest, so its longest
+//! programs start first. Example: with two groups, `a0 a1 b0 b1` start before `c0 c1 d0 d1`.
 
 use tilewright_gpu_ir::ProgramOrder;
 use tilewright_ir::Dtype;
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let before = builder.mul(width, plane, rows);
         let row = builder.sub(width, line, before);
 
-        // If the number of programs exceeds 32 bits, the programs keep the launch order.
+        // A number beyond 32 bits keeps the launch order.
         let high = builder.mul_high(width, false, steps, lines);
         let fits = builder.compare(width, false, Comparison::Eq, high, Scalar::constant(0));
         let [x, y, z] = own;

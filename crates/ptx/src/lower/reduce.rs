@@ -1,9 +1,8 @@
-//! Reductions within warps. Each thread combines its registers, then shuffles or `redux.sync`
-//! combine the lanes.
+//! Reductions within warps. A thread combines its registers, then shuffles or `redux.sync` combine
+//! the lanes.
 //!
-//! A commutative function combines all registers of a thread first, then its lanes. Any other
-//! function needs the elements in the order of the axis, so the levels of a scan ([`super::scan`])
-//! reduce them.
+//! If the function commutes, all registers come first. Otherwise, the order of the axis matters, so
+//! the levels of a scan ([`super::scan`]) reduce the elements.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
@@ -17,8 +16,8 @@ use super::scan::{AxisScan, Wanted};
 use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
-/// A step that has combined pairs of registers, whose indices differ in the bits `partner`. Bit
-/// `pivot` is the highest bit of `partner`. The register without this bit represents the pair.
+/// A step that combined registers whose indices differ in `partner`. Bit `pivot` is the highest bit
+/// of `partner`. The register without it represents the pair.
 #[derive(Clone, Copy)]
 struct Joined {
     pivot: u32,
@@ -131,7 +130,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines the remaining registers with those of the partner lane of a step.
+    /// Combines the registers with those of a step's partner lane.
     fn join_lanes(
         &mut self,
         inst: Inst,

@@ -1,4 +1,4 @@
-//! Finds the operands of reductions. Products among them are not computed in pairs.
+//! Finds the operands of reductions.
 
 use cranelift_entity::EntitySet;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op};
@@ -6,9 +6,8 @@ use tilewright_ir::Value;
 
 /// Returns the tiles that reductions read.
 ///
-/// If such a tile is a product, the lowering computes it element by element, not in pairs. The
-/// reduction adds the elements one by one, and the assembler contracts each multiplication with the
-/// addition of its result.
+/// A product among them is computed by element, because the assembler contracts it with the
+/// reduction's addition.
 pub(super) fn reduced_tiles(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     kernel.walk(kernel.entry, &mut |inst| {

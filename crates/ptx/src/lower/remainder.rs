@@ -1,5 +1,5 @@
-//! The floating-point remainder, exact as C's `fmod`. The code divides the mantissas as integers by
-//! long division. Each step computes as many bits as fit into 64.
+//! The floating-point remainder, exact as C's `fmod`. Long division of the mantissas computes as
+//! many bits as fit into 64 in each step.
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
@@ -9,8 +9,7 @@ use crate::isa::{self, BranchTarget, Comparison, ScalarType};
 
 const LONG: Width = Width::B64;
 
-/// A number without its sign, as `mantissa * 2^(exponent - c)`, where the constant c depends on the
-/// format. Both fields are 64-bit integers.
+/// A number without sign: `mantissa * 2^(exponent - c)`, with a constant c.
 struct Parts {
     mantissa: Scalar,
     exponent: Scalar,
@@ -22,7 +21,7 @@ fn mantissa_bits(float: Float) -> u32 {
 }
 
 impl Lowering<'_> {
-    /// Returns x minus the truncated quotient times y; NaN for an infinite x and for y = 0.
+    /// Returns x - trunc(x / y) * y; NaN for an infinite x and y = 0.
     pub(super) fn float_remainder(&mut self, float: Float, x: Scalar, y: Scalar) -> Scalar {
         let width = float.width();
         let [x_size, y_size] = [x, y].map(|operand| {
@@ -41,9 +40,8 @@ impl Lowering<'_> {
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
         builder.assign(LONG, left, distance);
         let (head, end) = (builder.label("divide"), builder.label("divided"));
-        // The largest number of quotient bits that one step computes. The step shifts the rest left
-        // by this number. The rest has no more bits than a mantissa, so the result fits into 64
-        // bits.
+        // The most quotient bits of one step. The rest, which has no more bits than a mantissa, is
+        // shifted left by this number and fits into 64 bits.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
         builder.place(head);
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));
@@ -62,7 +60,7 @@ impl Lowering<'_> {
         self.remainder_special(float, x, [x_size, y_size], exact)
     }
 
-    /// Replaces the result of the division for operands that it does not handle.
+    /// Replaces the result for operands that the division does not handle.
     fn remainder_special(&mut self, float: Float, x: Scalar, sizes: [Scalar; 2], exact: Scalar) -> Scalar {
         let width = float.width();
         let builder = &mut self.builder;
@@ -77,7 +75,7 @@ impl Lowering<'_> {
     }
 
     /// Returns mantissa and exponent of a number without a sign. A subnormal number has the
-    /// exponent of the smallest normal number.
+    /// smallest normal exponent.
     fn parts(&mut self, float: Float, size: Scalar) -> Parts {
         let builder = &mut self.builder;
         let size = if float == Float::F64 { size } else { builder.mul_wide(false, size, 1, false) };
@@ -91,8 +89,8 @@ impl Lowering<'_> {
         Parts { mantissa, exponent }
     }
 
-    /// Returns the number with this mantissa and exponent. The mantissa has at most one bit more
-    /// than the format stores. Two multiplications keep the result exact.
+    /// Returns the number with this mantissa and exponent. The mantissa may have one bit too many.
+    /// Two multiplications are exact.
     fn compose(&mut self, float: Float, mantissa: Scalar, exponent: Scalar) -> Scalar {
         let builder = &mut self.builder;
         let bits = mantissa_bits(float);

@@ -1,21 +1,18 @@
-//! Scans, and reductions by functions that do not commute. Each thread combines its registers, then
-//! shuffles combine the lanes of a warp level by level. The last step of a scan between warps is
-//! here, too.
+//! Scans, and reductions by functions that do not commute. A thread combines its registers, then
+//! shuffles combine the lanes level by level. The last step of a scan between warps is here, too.
 //!
-//! Each level joins two neighboring blocks of elements. A thread knows the total of its own block.
-//! It also knows the carry, which is the total of the preceding blocks so far. After the last
-//! level, the thread combines its elements with the carry:
+//! Each level joins two neighboring blocks. A thread has its block's total (`own`), and the total
+//! of the blocks before it (`carry`). Last, it combines its elements with the carry:
 //! ```text
 //! for each level:
 //!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
 //! ```
-//! The lowest levels join neighboring registers of a thread; such registers are called a run. The
-//! code combines the registers of a run one after the other. Enough of the next levels may join
-//! lanes in ascending order (`Tuning::ordered_scan_levels`). If prefixes are needed, each such
-//! level combines a lane with the lane at the level's distance before it (Hillis and Steele, 1986:
-//! Data parallel algorithms). This takes half as many combinations, since no level computes totals.
+//! The lowest levels join a *run*, neighboring registers of a thread, one after the other. The next
+//! levels may join lanes in ascending order (`Tuning::ordered_scan_levels`). For prefixes, a lane
+//! then combines with the lane at the level's distance before it (Hillis and Steele, 1986: Data
+//! parallel algorithms). This takes half of the combinations, because no totals are computed.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -51,14 +48,13 @@ pub(super) enum Wanted {
 
 /// The registers after the levels within a warp.
 pub(super) struct Scanned {
-    /// Each register combined with the previous ones of its run.
+    /// Each register combined with the earlier ones of its run.
     own: Vec<Elements>,
-    /// The register that represents the run of each register.
+    /// The register that represents each register's run.
     pub run: Vec<u32>,
-    /// For each representative register (those in `run`), the total of its block.
+    /// The block total of each representative (those in `run`).
     pub totals: Vec<Elements>,
-    /// For each representative register, the prefix before the run in its block, and the condition
-    /// that there is such a prefix. The condition is first.
+    /// For each representative, whether its block has a prefix before the run, and this prefix.
     carries: Vec<(Scalar, Elements)>,
 }
 
@@ -70,8 +66,8 @@ impl Scanned {
     }
 }
 
-/// Returns how many of the first levels join lanes in ascending order. Each of them joins lanes at
-/// twice the distance of the previous level.
+/// Returns how many of the first levels join lanes in order. Each joins lanes at twice the previous
+/// distance.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
         let lane = layout.input().place(&[(Input::Lane, level.step.lane)]);
@@ -83,20 +79,17 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     levels.iter().enumerate().take_while(is_next).count()
 }
 
-/// The operands of the last step of a scan between warps. A line of the tile is the elements whose
-/// coordinates differ only along the axis. The line is divided into parts, each scanned by one
-/// warp; `parts` is the scan of the totals of the parts.
+/// The operands of the last step of a scan between warps. A line is the elements along the axis, in
+/// parts of one warp each. `parts` is the scan of the parts' totals.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
-    /// The layout of `parts`. The parts of a line are in the registers of a thread, or in lanes, by
-    /// their index.
+    /// The layout of `parts`. A line's parts are in a thread's registers or in lanes.
     layout: &'a Layout,
     /// The number of parts of a line.
     count: u32,
     reverse: bool,
-    /// The contribution of the lane and the warp of this thread to the index of its part. `reached`
-    /// has the bits that may be set in `own`.
+    /// The thread's contribution to the index of its part. `reached` has its possible bits.
     own: Scalar,
     reached: u32,
 }
@@ -184,8 +177,7 @@ impl Lowering<'_> {
         levels: &[ScanStep],
         mut own: Vec<Elements>,
     ) -> Result<Scanned, Box<Diagnostic>> {
-        // Returns the register at a position of a run. It is `first` xor the steps of the bits that
-        // are set in the position.
+        // Returns the register of a run at a position, the xor of `first` and its steps.
         let at = |first: u32, place: u32| {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
@@ -249,7 +241,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Joins pairs of blocks at one level above the runs: updates the totals and the carries.
+    /// Joins blocks at one level above the runs: updates totals and carries.
     fn join_blocks(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -289,8 +281,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the combination of `left` and `right` if the condition `has_both` is true, else
-    /// `otherwise`.
+    /// Returns `left` and `right` combined if `has_both`, else `otherwise`.
     fn combine_if(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -317,8 +308,8 @@ impl Lowering<'_> {
         pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
     }
 
-    /// Lowers the last step of a scan between warps. Combines the prefixes within each part with
-    /// the scan of the totals of the parts.
+    /// Lowers the last step of a scan between warps. Combines prefixes within parts with the scan
+    /// of the totals.
     pub(super) fn lower_scan_carry(
         &mut self,
         inst: Inst,
@@ -372,9 +363,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the prefix before a part of a line. The index of the part is `fixed` xor the
-    /// contribution `own` of the thread. Returns `None` if the part is the first one in all
-    /// threads.
+    /// Returns the prefix before a part of a line. The part's index is `fixed` xor the thread's
+    /// `own`. Returns `None` for only first parts.
     fn carry(&mut self, carries: &Carries<'_>, [line, fixed]: [u32; 2]) -> Option<Elements> {
         let &Carries { tiles, parts, layout, count, reverse, own, reached } = carries;
         let span = Span::of(layout.bases(Input::Register));
@@ -408,8 +398,8 @@ impl Lowering<'_> {
         )
     }
 
-    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. If that element
-    /// is `None`, may return any other element.
+    /// Returns the element at `fixed` xor the bits `reached` of `own`. For `None` there, the result
+    /// may be any element.
     fn choose(
         &mut self,
         tiles: &[Value],

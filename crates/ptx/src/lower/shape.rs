@@ -1,4 +1,4 @@
-//! Lowers `arange`, and the ops that only permute or select registers.
+//! Lowers `arange`, and ops that only permute or select registers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
@@ -45,8 +45,8 @@ impl Lowering<'_> {
         self.set_result(inst, own[first..first + count].to_vec());
     }
 
-    /// Permutes the registers of the operand. `see` derives the layout in which the operand's
-    /// registers hold the result. The registers are reordered to the layout of the result.
+    /// Permutes the registers of the operand. `see` returns the layout of the result in the
+    /// operand's registers, which are reordered to the result's layout.
     pub(super) fn rename(&mut self, inst: Inst, tile: Value, see: impl FnOnce(&Layout) -> Layout) {
         let own = self.get(tile);
         let result = self.kernel.insts[inst].results[0];

@@ -1,4 +1,4 @@
-//! Stores tiles to buffers in shared memory, and loads their registers when an op needs them.
+//! Stores tiles to shared memory, and loads registers when needed.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -38,7 +38,7 @@ pub(super) struct SharedTile {
     start: Scalar,
     ty: Buffer,
     access: TileAccess,
-    /// The position of the thread; none before the first read.
+    /// The position of the thread; `None` before the first read.
     thread: Option<ThreadPosition>,
     /// The index of the access that reads each register.
     accesses: FxHashMap<u32, u32>,
@@ -49,9 +49,9 @@ pub(super) struct SharedTile {
 pub(super) struct ThreadPosition {
     /// The address of the buffer.
     start: Scalar,
-    /// The offset that each bit of the thread id contributes, in bytes.
+    /// The byte offset of each bit of the thread id.
     images: Vec<u32>,
-    /// The offset of this thread: the sum over F2 (xor) of the offsets of the bits that are set.
+    /// The offset of this thread: the xor of its bits' offsets.
     own: Scalar,
     /// Intervals in bytes, each with the padding after it.
     padding: SmallVec<[(u32, u32); 1]>,
@@ -90,7 +90,7 @@ fn count_of(matrix: &MatrixAccess) -> MatrixCount {
 }
 
 impl Lowering<'_> {
-    /// Returns the tile of a buffer, which [`Self::read`] loads in this layout. Emits no load.
+    /// Returns a buffer's tile, which [`Self::read`] loads in this layout. Emits no load.
     pub(super) fn shared_tile(
         &self,
         buffer: Value,
@@ -122,8 +122,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the position of this thread relative to `start`. `images` is the linear map from the
-    /// bits of the thread id to bytes.
+    /// Returns the position of this thread relative to `start`. `images` has the byte offset of
+    /// each bit of the thread id.
     pub(super) fn thread_position(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPosition {
         let own = self.linear(&images);
         ThreadPosition { start, images, own, padding: SmallVec::new() }
@@ -141,8 +141,7 @@ impl Lowering<'_> {
         ThreadPosition { padding: padding.collect(), ..self.thread_position(images, start) }
     }
 
-    /// Returns the shared memory address of an element. Adds the offset `constant` of its register
-    /// over F2 (xor) to the position of the thread.
+    /// Returns the shared memory address of an element. The offset is the thread's xor `constant`.
     pub(super) fn shared_position(&mut self, thread: &ThreadPosition, constant: u32) -> Scalar {
         let place = self.displaced(thread.own, &thread.images, constant);
         let mut position = self.builder.add(Width::B32, place, thread.start);
@@ -183,9 +182,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the matrices by which `stmatrix` stores a tile. Returns `None` if the target lacks
-    /// `stmatrix`, or if the elements or the layout do not fit the instruction. Also returns `None`
-    /// if a plain store of a thread moves at least as many bytes per instruction.
+    /// Returns the matrices by which `stmatrix` stores a tile. Returns `None` if `stmatrix` does
+    /// not exist or fit, or if plain stores move as many bytes per instruction.
     fn stored_matrices(
         &self,
         element: Element,
@@ -198,7 +196,7 @@ impl Lowering<'_> {
         (vector.width() * bits < 32 * matrix.matrices).then_some(matrix)
     }
 
-    /// Emits one `stmatrix` per access; each stores up to four matrices.
+    /// Emits one `stmatrix` of up to four matrices per access.
     fn store_matrices(&mut self, element: Element, matrix: &MatrixAccess, start: Scalar, own: &[Scalar]) {
         let bytes = element.bytes() as u32;
         let images: Vec<u32> =
@@ -236,8 +234,7 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Returns a register of a tile. Emits the access that loads the register if no earlier read
-    /// did.
+    /// Returns a register of a tile. Emits its access at the first read.
     pub(super) fn read(&mut self, shared: &mut SharedTile, register: u32) -> Scalar {
         if let Some(&scalar) = shared.read.get(&register) {
             return scalar;
@@ -262,7 +259,7 @@ impl Lowering<'_> {
         shared.read[&register]
     }
 
-    /// Emits one `ldmatrix`. Returns the elements of its matrices, one matrix after the other.
+    /// Emits one `ldmatrix`. Returns the elements, matrix by matrix.
     fn load_matrices(
         &mut self,
         element: Element,

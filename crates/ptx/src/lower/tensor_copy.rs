@@ -1,8 +1,9 @@
-//! Copies of boxes of tensors by the tensor memory accelerator (PTX ISA, "Data Movement and
-//! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`").
+//! Copies of boxes of tensors by the tensor memory accelerator.
 //!
-//! A buffer whose rows are longer than a row of its swizzle consists of several boxes, which follow
-//! each other in memory. One copy moves each box.
+//! PTX ISA, "Data Movement and Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`".
+//!
+//! A buffer with rows longer than its swizzle's consists of consecutive boxes. One copy moves each
+//! box.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};
@@ -20,8 +21,7 @@ const MAP_BYTES: u64 = 128;
 const MAP_ALIGNMENT: u32 = 64;
 
 impl Lowering<'_> {
-    /// Declares a parameter that is a tensor map, and sets `value` to the generic address of the
-    /// map.
+    /// Declares a tensor map parameter, and sets `value` to the map's address.
     pub(super) fn tensor_map_parameter(&mut self, index: usize, value: Value) {
         let name = format!("{}_param_{index}", self.builder.function.name);
         let variable = Variable::array(name, StateSpace::Param, ScalarType::B8, MAP_BYTES, MAP_ALIGNMENT);
@@ -40,8 +40,8 @@ impl Lowering<'_> {
         self.set(value, [address]);
     }
 
-    /// Prefetches the tensor maps of the launch, by one thread, at the start of the kernel. Without
-    /// the prefetch, the first copy through each map waits until the map is fetched.
+    /// Prefetches the launch's tensor maps at the start of the kernel. Otherwise, the first copy
+    /// would wait for its map.
     pub(super) fn prefetch_tensor_maps(&mut self) {
         let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
         let maps = parameters[self.tensor_map_parameters()].to_vec();
@@ -57,9 +57,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the boxes of a buffer. Fails if the target has no tensor copies, or if they cannot
-    /// move the layout of the buffer. Also fails if the tensor has fewer axes than the buffer, or
-    /// more than five.
+    /// Returns the boxes of a buffer. Fails without tensor copies, for other layouts, and for
+    /// tensors of fewer axes than the buffer or more than five.
     pub(super) fn tensor_boxes(
         &self,
         inst: Inst,
@@ -77,7 +76,7 @@ impl Lowering<'_> {
         Ok(boxes)
     }
 
-    /// Returns the shared-memory address of the box `number`, and its coordinates in the tensor.
+    /// Returns the shared address of box `number`, and its tensor coordinates.
     pub(super) fn tensor_box(
         &mut self,
         buffer: Value,
@@ -90,10 +89,9 @@ impl Lowering<'_> {
         self.tensor_part(buffer, boxes, place, (0, skipped), tensor)
     }
 
-    /// Returns the position of a part of a tile, in shared memory and in the tensor. In shared
-    /// memory, it is `bytes` after the start of the buffer. In the tensor, it is `skipped` elements
-    /// after the start of the tile along the axis `along`. Axes are counted in the order of PTX: 0
-    /// is the contiguous axis.
+    /// Returns the position of a part of a tile in both memories. In shared memory, it is `bytes`
+    /// after the buffer's start. In the tensor, it is `skipped` elements along the axis `along`.
+    /// Axis 0 is the contiguous one, as in PTX.
     pub(super) fn tensor_part(
         &mut self,
         buffer: Value,
@@ -107,8 +105,8 @@ impl Lowering<'_> {
         let place = self.builder.address(Width::B32, place);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        // A tensor may have more axes than the tile, which spans the last axes of the tensor. PTX
-        // names the contiguous axis first; the boxes follow each other along this axis.
+        // The tile has the tensor's last axes. PTX names the contiguous axis first, along which the
+        // boxes follow each other.
         let own = coordinates.len() - boxes.order.len();
         let order = boxes.order.iter().map(|axis| own + axis).chain((0..own).rev());
         let registers: SmallVec<[RegisterId; 5]> = order
@@ -211,19 +209,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the index of the coordinate that is a tile of row indices; `None` if all coordinates
-    /// are scalars.
+    /// Returns the index of the coordinate that is a tile of row indices.
     fn gathered_row_indices(&self, coordinates: &[Value]) -> Option<usize> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
-    /// Returns copies that gather or scatter four rows each. A copy has a guard, which is true in
-    /// the lanes that start it; `None` if all lanes start it. It also has the positions of the rows
-    /// in shared memory and in the tensor.
+    /// Returns copies that gather or scatter four rows each. A guard selects the lanes that copy;
+    /// `None` selects all. A copy also has the rows' positions in shared memory and in the tensor.
     ///
-    /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
-    /// holds. If the tile has more than 4 * 32 rows, each lane also copies a group of every further
-    /// 4 * 32 rows.
+    /// The first lanes of the first warp copy four consecutive rows each. Beyond 4 * 32 rows, each
+    /// lane continues with further groups.
     fn gather_copies(
         &mut self,
         buffer: Value,
@@ -271,8 +266,8 @@ impl Lowering<'_> {
         copies
     }
 
-    /// Replaces a negative row index by `i32::MAX`, which is past the end of every tensor. The
-    /// hardware skips rows past the end, but a store must not start before the tensor.
+    /// Replaces a negative row index by `i32::MAX`, which is past the end of every tensor. Hardware
+    /// skips rows past the end, but a store must not start before the tensor.
     fn row_to_write(&mut self, row: Scalar) -> Scalar {
         let most = Scalar::constant(i32::MAX as u64);
         self.builder.extremum(Width::B32, false, false, row, most)
@@ -280,13 +275,13 @@ impl Lowering<'_> {
 
     pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32, complete: bool) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // All threads execute the wait; a thread that committed no bulk group continues at once.
+        // A thread without bulk groups continues at once.
         self.builder.emit(isa::CpAsyncBulkWaitGroup { read: !complete, n: i64::from(pending).into() });
         Ok(())
     }
 }
 
-/// Returns the load of a box to this block, or to the blocks in `cta_mask`.
+/// Returns the load of a box to this block, or those in `cta_mask`.
 pub(super) fn load_of_box(
     (destination, source): (Address, TensorAddress),
     mbarrier: Address,
@@ -310,7 +305,7 @@ pub(super) fn load_of_box(
     }
 }
 
-/// Returns the store of a box, or of four of its rows, to a tensor.
+/// Returns the store of a box, or of four of its rows.
 fn store_of_box(
     dimension: TensorDimension,
     mode: TensorMode,

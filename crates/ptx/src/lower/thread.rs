@@ -1,5 +1,4 @@
-//! Emits linear maps of the thread id: the coordinates, offsets and conditions that differ by
-//! thread.
+//! Emits linear maps of the thread id, such as coordinates and offsets.
 
 use tilewright_layout::{Input, Transfer};
 
@@ -18,17 +17,16 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns the thread id among the threads of the block or, in a partition, among those of the
-    /// partition. The low five bits are the lane; the other bits are the warp.
+    /// Returns the thread id in the block or the partition. The low five bits are the lane, the
+    /// others the warp.
     pub(super) fn thread(&mut self) -> Scalar {
         let first = u64::from(self.warps.first * LANES);
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
-    /// Returns the sum over F2 of the images of the bits that are set in the thread id. `images[i]`
-    /// is the image of bit `i`.
+    /// Returns the xor of the images of the thread id's bits. `images[i]` is the image of bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
-        // Bits of the thread id that move by the same distance to their images share a shift.
+        // Bits that move by the same distance share a shift.
         let mut distances: Vec<(i32, u32)> = Vec::new();
         let (mut written, mut overlaps) = (0_u32, false);
         for (bit, image) in images.iter().enumerate() {
@@ -47,7 +45,7 @@ impl Lowering<'_> {
         for (distance, mask) in distances {
             let thread = self.thread();
             let moved = if distance < 0 {
-                // The shift also drops the bits below `distance`, so these need no mask.
+                // The shift also drops the bits below `distance`.
                 let distance = distance.unsigned_abs();
                 let shifted = self.builder.shr(Width::B32, false, thread, distance);
                 if mask >> distance == all >> distance {
@@ -70,19 +68,17 @@ impl Lowering<'_> {
         self.builder.bitwise(Bitwise::And, Width::B32, value, Scalar::constant(mask.into()))
     }
 
-    /// Returns a mask of the bits that may be set in a thread id.
     fn thread_mask(&self) -> u32 {
         self.warps.count.next_power_of_two() * LANES - 1
     }
 
-    /// Adds a constant over F2 to `thread_part`, the result of [`Self::linear`] for `images`.
+    /// XORs a constant to `thread_part`, the [`Self::linear`] of `images`.
     pub(super) fn displaced(&mut self, thread_part: Scalar, images: &[u32], constant: u32) -> Scalar {
         let reached = images.iter().fold(0, |any, image| any | image);
         if reached & constant == 0 {
             return thread_part.plus(Width::B32, constant.into());
         }
-        // Bits that no thread sets are added instead, since the addition of a constant can become
-        // part of an address.
+        // Bits that no thread sets are added, because an address can include an added constant.
         let xor = Scalar::constant((constant & reached).into());
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
         part.plus(Width::B32, (constant & !reached).into())
@@ -93,7 +89,7 @@ impl Lowering<'_> {
         [map.bases(Input::Lane), map.bases(Input::Warp)].concat()
     }
 
-    /// Returns whether all of these bits of the lane and of the warp are 0; true if there are none.
+    /// Returns whether these lane and warp bits are all 0.
     pub(super) fn is_first(&mut self, lanes: u32, warps: u32) -> Scalar {
         let mask = lanes | (warps * LANES);
         if mask == 0 {
@@ -104,7 +100,7 @@ impl Lowering<'_> {
         self.builder.compare(Width::B32, true, Comparison::Eq, bits, Scalar::constant(0))
     }
 
-    /// Returns whether the parity of these bits of the lane and of the warp is odd.
+    /// Returns whether these lane and warp bits have odd parity.
     pub(super) fn parity(&mut self, lanes: u32, warps: u32) -> Scalar {
         let mask = lanes | (warps * LANES);
         let thread = self.thread();

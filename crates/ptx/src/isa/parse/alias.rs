@@ -1,5 +1,5 @@
-//! Opcodes with two spellings. For example, the table has `barrier.sync.aligned`, and the usual
-//! text is `bar.sync`.
+//! Opcodes with two spellings. Example: the table has `barrier.sync.aligned`, and the usual text is
+//! `bar.sync`.
 
 /// Returns the spelling of an opcode that the table has.
 pub(crate) fn canonical(opcode: &str) -> String {
@@ -21,13 +21,13 @@ pub(crate) fn canonical(opcode: &str) -> String {
     }
 }
 
-/// Returns the first version of the language that has a spelling; `None` if every version has it.
+/// Returns the first version of a spelling; `None` if every version has it.
 pub(crate) fn needed_version(opcode: &str) -> Option<(u32, u32)> {
     let is_newer_spelling = ["barrier.cta.", "bar.cta."].iter().any(|start| opcode.starts_with(start));
     is_newer_spelling.then_some((7, 8))
 }
 
-/// Shortens the opcode at the end of a text, from this byte on, to its usual spelling.
+/// Shortens the opcode that begins at `start` to its usual spelling.
 pub(crate) fn shorten(text: &mut String, start: usize) {
     let opcode = &text[start..];
     let is_block_barrier =

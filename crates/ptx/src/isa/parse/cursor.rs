@@ -1,4 +1,4 @@
-//! Reads the tokens of a text in order, and returns errors with their line and column.
+//! Reads tokens in order, and returns errors with line and column.
 
 use super::lexer::{Token, TokenKind};
 use super::operands::quoted;
@@ -17,8 +17,7 @@ impl<'a> Cursor<'a> {
         self.at_position(self.position)
     }
 
-    /// Returns the token at a position. Past the tokens, returns the last token, which is the end
-    /// of the text.
+    /// Returns the token at a position. Past the end, returns the last token, the end of the text.
     pub(crate) fn at_position(&self, position: usize) -> Token<'a> {
         self.tokens[position.min(self.tokens.len() - 1)]
     }

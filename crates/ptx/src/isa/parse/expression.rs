@@ -42,13 +42,13 @@ fn conditional(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseEr
     Ok(if value == Immediate::Integer(0) { no } else { yes })
 }
 
-/// Takes an operator, whose characters are tokens without space between them.
+/// Takes an operator, whose characters are adjacent tokens.
 fn take_operator(cursor: &mut Cursor<'_>, operator: &str) -> bool {
     let first = cursor.token();
     let is_at = |index: usize, text: &str| {
         let token = cursor.at_position(cursor.position + index);
         let place = (first.line, first.column + index as u32);
-        // The kind need not be punctuation: the lexer makes `%` before a space a word.
+        // The lexer makes `%` before a space a word.
         token.kind != TokenKind::String && token.text == text && (token.line, token.column) == place
     };
     let count = operator.len();
@@ -102,8 +102,7 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
         return Err(cursor.error(ParseErrorKind::Nesting));
     }
     if cursor.take("(") {
-        // A cast, as in `(.u64) 1`, is ignored: users of an initializer cut it to the type of its
-        // element.
+        // A cast, as in `(.u64) 1`, is ignored; an initializer's type cuts the value.
         if cursor.text().starts_with('.') && cursor.kind() == TokenKind::Word {
             cursor.position += 1;
             cursor.expect(")")?;

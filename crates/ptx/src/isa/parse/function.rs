@@ -165,8 +165,7 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// Declares the labels of the scope that begins at the cursor, so that jumps may precede their
-    /// labels.
+    /// Declares the labels of the scope, because jumps may precede them.
     fn labels(&mut self) -> Result<(), ParseError> {
         let mut depth = 0_usize;
         let mut position = self.cursor.position;
@@ -349,8 +348,8 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// Parses an instruction by the first row of the table that matches. If no row matches, returns
-    /// the error of the row that parsed the most of the instruction.
+    /// Parses an instruction by the first row of the table that matches. If none matches, returns
+    /// the error of the row that parsed the most.
     fn row(&mut self, word: &str, opcode_position: usize) -> Result<Instruction, ParseError> {
         let opcode = alias::canonical(word);
         if let Some(needed) = alias::needed_version(word).filter(|needed| self.version < *needed) {
@@ -360,8 +359,8 @@ impl<'a> FunctionParser<'a> {
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;
-        // Tries all rows with the modifiers in the order of the manual first. With modifiers in any
-        // order, a wrong row may match.
+        // First try all rows with modifiers in the manual's order. In any order, a wrong row may
+        // match.
         let rows = ROWS.get(first).map_or(&[][..], Vec::as_slice);
         for (any_order, (mnemonic, parse)) in
             [false, true].into_iter().flat_map(|any_order| rows.iter().map(move |row| (any_order, row)))

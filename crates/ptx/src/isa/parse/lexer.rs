@@ -1,5 +1,5 @@
-//! Splits text into tokens. A word may contain dots and `::`, so that an opcode with its modifiers
-//! is one word.
+//! Splits text into tokens. A word may contain dots and `::`, so an opcode with modifiers is one
+//! word.
 
 use super::{ParseError, ParseErrorKind};
 
@@ -139,7 +139,7 @@ impl<'a> Lexer<'a> {
         if is_word_start(first) && !is_fraction {
             let mut length = 1;
             loop {
-                // `.reg.b16` are two directives, but an opcode includes its modifiers.
+                // `.reg.b16` are two directives.
                 if first == b'.' && self.byte(length) == b'.' {
                     return Ok(self.take(TokenKind::Word, length));
                 }

@@ -46,8 +46,8 @@ pub enum ParseErrorKind {
     Number(String),
     /// A name that is not declared.
     Undeclared(String),
-    /// A name that is declared twice in one scope, or a function that is defined twice. Variables
-    /// and functions of the module may be declared repeatedly.
+    /// A name declared twice in one scope, or a function defined twice. A module's variables and
+    /// functions may be declared repeatedly.
     Redeclared(String),
     /// An instruction that the parser does not know.
     UnknownInstruction(String),
@@ -69,8 +69,8 @@ pub enum ParseErrorKind {
     OperandCount,
     /// A part of the language that is not supported.
     Unsupported(String),
-    /// Nesting: scopes or expressions that are nested too deeply. The variant also covers an array
-    /// with too many extents, or with `[]` after its first extent.
+    /// Scopes or expressions that are nested too deeply. Also an array with too many extents, or
+    /// with `[]` after the first.
     Nesting,
 }
 
@@ -108,8 +108,7 @@ impl fmt::Display for ParseErrorKind {
 
 impl std::error::Error for ParseError {}
 
-/// Parses a module. Comments are dropped, sections of debug information are kept verbatim,
-/// everything else is typed.
+/// Parses a module. Comments are dropped, debug sections are verbatim, everything else is typed.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     let tokens = lexer::tokenize(text)?;
     let cursor = Cursor { tokens: tokens.into(), position: 0 };
@@ -203,8 +202,8 @@ impl ModuleParser<'_> {
     fn variables(&mut self, linkage: Linkage, space: StateSpace) -> Result<(), ParseError> {
         for (name, mut variable) in variable::declarations(&mut self.cursor, space, &self.symbols)? {
             variable.linkage = linkage;
-            // A variable may be declared `.extern` and then defined, or declared twice. A second
-            // definition is not rejected.
+            // A variable may be declared `.extern` and then defined. A second definition is not
+            // rejected.
             match self.symbols.get(name) {
                 Some(&Symbol::Global(id)) => {
                     if linkage != Linkage::Extern {
@@ -283,7 +282,7 @@ impl ModuleParser<'_> {
         };
         self.cursor.expect(";")?;
         self.module.aliases.push((name.to_owned(), id));
-        // If the alias was declared as a function, calls of it stay calls of that declaration.
+        // Calls of a declared alias stay calls of the declaration.
         self.symbols.entry(name).or_insert(Symbol::Function(id));
         Ok(())
     }

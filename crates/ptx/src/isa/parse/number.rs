@@ -1,9 +1,8 @@
-//! Parses numbers: decimal, octal, hexadecimal and binary integers, the bits of floating-point
-//! numbers, and decimal fractions.
+//! Parses integers, bits of floating-point numbers, and decimal fractions.
 
 use crate::isa::operand::Immediate;
 
-/// Returns the value of a number, or `None` if it is malformed or does not fit.
+/// Returns the value of a number; `None` if it is malformed or does not fit.
 pub(crate) fn parse(text: &str) -> Option<Immediate> {
     let lower = text.to_ascii_lowercase();
     if let Some(bits) = lower.strip_prefix("0f").filter(|bits| bits.len() == 8) {

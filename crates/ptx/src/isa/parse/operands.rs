@@ -13,8 +13,8 @@ use crate::isa::operand::{
 use crate::isa::operand_form::OperandForm;
 use crate::isa::special::SpecialRegister;
 
-/// The reason why a row of the table does not match. If no row matches, the row that parsed the
-/// most determines the error.
+/// The reason why a row of the table does not match. The row that parsed the most determines the
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mismatch {
     /// A modifier, with the number of unread bytes of the opcode.
@@ -47,8 +47,8 @@ impl ParseErrorKindAt {
     }
 }
 
-/// Returns whether the name is a special register that [`SpecialRegister`] lacks. These are whole
-/// vectors, and the registers of the driver and of the performance counters.
+/// Returns whether the name is a special register that [`SpecialRegister`] lacks. These are
+/// vectors, and registers of the driver and the performance counters.
 fn is_special(name: &str) -> bool {
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
@@ -75,7 +75,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Mismatch::Operand(self.function.cursor.position, kind)
     }
 
-    /// Counts the operands up to the semicolon. Operands after the first `required` ones count as
+    /// Counts the operands up to the semicolon. Operands after the first `required` ones are
     /// optional. Fails if there are fewer than `required`.
     pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
         let mut depth = 0_usize;

@@ -1,5 +1,4 @@
-//! The names of a function: registers, labels and variables, in nested scopes that the parser
-//! flattens.
+//! The names of a function: registers, labels and variables, in flattened scopes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -22,7 +21,7 @@ pub(crate) enum Entity {
 struct Scope<'a> {
     entities: FxHashMap<&'a str, Entity>,
     /// The declared registers. A register is created at its first use, so a large range costs
-    /// nothing, and an unused register does not exist.
+    /// nothing.
     registers: FxHashMap<&'a str, ScalarType>,
     /// `.reg .b32 %r<5>`: the number and the type of the registers with this prefix.
     ranges: FxHashMap<&'a str, (u32, ScalarType)>,
@@ -33,13 +32,13 @@ struct Scope<'a> {
 pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     used: FxHashSet<String>,
-    /// The last suffix of each name, by which the search for a free suffix stays cheap.
+    /// The last suffix of each name, which keeps the search for a free one cheap.
     suffixes: FxHashMap<String, u32>,
 }
 
 impl<'a> Names<'a> {
-    /// Returns an empty set of names. The function must not use the names in `reserved`, which are
-    /// those of the module.
+    /// Returns an empty set of names. The names in `reserved` are those of the module, and may not
+    /// be used.
     pub(crate) fn new(reserved: FxHashSet<String>) -> Self {
         Self { scopes: vec![Scope::default()], used: reserved, suffixes: FxHashMap::default() }
     }
@@ -48,7 +47,7 @@ impl<'a> Names<'a> {
         self.scopes.push(Scope::default());
     }
 
-    /// Closes the innermost scope. Returns `false` if this was the scope of the function.
+    /// Closes the innermost scope. Returns `false` for the function's scope.
     pub(crate) fn close(&mut self) -> bool {
         self.scopes.pop();
         !self.scopes.is_empty()
@@ -96,7 +95,7 @@ impl<'a> Names<'a> {
         self.declare(name, Entity::Label(id))
     }
 
-    /// Declares a variable; returns `None` if its name is already declared in this scope.
+    /// Declares a variable; returns `None` if the scope already has its name.
     pub(crate) fn declare_variable(
         &mut self,
         function: &mut Function,
@@ -108,8 +107,8 @@ impl<'a> Names<'a> {
         self.declare(name, Entity::Variable(id)).then_some(id)
     }
 
-    /// Declares a list of branch targets or a prototype, which `make` adds to the function under a
-    /// free name. Returns `false` if the name is already declared in this scope.
+    /// Declares a list of branch targets or a prototype under a free name. Returns `false` if the
+    /// name is declared in this scope.
     pub(crate) fn declare_other(&mut self, name: &'a str, make: impl FnOnce(Box<str>) -> Entity) -> bool {
         let unique = self.unique(name).into_boxed_str();
         let entity = make(unique);

@@ -130,8 +130,8 @@ fn declarator<'a>(cursor: &mut Cursor<'a>, head: &Variable) -> Result<(&'a str, 
     Ok((name, variable))
 }
 
-/// Parses the list of initial elements, row by row. `sizes` are the numbers of elements of the
-/// nested lists, the innermost first. A nested list that is too short is filled with zeros.
+/// Parses the list of initial elements, row by row. `sizes` are the elements of the nested lists,
+/// the innermost first. Zeros fill a nested list that is too short.
 fn list<'a>(
     cursor: &mut Cursor<'a>,
     symbols: &Symbols<'a>,
@@ -160,8 +160,8 @@ fn list<'a>(
     Ok(elements)
 }
 
-/// Converts a number to the floating-point type of its element. The parser reads decimal fractions
-/// as fp64, and numbers such as `0` as integers.
+/// Converts a number to the floating-point type of its element. Decimal fractions are parsed as
+/// fp64, and numbers such as `0` as integers.
 fn convert(element: &mut Initializer, ty: ScalarType) {
     let Initializer::Value(value) = element else { return };
     *value = match (*value, ty) {
@@ -172,8 +172,7 @@ fn convert(element: &mut Initializer, ty: ScalarType) {
     };
 }
 
-/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, or, with a mask of its
-/// bits, `0xFF00(name)`.
+/// Parses a number or a symbol's address: `name + 8`, `generic(name)`, `0xFF00(name)`.
 fn element<'a>(cursor: &mut Cursor<'a>, symbols: &Symbols<'a>) -> Result<Initializer, ParseError> {
     if cursor.kind() == TokenKind::Word {
         return address(cursor, symbols, None);

@@ -1,6 +1,5 @@
-//! Lowers copies and arrivals to other blocks of a cluster that a program states (Gluon), and
-//! copies of pixels. The sections of the PTX ISA are "Tensor copy, `cp.async.bulk.tensor`", "Im2col
-//! mode" and `mbarrier.arrive`.
+//! Lowers a program's copies and arrivals to other blocks (Gluon), and pixel copies. PTX ISA:
+//! "Tensor copy, `cp.async.bulk.tensor`", "Im2col mode", `mbarrier.arrive`.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Inst, Value, constant_int};
@@ -17,7 +16,7 @@ use crate::lower::tensor_copy::load_of_box;
 use crate::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
-    /// Emits the copies of the boxes of a tile, by one thread, to the blocks in a mask.
+    /// Emits a tile's copies to the blocks in a mask, by one thread.
     pub(in crate::lower) fn lower_tensor_load_to(
         &mut self,
         inst: Inst,
@@ -140,7 +139,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns a number whose bits at the bits of a mask, from the lowest on, are those of `index`.
+/// Returns a number with the bits of `index` at the bits of a mask.
 fn deposited(index: u32, mask: u32) -> u32 {
     let bits = (0..u32::BITS).filter(|bit| mask >> bit & 1 == 1);
     bits.enumerate().fold(0, |found, (from, to)| found | (index >> from & 1) << to)
