@@ -1,6 +1,5 @@
-//! Tests the texts of `tests/corpus`. They have every instruction of the table, and the code that
-//! compilers write around calls. They also have kernels of the official Triton (from
-//! `tests/triton_corpus.py`).
+//! Tests the texts of `tests/corpus`. They have every instruction, calls, and kernels of the
+//! official Triton (from `tests/triton_corpus.py`).
 
 mod common;
 
@@ -60,8 +59,7 @@ fn every_row_of_the_table_occurs() {
     assert!(missing.is_empty(), "write examples into tests/corpus/instructions.*.ptx of: {missing:?}");
 }
 
-/// Checks that the corpus has an example of each value of these kinds of modifiers. NVIDIA's
-/// assembler accepts the corpus, so each spelling exists.
+/// The corpus has each value of these modifiers. NVIDIA's assembler accepts the corpus.
 #[test]
 fn every_modifier_occurs() {
     let opcodes: Vec<String> = instructions().iter().map(Instruction::opcode).collect();

@@ -9,7 +9,7 @@ fn error_of_item(item: &str) -> String {
     parse(&format!("{HEAD}{item}\n")).expect_err(item).to_string()
 }
 
-/// Returns the error of a kernel whose line 7 is `line`; `%r` and `%p` are declared.
+/// Returns the error of a kernel with `line` as line 7.
 fn error_of(line: &str) -> String {
     let text =
         format!("{HEAD}.entry k(.param .u64 p) {{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n{line}\nret;\n}}\n");

@@ -1,9 +1,9 @@
-//! Tests constants as programs write them: expressions, offsets with several terms, decimal
-//! fractions. Also tests that the parser skips lines of a preprocessor.
+//! Tests constants: expressions, offsets with several terms, decimal fractions. Also tests that
+//! preprocessor lines are skipped.
 
 use tilewright_ptx::isa::*;
 
-/// Returns the instructions of a kernel with this body; `%r`, `%f` and `%d` are declared.
+/// Returns the instructions of a kernel with this body.
 fn instructions(body: &str) -> Vec<Instruction> {
     let text = format!(
         ".version 8.0\n#line 1 \"kernel.cu\"\n.target sm_80\n.address_size 64\n.global .b32 table[9];\n
@@ -28,7 +28,7 @@ fn constant(text: &str) -> Immediate {
 
 #[test]
 fn expressions_have_the_precedence_of_c() {
-    // Each is also valid C; the values are those that a C compiler gives.
+    // The values are those of a C compiler.
     let cases = [
         ("1 << 4 | 3", 19),
         ("4*(2+1)", 12),

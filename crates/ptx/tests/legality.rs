@@ -1,6 +1,6 @@
-//! Compares `isa::check` with NVIDIA's assembler. The inputs are the instructions of the corpus for
-//! many targets and versions, and random or all changes of these instructions. The check must agree
-//! with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser refuses.
+//! Compares `isa::check` with NVIDIA's assembler. The inputs are the corpus for many targets and
+//! versions, and changed instructions. The check must agree, except on lines of `LEFT_OUT` and
+//! lines that the parser refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -64,9 +64,9 @@ fn head(target: &str, version: &str) -> String {
     text
 }
 
-/// Finds the lines that the assembler refuses, with their errors. It assembles all lines in one
-/// text, then the accepted lines again until none is refused. The reason is that the assembler
-/// finds some errors only if there are no others. Bisection locates an error that names no line.
+/// Finds the lines that the assembler refuses, with their errors. The accepted lines are assembled
+/// again until none is refused, because some errors hide others. Bisection locates an error without
+/// a line.
 fn refused_by_assembler(
     ptxas: &Ptxas,
     (head, target): (&str, &str),
@@ -119,15 +119,14 @@ fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
 }
 
 enum Refusal {
-    /// The parser refuses the line. The parser does not read all that the assembler reads, such as
-    /// a repeated modifier. So its refusal does not count as a disagreement.
+    /// The parser refuses the line. The assembler may accept it, for example a repeated modifier,
+    /// so this is no disagreement.
     Parser,
     Check(String),
 }
 
-/// Returns whether the assembler reports the error `ours` only for the first element of a list.
-/// Such an error names a predicate, a special register, or a constant or an address in place of a
-/// register.
+/// Returns whether the assembler reports `ours` only for a list's first element. Such an error
+/// names a predicate, a special register, a constant or an address.
 fn is_in_list(line: &str, ours: &str) -> bool {
     line.contains('{')
         && ["of .pred", "special register", "a constant", "is an address"]
@@ -193,7 +192,7 @@ fn relatives(word: &str) -> Vec<&'static str> {
 /// The operands that replace registers, besides registers of another type.
 const CONSTANTS: [&str; 8] = ["1", "0f3F800000", "1.5", "%tid.x", "dynamic", "_", "counter", "-1"];
 
-/// Returns the types of registers that may replace the register at an offset of the operands.
+/// Returns the register types that may replace the register at an offset.
 fn types_for(operands: &str, at: usize) -> &'static [&'static str] {
     let is_address = operands[..at].ends_with('[');
     if is_address { &["b32", "u32", "b64", "s64", "pred"] } else { &TYPES }
@@ -266,8 +265,7 @@ const HEADS: [(&str, &str); 19] = [
     ("sm_110a", "9.0"),
 ];
 
-/// The number of checked and of refused lines, and the lines on which `isa::check` and the
-/// assembler disagree.
+/// The checked and refused lines, and those on which both disagree.
 #[derive(Default)]
 struct Tally {
     judged: usize,
@@ -350,8 +348,8 @@ impl Tally {
         )
     }
 
-    /// Returns whether `isa::check` agrees with the assembler on all lines. The assembler may crash
-    /// on a few lines; a crash is no verdict.
+    /// Returns whether `isa::check` agrees with the assembler on all lines. A crash of the
+    /// assembler is no verdict.
     fn agrees(&self) -> bool {
         self.missed.is_empty() && self.wrong.is_empty() && self.unjudged.len() * 500 <= self.judged
     }
@@ -367,7 +365,7 @@ fn instructions_exist_from_their_target_and_version_on() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// A predicate of an opcode and its operands, and the reason to exclude the lines that satisfy it.
+/// A predicate of opcode and operands, and the reason to exclude such lines.
 type LeftOut = (fn(&str, &str) -> bool, &'static str);
 
 /// The lines that are not checked.
@@ -486,8 +484,7 @@ fn is_left_out(line: &str) -> bool {
 const CHANGED_HEADS: [(&str, &str); 4] =
     [("sm_75", "8.8"), ("sm_80", "7.8"), ("sm_90a", "8.6"), ("sm_100a", "8.8")];
 
-/// Returns the instructions that are changed. Omits `barrier.cta`, which is another name of
-/// `barrier`.
+/// Returns the instructions that are changed. `barrier.cta` is another name of `barrier`.
 fn changed_lines() -> Vec<String> {
     instructions().into_iter().filter(|line| !line.starts_with("barrier.cta")).collect()
 }
@@ -602,7 +599,7 @@ fn instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes(
         ("sm_110a", "9.0"),
         ("sm_120a", "9.0"),
     ];
-    // The combinations are the same for all targets; each target takes a part of them.
+    // Each target takes a part of the combinations.
     let texts = heads.map(|head| {
         let step = if head.0 == "sm_100a" { 1 } else { 5 };
         (head, lines.iter().step_by(step).cloned().collect())
@@ -612,8 +609,7 @@ fn instructions_on_tensor_memory_have_the_combinations_that_the_assembler_takes(
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// Returns all changes that [`changed`] may make to an instruction, with only one register of each
-/// type.
+/// Returns all changes that [`changed`] may make, with one register of each type.
 fn every_change(line: &str) -> BTreeSet<String> {
     let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
     let mut all = BTreeSet::new();

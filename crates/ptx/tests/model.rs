@@ -1,5 +1,4 @@
-//! Tests the module that the parser makes of a text. Also tests the text that the printer writes
-//! for a module built by code.
+//! Tests the parser's module of a text, and the printer's text of a built module.
 
 use expect_test::expect;
 use tilewright_ptx::isa::*;
@@ -42,7 +41,7 @@ fn nested_scopes_become_one_with_distinct_names() {
     assert_eq!(labels, ["NEXT", "NEXT_1"]);
     let lines: Vec<u32> = function.body.as_ref().unwrap().iter().map(|statement| statement.line).collect();
     assert_eq!(lines, [8, 12, 13, 14, 15, 17, 18, 19, 20]);
-    // The inner jump targets the label of the inner scope, the outer jump that of the outer scope.
+    // The jumps target the labels of their scopes.
     let jumps = function.body.iter().flatten().filter_map(|statement| match &statement.kind {
         StatementKind::Instruction { instruction: Instruction::Bra(bra), .. } => Some(bra.target.0),
         _ => None,
@@ -94,7 +93,7 @@ fn registers_are_visited_by_role() {
         visited,
         ["%p0= %p1= %r0 %p2", "%r1= %d0", "%r2= %d0 %r3 %r4", "%f0+= %f1+= %f2+= %f3+= %d1 %d2 %p0"]
     );
-    // `map_registers` passes the same registers: a second replacement restores the instruction.
+    // The second replacement restores the instruction.
     let mut body = function.body.clone().unwrap();
     let StatementKind::Instruction { instruction, .. } = &mut body[0].kind else { unreachable!() };
     let before = instruction.clone();
@@ -173,8 +172,8 @@ fn sizes_and_initial_elements_of_variables() {
     assert_eq!(*initializers[5], [address(4, true), address(0, false)]);
 }
 
-/// Returns a kernel that is built by code, as a compiler does. If a number is 0, the kernel adds 1
-/// to the number before it.
+/// Returns a kernel that is built by code, as a compiler does. If a number is 0, it adds 1 to the
+/// previous number.
 fn built() -> Module {
     let mut module = Module::new((8, 0), "sm_80");
     module.files.push(File { number: 1, path: "kernel.py".to_owned(), stamp: None });
@@ -301,7 +300,7 @@ fn what_is_built_prints_readably() {
         function.body.iter().flatten().map(|statement| built().instruction_text(id, statement)).collect();
     assert_eq!(texts[5], "@!%p0 bra END;");
     assert_eq!(texts[7], "END:");
-    // Parsing the printed text restores everything but the comment.
+    // Only the comment is lost.
     let mut expected = built();
     let again = parse(&print(&expected)).unwrap();
     let function = expected.functions.values_mut().next().unwrap();

@@ -1,7 +1,6 @@
-//! Runs kernels that the official Triton compiles for Blackwell in the simulator (see
-//! `official_blackwell.py`). Compares their results with those of torch, if both are installed. The
-//! kernels use tensor memory. They are matmuls of all element types, with and without scale
-//! factors, and attention.
+//! Runs the official Triton's Blackwell kernels in the simulator. The results are compared with
+//! torch's (see `official_blackwell.py`). The kernels are matmuls of all types, with and without
+//! scale factors, and attention.
 
 mod common;
 
@@ -44,15 +43,15 @@ fn python_with_triton() -> Option<PathBuf> {
     has_both.then_some(python)
 }
 
-/// Compiles the cases with these names, or all. Returns the folder with their files; `None` if
-/// triton or torch is missing.
+/// Compiles the cases with these names, or all. Returns the folder of their files; `None` without
+/// triton or torch.
 fn generate(test: &str, names: &[&str]) -> Option<PathBuf> {
     let Some(python) = python_with_triton() else {
         tilewright_testkit::say_skipped(test, "there is no triton or no torch (make test installs them)");
         return None;
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    // Removes the files of an earlier run, which the test would run again.
+    // An earlier run's files would run again.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/official_blackwell.py");
@@ -122,7 +121,7 @@ fn element(ty: &str, bytes: &[u8]) -> f64 {
     }
 }
 
-/// Runs a case. `change` plants a bug in the code.
+/// Runs a case with the bug `change` in its code.
 fn run(folder: &Path, name: &str, change: impl Fn(&str) -> String) -> Result<Vec<f64>, Box<Fault>> {
     let text = std::fs::read_to_string(folder.join(format!("{name}.ptx"))).expect("the script wrote it");
     let description = Description::read(&folder.join(format!("{name}.launch")));
@@ -150,7 +149,7 @@ fn run(folder: &Path, name: &str, change: impl Fn(&str) -> String) -> Result<Vec
             }
         });
     }
-    // The last two parameters of Triton's kernels are for scratch memory.
+    // The last two parameters are for scratch memory.
     let region = Region::of(scratch.all());
     regions.push(region);
     values.extend([region.address().to_le_bytes().to_vec(), vec![0; 8]]);
@@ -178,8 +177,8 @@ fn run(folder: &Path, name: &str, change: impl Fn(&str) -> String) -> Result<Vec
     Ok(memory.all().chunks(width).map(|bytes| element(&ty, bytes)).collect())
 }
 
-/// Compares the result of a case with that of torch. Also checks that the parser and the printer
-/// reproduce the code. Returns the error, if there is one.
+/// Compares the result of a case with that of torch. Also checks that parser and printer reproduce
+/// the code.
 fn check(folder: &Path, name: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(folder.join(format!("{name}.ptx"))).expect("the script wrote it");
     common::round_trip(&text, None).map_err(|error| format!("{name}: {error}"))?;

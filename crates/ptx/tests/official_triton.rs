@@ -1,5 +1,5 @@
 //! Tests parser and printer on PTX that the official Triton generates, if Triton is installed. The
-//! parser must accept all of this PTX, and the printed text must assemble to the same SASS.
+//! parser accepts it all, and the printed text assembles to the same SASS.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn what_official_triton_writes_survives() {
     };
     let ptxas = Ptxas::find_or_skip("what_official_triton_writes_survives: the assembler's part");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("official_triton");
-    // Removes the files of an earlier run, which the test would check again.
+    // An earlier run's files would be checked again.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/triton_corpus.py");

@@ -1,5 +1,5 @@
-//! Runs the cases of `tests/ptx/*.ptx`, which test passes over the code of a thread. A case has the
-//! body of a kernel before and after a pass, without the declarations of registers.
+//! Runs the cases of `tests/ptx/*.ptx`, which test passes over the code of a thread. A case is the
+//! body of a kernel before and after a pass.
 
 use std::fmt::Write;
 
@@ -31,9 +31,8 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(body.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Tests a kernel that computes and stores products, then computes and stores the same products
-/// again. Value numbering removes the second computation, unless the listing is long and needs more
-/// than twice the registers of a thread.
+/// A kernel computes and stores products twice. Value numbering removes the second computation,
+/// unless the listing is long and needs twice the registers of a thread.
 #[test]
 fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     let sums = |count: usize| {
@@ -56,7 +55,6 @@ fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     };
     assert_eq!(sums(500), 500);
     assert_eq!(sums(501), 501);
-    // The listing has more than 2,000 lines (4 for each product). It has more than 510 live words,
-    // twice the registers of a thread.
+    // The listing has more than 2,000 lines and 510 live words.
     assert_eq!(sums(600), 1200);
 }

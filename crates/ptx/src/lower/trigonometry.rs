@@ -1,8 +1,8 @@
 //! Sine and cosine of fp32, over the whole range.
 //!
-//! An argument is reduced modulo pi/2. The code reduces a small argument by three multiplications.
-//! A branch reduces a large argument by a window of the bits of 2/pi (Payne and Hanek, "Radian
-//! Reduction for Trigonometric Functions", 1983).
+//! An argument is reduced modulo pi/2, a small one by three multiplications. A branch reduces a
+//! large one by a window of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions",
+//! 1983).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
@@ -12,9 +12,9 @@ use super::math32::{F32, SHIFTER};
 use crate::isa::{self, BoundMode, BranchTarget, Comparison, Rounding, ScalarType, ShiftDirection};
 
 const SIGN: u64 = 0x8000_0000;
-/// The largest argument for which the reduction by three multiplications is exact enough.
+/// The largest argument that three multiplications reduce exactly enough.
 const LARGEST_SMALL_ANGLE: f32 = 71_476.0;
-/// The bits of 2/pi after its binary point, after a word of zeros.
+/// The bits of 2/pi after its point, after a word of zeros.
 const TWO_OVER_PI: [u64; 7] =
     [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041];
 
@@ -42,19 +42,18 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns the remainder of a large x modulo pi/2, and a number whose low two bits are the
-    /// quadrant.
+    /// Returns a large x modulo pi/2, and a number whose low two bits are the quadrant.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
-        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi from position
-        // exponent - 32 after the point determine the quadrant and 62 bits of the fraction.
+        // x is 2^(exponent - 31) times an integer of 32 bits. 96 bits of 2/pi from position
+        // exponent - 32 give the quadrant and 62 bits of the fraction.
         let biased = self.shr(word, false, x, 23);
         let biased = self.bitwise(Bitwise::And, word, biased, Scalar::constant(0xff));
         let place = biased.plus(word, 128_u64.wrapping_neg());
         let mantissa = self.shl(word, x, 8);
         let mantissa = self.bitwise(Bitwise::Or, word, mantissa, Scalar::constant(SIGN));
         let window = self.window(place);
-        // Computes the product modulo 4 in 96 bits; the upper two bits are the integer part.
+        // The product modulo 4 has 96 bits, of which the upper two are the integer part.
         let mantissa = self.register(word, mantissa);
         let [low, middle, high] = [2, 1, 0].map(|index| self.product(mantissa.into(), window[index]));
         let carry = self.shr(Width::B64, false, low, 32);
@@ -143,8 +142,7 @@ impl Builder {
         result
     }
 
-    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of quadrant + quarter
-    /// count.
+    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of the sum count.
     fn sine_of_remainder(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F32, r, r);
         let sin =

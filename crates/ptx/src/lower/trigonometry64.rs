@@ -1,9 +1,9 @@
 //! Sine and cosine of fp64, over the whole range.
 //!
-//! An argument is reduced modulo pi/2. The code reduces a small argument by three multiplications
-//! (Cody and Waite, "Software Manual for the Elementary Functions", 1980). A branch reduces a large
-//! argument by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
-//! Functions", 1983). The polynomials have the least relative error on the remainders (Remez).
+//! An argument is reduced modulo pi/2, a small one by three multiplications (Cody and Waite,
+//! "Software Manual for the Elementary Functions", 1980). A branch reduces a large one by a window
+//! of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). The polynomials
+//! have the least relative error (Remez).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width, move_to};
@@ -18,7 +18,7 @@ use crate::isa::{
 const F64: Float = Float::F64;
 const LONG: Width = Width::B64;
 const SIGN: u64 = 1 << 63;
-/// 1.5 * 2^52: adding it rounds to an integer, which is then in the low bits.
+/// 1.5 * 2^52: adding it rounds to an integer, in the low bits.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
 /// The largest argument, 2^30, for which three parts of pi/2 suffice.
 const LARGEST_SMALL_ANGLE: f64 = 1_073_741_824.0;
@@ -29,7 +29,7 @@ const HALF_PI: [f64; 3] =
 const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 /// The name of the table in the module.
 const TABLE: &str = "two_over_pi";
-/// The bits of 2/pi after its binary point, after a word of zeros: enough for the largest number.
+/// The bits of 2/pi after its point, after a word of zeros.
 const TWO_OVER_PI: [u64; 19] = [
     0,
     0xa2f9_836e_4e44_1529,
@@ -53,8 +53,8 @@ const TWO_OVER_PI: [u64; 19] = [
 ];
 
 impl Lowering<'_> {
-    /// Returns sin(x + quarter * pi/2) within 1.5 ulp (largest error found: 1.47); NaN for
-    /// infinities. `quarter` is 0 or 1.
+    /// Returns sin(x + quarter * pi/2) within 1.5 ulp; NaN for infinities. The largest error found
+    /// is 1.47 ulp. `quarter` is 0 or 1.
     pub(super) fn sine64(&mut self, x: Scalar, quarter: u64) -> Scalar {
         let builder = &mut self.builder;
         let a = builder.float_source(F64, x);
@@ -98,9 +98,9 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns the remainder modulo pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`. Also returns a
-    /// number whose low two bits are the quadrant. The first `fma` is exact. Unless n is 0, x and
-    /// the product are multiples of 2^-53, and their difference is below 1.
+    /// Returns x modulo pi/2, for x from 0 to `LARGEST_SMALL_ANGLE`. Also returns a number whose
+    /// low two bits are the quadrant. The first `fma` is exact: unless n is 0, x and the product
+    /// are multiples of 2^-53 with a difference below 1.
     fn reduce_small64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let turns = self.mul_rn(F64, x, F64.constant(std::f64::consts::FRAC_2_PI));
         let shifted = self.add_rn(F64, turns, F64.constant(SHIFTER));
@@ -111,14 +111,13 @@ impl Builder {
 
     /// Returns the remainder and the quadrant of a larger x, as `reduce_small64` does.
     fn reduce_large64(&mut self, x: Scalar, table: Symbol) -> (Scalar, Scalar) {
-        // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi from position
-        // exponent - 64 after the point determine the quadrant and 126 bits of the fraction. The
-        // fraction is never below 2^-62.
+        // x is 2^(exponent - 63) times an integer of 64 bits. 192 bits of 2/pi from position
+        // exponent - 64 give the quadrant and 126 bits of the fraction. The fraction is at least
+        // 2^-62.
         let mantissa = self.shl(LONG, x, 11);
         let mantissa = self.bitwise(Bitwise::Or, LONG, mantissa, Scalar::constant(SIGN));
         let window = self.window64(x, table);
-        // Computes the upper two words of the product modulo 4. Their upper two bits are the
-        // integer part.
+        // The upper two words of the product modulo 4; the upper two bits are the integer part.
         let carried = self.mul_high(LONG, false, mantissa, window[2]);
         let low = self.mul(LONG, mantissa, window[1]);
         let low = self.add(LONG, low, carried);
@@ -138,8 +137,8 @@ impl Builder {
         (self.radians64(upper, lower), self.add(LONG, quadrant, rounded))
     }
 
-    /// Multiplies a signed fraction of 128 bits by pi/2, within 0.6 ulp. If the upper word is below
-    /// 2^8, the result is within 1 ulp.
+    /// Multiplies a signed fraction of 128 bits by pi/2, within 0.6 ulp. It is within 1 ulp if the
+    /// upper word is below 2^8.
     fn radians64(&mut self, upper: Scalar, lower: Scalar) -> Scalar {
         let (float, signed) = ((LONG, ScalarType::F64), (LONG, integer(LONG, true)));
         let unsigned = (LONG, integer(LONG, false));
@@ -161,8 +160,8 @@ impl Builder {
     /// Returns three words of 2/pi from the position that the exponent of x selects.
     fn window64(&mut self, x: Scalar, table: Symbol) -> [Scalar; 3] {
         let biased = self.shr(LONG, false, x, 52);
-        // The word of zeros precedes the point. So position exponent - 64, counted from 1, is bit
-        // exponent - 1 of the table.
+        // The word of zeros precedes the point. Position exponent - 64, counted from 1, is the
+        // table's bit exponent - 1.
         let bit = biased.plus(LONG, 1024_u64.wrapping_neg());
         let offset = self.shr(LONG, false, bit, 3);
         let offset = self.bitwise(Bitwise::And, LONG, offset, Scalar::constant(!7));
@@ -189,8 +188,7 @@ impl Builder {
         })
     }
 
-    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of quadrant + quarter
-    /// count.
+    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of the sum count.
     fn sine_of_remainder64(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F64, r, r);
         let sin = self.polynomial(

@@ -1,9 +1,9 @@
 //! Warp specialization: branches on the warp id, and registers that move between partitions. PTX
 //! ISA, "Miscellaneous Instructions: `setmaxnreg`".
 //!
-//! By `.maxnreg`, each thread of the kernel starts with the average of the register counts of the
-//! partitions. The partitions with fewer registers release as many as the others request. If code
-//! follows the partitions, every partition returns to the average first.
+//! By `.maxnreg`, threads start with the average register count of the partitions. Partitions with
+//! fewer registers release what the others request. If code follows, every partition returns to the
+//! average.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{GpuOp, Op};
@@ -17,17 +17,16 @@ use crate::isa::{self, Comparison, LabelId, RegisterCountChange, ScalarType};
 /// The granularity of register counts.
 const STEP: u32 = 8;
 
-/// A partition: its warps, and its number of registers per thread. The number is 0 if the partition
-/// keeps the number with which it starts.
+/// A partition: its warps, and its number of registers per thread. 0 keeps the number at the start.
 #[derive(Clone, Copy)]
 struct Partition {
     warps: Warps,
     registers: u32,
 }
 
-/// Returns the number of registers that each thread has before and after the partitions. This
-/// number is the average of the numbers that partitions set, weighted by their warps. It is rounded
-/// up to a multiple of [`STEP`]. Returns `None` if no partition sets a number.
+/// Returns the registers of a thread before and after the partitions. They are the average of the
+/// set numbers by warps, rounded up to a multiple of [`STEP`]. Returns `None` if no partition sets
+/// a number.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {
@@ -36,8 +35,8 @@ fn common_registers(partitions: &[Partition]) -> Option<u32> {
     (warps > 0).then(|| sum.div_ceil(warps).next_multiple_of(STEP))
 }
 
-/// Joins partitions that share a warpgroup, which must have one number of registers. An error names
-/// the warps of a partition whose number of registers differs from that of its warpgroup.
+/// Joins partitions of one warpgroup, which must have equal registers. An error names the warps of
+/// a partition with another number.
 fn warpgroups(partitions: &[Partition]) -> Result<Vec<Partition>, Warps> {
     let mut groups: Vec<Partition> = Vec::new();
     for &partition in partitions {
@@ -102,7 +101,7 @@ impl Lowering<'_> {
             lowering.warps = around;
             lowered
         })?;
-        // The warps of a group must synchronize between two changes of their registers.
+        // A group's warps synchronize between two changes of their registers.
         self.wait();
         if let Some(common) = common.filter(|_| self.has_code_after(inst)) {
             self.emit_partitions(&groups, |lowering, _, group| {
@@ -153,8 +152,7 @@ impl Lowering<'_> {
         self.builder.emit(isa::Setmaxnreg { change, ty: ScalarType::U32, count: i64::from(to).into() });
     }
 
-    /// Returns whether an instruction after `inst` in its block may need registers: any op but
-    /// `dealloc` and `return`.
+    /// Returns whether code after `inst` needs registers: any op but `dealloc` and `return`.
     fn has_code_after(&self, inst: Inst) -> bool {
         let holds = |block: &&ir::BlockData| block.insts.contains(&inst);
         let block = self.kernel.blocks.values().find(holds).expect("an instruction is in a block");

@@ -1,13 +1,11 @@
-//! Asynchronous dots of warpgroups. The sections of the PTX ISA are "Asynchronous Warpgroup Level
-//! Matrix Multiply-Accumulate Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`,
+//! Asynchronous dots of warpgroups. PTX ISA: "Asynchronous Warpgroup Level Matrix
+//! Multiply-Accumulate Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`,
 //! `wgmma.wait_group`".
 //!
-//! The instruction reads and writes the registers of the accumulator. No other instruction may
-//! access them before the wait. A dot therefore starts with new registers, to which the initial
-//! accumulator is copied. There are two exceptions. An accumulator of zeros is not copied. If a
-//! loop carries the accumulator in registers that only the dot reads, the dot may use these
-//! registers. Further dots may start before the wait. Their accumulators have the type `pending`,
-//! and use the same registers.
+//! The instruction accumulates in registers that no other instruction may access before the wait.
+//! So a dot starts with new registers, to which the initial accumulator is copied. Zeros are not
+//! copied. Registers in which a loop carries the accumulator for only the dot are used directly.
+//! Further dots on a `pending` accumulator may start before the wait, in the same registers.
 
 use std::ops::Range;
 
@@ -43,7 +41,7 @@ struct SharedMatrix {
     placement: Placement,
     form: MatrixForm,
     bytes: u32,
-    /// The descriptor of the first part of the matrix that this warpgroup reads.
+    /// The descriptor of this warpgroup's first part of the matrix.
     descriptor: Scalar,
     /// The first row and column that the dot reads.
     start: [u32; 2],
@@ -59,7 +57,7 @@ pub(super) struct WgmmaWindow {
 
 /// The source of A.
 enum Left {
-    /// Registers: the words of each fragment of A. Consecutive steps along K are adjacent.
+    /// Registers: the words of each fragment of A, adjacent along K.
     Words(Vec<Sources>),
     Shared(SharedMatrix),
 }
@@ -77,7 +75,7 @@ struct WgmmaDot {
 struct Parts<'a> {
     /// The layout of the accumulator.
     layout: &'a Layout,
-    /// The number of elements of each part that a thread holds.
+    /// The elements of each part in a thread.
     held: u32,
     /// The number of parts of a thread along N.
     columns: u32,
@@ -86,8 +84,8 @@ struct Parts<'a> {
 }
 
 impl SharedMatrix {
-    /// Returns the descriptor of the part at these coordinates. They are relative to the first part
-    /// of the warpgroup.
+    /// Returns the descriptor of the part at these coordinates. They are relative to the
+    /// warpgroup's first part.
     fn at(&self, [row, column]: [u32; 2]) -> Scalar {
         let coordinates = [self.start[0] + row, self.start[1] + column];
         let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
@@ -135,8 +133,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits the instructions of all parts for a range of steps along K. The first instruction of
-    /// each part adds to the registers if `accumulates`, else it overwrites them.
+    /// Emits the instructions of all parts for a range of steps along K. Without `accumulates`,
+    /// each part's first instruction overwrites the registers.
     fn multiply_parts(
         &mut self,
         dot: &WgmmaDot,
@@ -147,7 +145,7 @@ impl Lowering<'_> {
         let Parts { layout, held, columns, depth } = *parts;
         let shape = dot.shape;
         let count = layout.registers() / held;
-        // Orders earlier writes of the registers before the accesses of the dot.
+        // Earlier writes of the registers precede the dot.
         self.builder.emit(isa::WgmmaFence {});
         for (part, sums) in (0..count).zip(sums.chunks(sums.len() / count as usize)) {
             let place = layout.coordinates(&[(Input::Register, part * held)]);
@@ -163,8 +161,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes a range of steps along K in separate registers, waits, and adds the result to the
-    /// accumulator.
+    /// Computes steps along K in separate registers, waits, and adds the result.
     fn multiply_apart(&mut self, dot: &WgmmaDot, parts: &Parts<'_>, sums: &[RegisterId], steps: Range<u32>) {
         let own: Vec<RegisterId> = sums.iter().map(|_| self.builder.fresh(Width::B32)).collect();
         self.multiply_parts(dot, parts, &own, (steps, false));
@@ -176,9 +173,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the types of D, A and B. Fails if the target lacks `wgmma`, or if `wgmma` lacks
-    /// these types or this shape. Also fails if the first warp of this code does not begin a
-    /// warpgroup.
+    /// Returns the types of D, A and B. Fails without `wgmma`, for other types or shapes, and if
+    /// the first warp does not begin a warpgroup.
     fn wgmma_types(
         &self,
         inst: Inst,
@@ -200,7 +196,7 @@ impl Lowering<'_> {
         Ok(types)
     }
 
-    /// Returns whether an accumulator is a tile of zeros, which the instruction need not read.
+    /// Returns whether an accumulator is zeros, which the instruction need not read.
     fn is_zero(&self, acc: Value) -> bool {
         ir::constant_of(self.kernel, acc).is_some_and(|value| value.bits == 0)
     }
@@ -211,7 +207,7 @@ impl Lowering<'_> {
         (0..layout.registers() / in_word).map(|_| self.builder.fresh(Width::B32)).collect()
     }
 
-    /// Returns the registers that a dot accumulates in, with the initial values.
+    /// Returns the registers of a dot's accumulator, with the initial values.
     fn accumulators(&mut self, inst: Inst, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
@@ -233,10 +229,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the registers in which a loop carries an accumulator, if the dot may accumulate in
-    /// them. The dot must be the only reader of the accumulator, and must be in the body of the
-    /// loop. Returns `None` for the only dot of a body. The assembler itself removes the copies of
-    /// the accumulator for a single dot, but not for several dots.
+    /// Returns a loop's registers of an accumulator, if the dot may accumulate there. The dot is in
+    /// the loop's body, and the only reader of the accumulator. Returns `None` for a body's only
+    /// dot, whose copies the assembler removes.
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;
@@ -253,8 +248,8 @@ impl Lowering<'_> {
         (distinct.len() == own.len()).then_some(own)
     }
 
-    /// Returns the words of A in registers: one item for each fragment. A fragment is one step
-    /// along K of one part along M.
+    /// Returns the words of each fragment of A in registers. A fragment is a step along K of a part
+    /// along M.
     fn left_words(
         &mut self,
         a: Value,
@@ -271,8 +266,8 @@ impl Lowering<'_> {
     }
 
     /// Returns an operand in shared memory: the buffer, or its transpose. Each instruction reads
-    /// `extent` elements along `mn_axis`, the axis that is not reduced. `sums` is the layout of the
-    /// accumulator, from which the position of each warpgroup follows.
+    /// `extent` elements along `mn_axis`, which is not reduced. `sums` is the layout of the
+    /// accumulator, which gives each warpgroup's position.
     fn shared_matrix(
         &mut self,
         inst: Inst,
@@ -295,7 +290,7 @@ impl Lowering<'_> {
         })?;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let bytes = bits / 8;
-        // All lanes and warps of a warpgroup address the same matrix: their bits add no offset.
+        // Lane and warp bits of a warpgroup add no offset, because it addresses one matrix.
         let own = LANES.ilog2() + GROUP_WARPS.ilog2();
         let mut images = vec![0; own as usize];
         for &image in &sums.bases(Input::Warp)[GROUP_WARPS.ilog2() as usize..] {
@@ -400,19 +395,16 @@ impl Lowering<'_> {
 impl Lowering<'_> {
     /// Keeps the following code after the computation of a value.
     ///
-    /// To the assembler, a wait for a dot depends on no value. The assembler hoists the wait up to
-    /// the previous wait, but not across a profiler event (`pmevent`). The event is guarded: it
-    /// happens only if the last element of the value is [`NO_RESULT`], which no computation
-    /// produces.
+    /// To the assembler, a wait for a dot depends on no value. It hoists the wait, but not across a
+    /// profiler event (`pmevent`). The event happens only if the value's last element is
+    /// [`NO_RESULT`], which no computation produces.
     fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
         self.keep_after_bits(last);
     }
 
-    /// Keeps the following code after the computation of all elements of a value. As in
-    /// `keep_after`, the guard of a profiler event depends on the value: here, on the xor of all
-    /// elements. If the xor equals [`NO_RESULT`] by chance, a profiler counts one event; no result
-    /// changes.
+    /// Keeps the following code after the computation of all elements of a value. The guard is the
+    /// xor of all elements. If it equals [`NO_RESULT`] by chance, a profiler counts an event.
     pub(super) fn keep_after_all(&mut self, value: Value) {
         let elements: Vec<Scalar> = self.get(value).to_vec();
         let all = elements.into_iter().reduce(|a, b| self.builder.bitwise(Bitwise::Xor, Width::B32, a, b));
@@ -427,9 +419,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of steps along K after which a dot of 8-bit floats adds its partial result to
-/// the accumulator in fp32. The tensor cores accumulate with fewer bits. Returns `None` if the
-/// tensor cores accumulate all steps.
+/// Returns the steps along K after which an 8-bit float dot adds in fp32. Tensor cores accumulate
+/// with fewer bits. Returns `None` if they accumulate all steps.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))
@@ -441,7 +432,7 @@ fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
         (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
-        // One signed and one unsigned operand are left out: they need a later PTX version.
+        // A signed and an unsigned operand need a later PTX version.
         (S8, S8) | (U8, U8) => d == S32,
         // tidy: wildcard because the instruction has no others.
         _ => false,

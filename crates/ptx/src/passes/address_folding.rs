@@ -1,5 +1,5 @@
-//! Address folding. If the base of an address is the sum of another register and a constant, the
-//! pass replaces the base with that register. It adds the constant to the offset.
+//! Address folding. If an address's base is a register plus a constant, the pass uses the register
+//! and adds the constant to the offset. Example: `[%b + 4]` with `%b = %a + 8` becomes `[%a + 12]`.
 
 use rustc_hash::FxHashMap;
 
@@ -9,14 +9,13 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 
 /// A register plus a constant.
 ///
-/// This type is separate from the linear form of `tilewright_ir` for two reasons. A register may be
-/// written again, so a sum is valid only until the next write of its base. And the access itself
-/// adds the constant to the address: no integer instruction computes the sum.
+/// The form of `tilewright_ir` does not suffice: a register may be written again, so the sum has a
+/// time.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,
     offset: i64,
-    /// The index of the line that computed the sum.
+    /// The line that computed the sum.
     time: u32,
 }
 
@@ -45,7 +44,7 @@ pub(super) fn run(listing: &mut Listing) {
                     let AddressBase::Register(register) = address.base else { return };
                     let Some(sum) = sums.get(&register) else { return };
                     let offset = address.offset.checked_add(sum.offset);
-                    // The offset of a PTX address has 32 bits.
+                    // PTX offsets have 32 bits.
                     let offset = offset.filter(|offset| i32::try_from(*offset).is_ok());
                     if let Some(offset) = offset
                         && changes.is_since(sum.base, sum.time)

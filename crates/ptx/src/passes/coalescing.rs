@@ -1,14 +1,12 @@
-//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981). The pass gives both
-//! registers of a copy one name if their values are never live at the same time. It then removes
-//! the copy.
+//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981). If the registers of
+//! a copy are never live together, the pass gives both one name and removes the copy.
 //!
-//! The lowering copies the values that a loop carries, the results of branches, and the initial
-//! accumulators of `wgmma`. The registers of an accumulator are consecutive in the machine, and the
-//! assembler leaves many copies between them. So the pass runs only on listings with `wgmma`; in
-//! other listings, the assembler coalesces the copies.
+//! The lowering copies loop-carried values, branch results, and initial accumulators of `wgmma`. An
+//! accumulator's registers are consecutive in the machine, and the assembler leaves many copies
+//! between them. So the pass runs only on listings with `wgmma`.
 //!
-//! The operands of a `wgmma` are live until a `wgmma.wait_group` that completes its group. After
-//! this pass, a register may have several writes.
+//! Operands of a `wgmma` are live until a `wgmma.wait_group` completes its group. After this pass,
+//! a register may have several writes.
 
 use std::ops::Range;
 
@@ -20,7 +18,7 @@ use crate::isa::{Access, Destination, Immediate, Instruction, LabelId, RegisterI
 
 /// The age of a `wgmma` that is not in flight.
 const DONE: u8 = u8::MAX;
-/// The number of commits at which counting saturates.
+/// The limit of the count of commits.
 const OLDEST: u8 = 64;
 
 pub(super) fn run(listing: &mut Listing) {
@@ -48,7 +46,7 @@ pub(super) fn run(listing: &mut Listing) {
         if to == from || !fit || interference[to].contains(from) {
             continue;
         }
-        // `from` is no longer used, so its set may stay incomplete.
+        // `from` is unused from here on.
         let others = interference[from].clone();
         others.iter().for_each(|other| interference[other].insert(to));
         interference[to].add(&others);
@@ -64,7 +62,7 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|line| copied(line).is_none_or(|(to, from)| to != from));
 }
 
-/// Returns the registers of a copy: the one that is written, and the one that is read.
+/// Returns the written and the read register of a copy.
 fn copied(line: &Line) -> Option<(RegisterId, RegisterId)> {
     let LineKind::Instruction(None, Instruction::Mov(copy)) = &line.kind else { return None };
     match (&copy.d.0[..], &copy.a.0[..]) {
@@ -76,7 +74,7 @@ fn copied(line: &Line) -> Option<(RegisterId, RegisterId)> {
 /// The registers that copies read or write.
 struct Candidates {
     registers: Vec<RegisterId>,
-    /// The number of each register of the listing; `None` if no copy has it.
+    /// The number of each register; `None` if no copy has it.
     numbers: Vec<Option<u32>>,
 }
 
@@ -110,7 +108,7 @@ impl Candidates {
         });
     }
 
-    /// Returns, for each candidate in an accumulator, its index in the accumulator.
+    /// Returns the index of each candidate in its accumulator.
     fn accumulator_places(&self, listing: &Listing) -> Vec<Option<usize>> {
         let mut places = vec![None; self.count()];
         for line in &listing.lines {
@@ -134,7 +132,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Returns the blocks, or `None` if the target of a jump is unknown.
+    /// Returns the blocks; `None` for an unknown jump target.
     fn of(listing: &Listing) -> Option<Self> {
         let mut lines: Vec<Range<usize>> = Vec::new();
         let mut labels: FxHashMap<LabelId, usize> = FxHashMap::default();
@@ -248,9 +246,8 @@ impl Set {
     }
 }
 
-/// Returns, for each candidate, the candidates that interfere with it. Two candidates interfere if
-/// a line writes one of them while the value of the other is needed. A copy writes the value of its
-/// source, so its two registers do not interfere at the copy.
+/// Returns the candidates that interfere with each candidate. One is written while the other's
+/// value is needed. The registers of a copy do not interfere at the copy.
 fn interference(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Set> {
     let count = candidates.count();
     let mut interference = vec![Set::new(count); count];
@@ -298,7 +295,7 @@ fn interference(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> 
 /// Returns which candidates are live after each block.
 fn live_out(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Set> {
     let empty = Set::new(candidates.count());
-    // The candidates that each block reads before it writes them, and those that it writes.
+    // The candidates that each block reads before a write, and those that it writes.
     let mut summaries = Vec::with_capacity(blocks.lines.len());
     for lines in &blocks.lines {
         let (mut read, mut written) = (empty.clone(), empty.clone());
@@ -330,7 +327,7 @@ fn live_out(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<
     live_out
 }
 
-/// Changes the candidates that are live after a line to those that are live before it.
+/// Changes the live candidates after a line to those before it.
 fn update_live(line: &Line, alive: &mut Set, candidates: &Candidates) {
     candidates.visit(line, |number, access| {
         if access == Access::Write && !is_guarded(line) {
@@ -349,7 +346,7 @@ fn is_guarded(line: &Line) -> bool {
 }
 
 /// Returns the age of each candidate at the start of each block. The age is the least number of
-/// commits since a `wgmma` that has the candidate as an operand.
+/// commits since a `wgmma` with the candidate.
 fn ages(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Vec<u8>> {
     let mut ages = vec![vec![DONE; candidates.count()]; blocks.lines.len()];
     let mut changes = true;
@@ -371,7 +368,7 @@ fn ages(listing: &Listing, blocks: &Blocks, candidates: &Candidates) -> Vec<Vec<
     ages
 }
 
-/// Changes the ages before a line to those after it. Returns whether the line may change them.
+/// Changes the ages before a line to those after it. Returns whether it may change them.
 fn step(line: &Line, ages: &mut [u8], candidates: &Candidates) -> bool {
     match line.instruction() {
         Some(Instruction::Wgmma(_)) => candidates.visit(line, |number, _| ages[number] = 0),
@@ -389,7 +386,7 @@ fn step(line: &Line, ages: &mut [u8], candidates: &Candidates) -> bool {
     true
 }
 
-/// Returns the candidates that a `wgmma` in flight has as operands.
+/// Returns the operands of `wgmma`s in flight.
 fn in_flight_of(ages: &[u8]) -> Set {
     let mut set = Set::new(ages.len());
     (0..ages.len()).filter(|number| ages[*number] != DONE).for_each(|number| set.insert(number));

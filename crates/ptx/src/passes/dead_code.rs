@@ -1,5 +1,5 @@
 //! Dead-code elimination: removes lines that only write unused registers. A register that only
-//! computes its own next value in a loop is unused, too.
+//! computes its next value in a loop is unused, too.
 
 use cranelift_entity::EntityRef;
 
@@ -12,9 +12,9 @@ const NONE: u32 = u32::MAX;
 
 /// The lines that write each register, as linked lists.
 struct Writers {
-    /// The index in `links` of the last line that writes each register.
+    /// For each register, the index in `links` of the last line that writes it.
     last: Vec<u32>,
-    /// A line, and the index of the previous link of the same register.
+    /// A line, and the register's previous link.
     links: Vec<(u32, u32)>,
 }
 

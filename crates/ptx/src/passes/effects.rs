@@ -6,11 +6,10 @@ use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
     /// The instruction only writes its results, which depend only on its operands. For a shuffle or
-    /// `redux.sync`, these are the operands of all lanes.
+    /// `redux.sync`, the operands of all lanes count.
     Pure,
-    /// The instruction only writes its results, but the results depend on its position, or moving
-    /// it does not pay. Examples are loads, matrix instructions, votes, and reads of special
-    /// registers that change.
+    /// The results depend on the position, or moving does not pay. Examples: loads, matrix
+    /// instructions, votes, and changing special registers.
     Value,
     /// The instruction has another effect.
     Other,
@@ -188,13 +187,13 @@ pub(super) fn effect(instruction: &Instruction) -> Effect {
     }
 }
 
-/// Returns whether passes may move an instruction, and merge it with an equal instruction.
+/// Returns whether passes may move an instruction and merge it with equal ones.
 pub(super) fn is_pure(instruction: &Instruction) -> bool {
     effect(instruction) == Effect::Pure
 }
 
-/// Returns the effect of an addition, subtraction or multiply-add. If the instruction writes the
-/// carry flag (`is_left`), it must stay before the instruction that reads the flag.
+/// Returns the effect of an addition, subtraction or multiply-add. An instruction that writes the
+/// carry flag (`is_left`) stays before its reader.
 fn carry(is_left: bool) -> Effect {
     if is_left { Effect::Other } else { Effect::Pure }
 }
@@ -207,7 +206,6 @@ fn is_changing(source: &Source) -> bool {
     }
 }
 
-/// Returns whether a special register may change while a thread runs.
 fn may_change(register: SpecialRegister) -> bool {
     use SpecialRegister as S;
     matches!(

@@ -1,12 +1,10 @@
-//! Elect regions: puts one jump around consecutive instructions of the elected thread, such as
-//! those that start tensor copies.
+//! Puts one jump around consecutive instructions of the elected thread.
 //!
-//! If each instruction has its own guard instead, the assembler computes uniform operands in the
-//! registers of all threads. It then moves the operands one by one. The same holds for prefetches
-//! of tensor maps. There, the jump also keeps the prefetches before the following code.
+//! With a guard on each instruction, the assembler computes uniform operands in all threads'
+//! registers, and moves them one by one. For prefetches of tensor maps, the jump also keeps them
+//! before the following code.
 //!
-//! The guarded instructions of a run write no registers; pure instructions between them move before
-//! the jump.
+//! Guarded instructions of a run write no registers; pure ones between them move before the jump.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
@@ -49,8 +47,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines = lines;
 }
 
-/// Returns the guard of an instruction that may be in a run. Such an instruction is a load of a
-/// box, a prefetch, or an arrival at a barrier. It must write no register.
+/// Returns the guard of an instruction that may be in a run. It is a load of a box, a prefetch, or
+/// an arrival, and writes no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
     let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));
@@ -63,7 +61,7 @@ fn is_copy(instruction: &Instruction) -> bool {
     matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::Prefetch(_))
 }
 
-/// Consecutive lines that have one common guard or are pure.
+/// Consecutive lines that have one guard or are pure.
 struct Run {
     guard: Predicate,
     count: usize,
@@ -71,7 +69,6 @@ struct Run {
 }
 
 impl Run {
-    /// Returns the longest run that begins with the first line.
     fn of(lines: &[Line]) -> Self {
         let own = guard(&lines[0]).expect("a run begins with a guard");
         let mut run = Self { guard: own, count: 0, copies: 0 };

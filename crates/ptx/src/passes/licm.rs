@@ -1,15 +1,14 @@
-//! Loop-invariant code motion: if a loop does not write the operands of a pure instruction, the
-//! pass moves the instruction out. The new position is before the loop and before its entry test.
-//! Code in a branch inside of the loop stays there.
+//! Loop-invariant code motion: moves pure instructions before their loops. The loop must not write
+//! their operands, and the new position is before its entry test. Code in a branch of the loop
+//! stays.
 //!
-//! A dot's operand in shared memory may have several parts. The addition that computes the
-//! descriptor of the next part stays in the loop. The assembler itself hoists as many descriptors
-//! as there are uniform registers. If this pass hoisted the descriptors, they would occupy 16
-//! registers of each thread for each operand. The accumulators need these registers.
+//! Additions to the descriptors of a dot's further parts stay, too. The assembler hoists as many
+//! descriptors as there are uniform registers. Hoisted by this pass, they would occupy 16 registers
+//! of each thread per operand, which accumulators need.
 //!
-//! The sign extension of an offset stays, too, if the offset is only added to variant values. In
-//! the loop, such an extension takes no instruction: the addition uses the sign of the lower word
-//! as the upper word. Before the loop, it would occupy a register.
+//! The sign extension of an offset stays if the offset is only added to variant values. There, it
+//! takes no instruction, because the addition uses the lower word's sign as the upper word. Before
+//! the loop, it would occupy a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -33,8 +32,8 @@ struct Motion<'a> {
     homes: Vec<Home>,
     /// The registers that asynchronous dots read.
     of_dots: FxHashSet<RegisterId>,
-    /// The registers of sign extensions that stay in the loop with the additions that read them.
-    /// These are the signs, and the extended numbers of 64 bits.
+    /// The registers of sign extensions that stay in the loop. They are the signs and the 64-bit
+    /// numbers.
     extended: FxHashSet<RegisterId>,
 }
 
@@ -53,8 +52,7 @@ fn read_by_dots(listing: &Listing) -> FxHashSet<RegisterId> {
     found
 }
 
-/// Returns the registers of a number and of its sign, if the instruction is `shr.s32 sign, number,
-/// 31`.
+/// Returns the number and the sign of `shr.s32 sign, number, 31`.
 fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Shr(shift) = instruction else { return None };
     let (Source::Register(of), Source::Immediate(Immediate::Integer(31))) = (&shift.a, &shift.b) else {
@@ -63,7 +61,7 @@ fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     (shift.ty == ScalarType::S32).then_some((*of, shift.d))
 }
 
-/// Returns the result and the operands, if the instruction joins a lower and an upper word.
+/// Returns the result and operands of an instruction that joins two words.
 fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> {
     let Instruction::Mov(words) = instruction else { return None };
     let ([Destination::Register(number)], [Source::Register(low), Source::Register(high)]) =
@@ -74,9 +72,8 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Finds the instructions that join a word and its sign to a 64-bit number. Maps each such number
-/// to its sign. Omits a sign if another kind of instruction reads the sign. Also omits a sign if an
-/// instruction other than an addition reads a number that was joined with it.
+/// Maps 64-bit numbers that are joined from a word and its sign to the sign. Omits signs with other
+/// readers, and signs of numbers with readers other than additions.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =
@@ -109,8 +106,7 @@ fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId
 }
 
 impl Motion<'_> {
-    /// Returns whether an instruction computes the descriptor of a part of a dot's operand from the
-    /// descriptor of another part.
+    /// Returns whether an instruction computes a part's descriptor from another part's.
     fn is_next_part(&self, instruction: &Instruction) -> bool {
         match instruction {
             Instruction::Add(add) => matches!(add.b, Source::Immediate(_)) && self.of_dots.contains(&add.d),
@@ -139,7 +135,7 @@ impl Motion<'_> {
         }
     }
 
-    /// Returns the outermost loop before which a line of a region can move; `None` if it must stay.
+    /// Returns the outermost loop before which a line can move; `None` if it stays.
     fn outermost(&self, line: &Line, region: Option<u32>) -> Option<u32> {
         let instruction = line.instruction().filter(|_| line.is_pure)?;
         let mut stays = self.is_next_part(instruction);
@@ -205,7 +201,7 @@ pub(super) fn run(listing: &mut Listing) {
     let mut moved = motion.moved(listing);
     let mut extended = extended_for_sums(listing, &writes);
     if !extended.is_empty() {
-        // The extensions of an addition that moves before a loop move with it.
+        // An addition takes its extensions along.
         let mut go: FxHashSet<RegisterId> = FxHashSet::default();
         for &line in moved.values().flatten() {
             let line = &listing.lines[line as usize];
@@ -223,7 +219,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns the new order of the lines, in which each line of `moved` is before its loop.
+/// Returns the new order, with each line of `moved` before its loop.
 fn order(lines: usize, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut order = Vec::with_capacity(lines);
     let mut is_moved = vec![false; lines];

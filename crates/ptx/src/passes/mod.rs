@@ -1,10 +1,9 @@
-//! Optimizations of the code of one thread. Each pass is one file. A pass rewrites a listing, which
-//! is the list of the statements of a kernel. `PASSES` lists the passes in order.
+//! Optimizations of the code of one thread. Each pass is one file. A pass rewrites a listing, the
+//! statements of a kernel. `PASSES` lists the passes in order.
 //!
-//! `lower` emits code for each op independently. The passes merge equal instructions, and move
-//! loop-invariant code out of loops. They also fold constants into the offsets of addresses, and
-//! remove code without users. `regions.rs` finds loops and branches; `effects.rs` lists the
-//! instructions that passes may move or remove.
+//! `lower` emits code for each op separately. Passes merge equal instructions, hoist invariant
+//! ones, fold constants into addresses, and remove unused code. `regions.rs` finds loops and
+//! branches, and `effects.rs` lists movable instructions.
 
 mod address_folding;
 mod coalescing;
@@ -41,8 +40,8 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// True if passes may move the statement, and may merge it with an equal statement. The new
-    /// position may run more often than in the program (speculation).
+    /// True if passes may move the statement and merge it with an equal one. It may then run more
+    /// often (speculation).
     pub is_pure: bool,
 }
 
@@ -54,20 +53,19 @@ pub(crate) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
-    /// Inline assembly; the flag is true if the assembly does more than write its registers.
+    /// Inline assembly; the flag is true if it has other effects than register writes.
     Verbatim(Vec<Verbatim>, bool),
 }
 
-/// The code of a kernel while passes rewrite it, before it becomes the body of a [`Function`].
+/// The code of a kernel while passes rewrite it.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// The size of each register in 32-bit words. The registers that passes create are at the end;
-    /// [`declare`] adds them to the function.
+    /// The size of each register in 32-bit words. [`declare`] adds registers that passes create,
+    /// the last ones, to the function.
     pub words: Vec<u8>,
-    /// The number of labels, including those that passes create; [`declare`] adds these to the
-    /// function.
+    /// The number of labels; [`declare`] adds those that passes create.
     pub labels: usize,
     /// The largest number of 32-bit register words that are live at once. It is empty if it was not
     /// computed since the last pass.
@@ -77,8 +75,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Returns a listing of `lines`. `words` has the size of each register in 32-bit words;
-    /// `labels` is the number of labels.
+    /// Returns a listing of `lines`. `words` has the size of each register in 32-bit words.
     pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, target: GpuTarget) -> Self {
         Self { lines, words, labels, alive: OnceCell::new(), target }
     }
@@ -90,7 +87,7 @@ impl Listing {
 
     /// Reorders the lines: line `order[i]` moves to index `i`.
     fn reorder(&mut self, order: &[u32]) {
-        // Swaps the line at each index to its new position, until the right line is at the index.
+        // Swap the line at each index to its new position, until the right line is there.
         let mut places = vec![0; order.len()];
         for (place, line) in order.iter().enumerate() {
             places[*line as usize] = place as u32;
@@ -111,8 +108,8 @@ impl Listing {
         register
     }
 
-    /// Inserts each line of `new` before the line with the index that is paired with it. Removes
-    /// the lines whose indices are in `left_out`. `new` must be sorted by index.
+    /// Inserts each line of `new` before the line with the paired index. Removes the lines in
+    /// `left_out`. `new` must be sorted by index.
     fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
         let mut new = new.into_iter().peekable();
         let before = std::mem::take(&mut self.lines);
@@ -130,11 +127,11 @@ impl Listing {
 
 /// The passes, in order.
 ///
-/// `address_folding`, `wide_products` and `pair_conversions` are first. They leave unused additions,
-/// extensions and conversions, which `dead_code` removes before code motion. `value_numbering` follows code motion, and
-/// precedes `reassociation`, which counts the readers of a register. For this count, equal terms
-/// must be one register. `recomputation` and `sinking` lower the register pressure. `elect_region`
-/// inserts jumps. `coalescing`, after which registers have several writes, is last.
+/// `address_folding`, `wide_products` and `pair_conversions` leave unused code, which `dead_code`
+/// removes before code motion. `value_numbering` follows code motion. It makes equal terms one
+/// register, whose readers `reassociation` counts. `recomputation` and `sinking` lower register
+/// pressure, and `elect_region` inserts jumps. `coalescing` is last, because registers then have
+/// several writes.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
@@ -149,7 +146,7 @@ const PASSES: &[Pass<Listing>] = &[
     Pass::new("coalescing", coalescing::run),
 ];
 
-/// Returns whether the assembler may spill: too many registers are live at once.
+/// Returns whether too many registers are live, so the assembler may spill.
 fn is_crowded(listing: &Listing) -> bool {
     listing.alive() > listing.target.tuning.crowded_registers
 }
@@ -159,9 +156,8 @@ fn converts_pairs(listing: &Listing) -> bool {
     listing.target.features.has(Feature::MmaSyncWide)
 }
 
-/// Runs all passes. Returns whether more 32-bit register words are then live at once than
-/// `Tuning::max_live_registers`. Above this limit, the assembler falls back to 32 registers and
-/// spills the rest.
+/// Runs all passes. Returns whether the live words exceed `Tuning::max_live_registers`. Above it,
+/// the assembler falls back to 32 registers and spills.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.target.tuning.max_live_registers
@@ -180,8 +176,8 @@ pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     function.registers.values().map(|register| words(register.ty)).collect()
 }
 
-/// Runs the pass `name` on a function, with Hopper as its target. The function loses its comments,
-/// pragmas and source locations. Returns false if there is no such pass.
+/// Runs the pass `name` on a function, with Hopper as its target. The function loses comments,
+/// pragmas and source locations. Returns false without such a pass.
 pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let target = GpuTarget::named("sm_90a").expect("`GpuTarget::ALL` has Hopper");
@@ -206,8 +202,7 @@ pub(crate) fn declare(function: &mut Function, listing: &Listing) {
 }
 
 impl Line {
-    /// Returns the line of a parsed statement, or `None` for a comment, a source location or a
-    /// pragma.
+    /// Returns a parsed statement's line; `None` for comments, locations and pragmas.
     fn of_text(kind: StatementKind) -> Option<Self> {
         let kind = match kind {
             StatementKind::Label(label) => LineKind::Label(label),
@@ -223,7 +218,7 @@ impl Line {
         Some(Self { kind, location: None, is_pure })
     }
 
-    /// Returns the instruction; none for a label or inline assembly.
+    /// Returns the instruction; `None` for a label or inline assembly.
     fn instruction(&self) -> Option<&Instruction> {
         match &self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -231,8 +226,6 @@ impl Line {
         }
     }
 
-    /// Returns the instruction so that the caller can change it; `None` for a label or inline
-    /// assembly.
     fn instruction_mut(&mut self) -> Option<&mut Instruction> {
         match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -240,8 +233,8 @@ impl Line {
         }
     }
 
-    /// Calls `each` with every register of the line, first the register of the guard. `each` may
-    /// replace the register.
+    /// Calls `each` with every register of the line, the guard's first. `each` may replace the
+    /// register.
     pub(crate) fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
         match &mut self.kind {
             LineKind::Label(_) => {}
@@ -261,8 +254,7 @@ impl Line {
         }
     }
 
-    /// Calls `each` with every register of the line and its access, first the register of the
-    /// guard.
+    /// Calls `each` with every register and its access, the guard's first.
     fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         match &self.kind {
             LineKind::Label(_) => {}

@@ -1,20 +1,19 @@
-//! Register pressure of a listing. A register is live from the first line that reads or writes it
-//! to the last such line. If a loop around the last line does not contain the first line, the
-//! register is live until the end of the loop.
+//! Register pressure of a listing. A register is live from its first to its last line. If a loop
+//! around the last line does not contain the first, it is live to the loop's end.
 
 use cranelift_entity::EntityRef;
 
 use super::regions::{RegionKind, Regions};
 use super::{Line, Listing};
 
-/// Returns the largest number of 32-bit words that are live between two lines. Returns 0 if the
-/// jumps do not form nested regions.
+/// Returns the largest number of 32-bit words that are live between two lines. Returns 0 if jumps
+/// do not form nested regions.
 pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)
 }
 
-/// Does the same as [`words`] for lines that are not in a listing, such as lines in a new order.
-/// `words` is the size of each register in 32-bit words.
+/// Returns [`words`] of lines outside of a listing, such as a new order. `words` is the size of
+/// each register in 32-bit words.
 pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, words: &[u8]) -> u32 {
     let Some(Regions(regions)) = Regions::of_lines(lines.clone()) else { return 0 };
     let loops: Vec<_> = regions.iter().rev().filter(|region| region.kind == RegionKind::Loop).collect();

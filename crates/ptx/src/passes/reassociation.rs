@@ -1,16 +1,15 @@
-//! Reassociation: adds two loop-invariant registers to each other before the loop. Without the
-//! pass, the loop adds both to a variant register.
+//! Adds two loop-invariant registers before the loop. Otherwise, the loop adds both to a variant
+//! register.
 //!
 //! ```text
 //! $loop:                              add.s64 %s, %v, %w;
 //!   add.s64 %t, %changes, %v;    =>   $loop:
 //!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
 //! ```
-//! The address of a copy then takes one addition. Without the pass, each iteration overwrites `%t`.
-//! It has to wait until the copies of the previous iteration have read the addresses derived from
-//! `%t`.
+//! The address of a copy then takes one addition. Otherwise, each iteration overwrites `%t`, and
+//! waits until the previous iteration's copies have read their addresses.
 //!
-//! The loop has no more live registers than before, since nothing else in the loop reads `%w`.
+//! The loop has no more live registers, because nothing else in it reads `%w`.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,8 +19,7 @@ use crate::isa::{Instruction, RegisterId, ScalarType, Source};
 
 /// A sum of two 64-bit registers, with the line that computes it.
 ///
-/// This is not the linear form of `tilewright_ir`: the pass moves whole instructions, and never
-/// adds up terms.
+/// Unlike the linear form of `tilewright_ir`, it is a whole instruction.
 #[derive(Clone, Copy)]
 struct RegisterSum {
     line: u32,
@@ -29,13 +27,12 @@ struct RegisterSum {
     terms: [RegisterId; 2],
 }
 
-/// The sum of a variant and an invariant register, and the additions of further invariant registers
-/// to it.
+/// The sum of a variant and an invariant register, with further invariant additions.
 struct Nested {
     inner: RegisterSum,
     changes: RegisterId,
     stays: RegisterId,
-    /// The outer additions, with the register that each adds.
+    /// The outer additions, each with its register.
     outer: Vec<(RegisterSum, RegisterId)>,
     /// The first line of the loop.
     start: u32,
@@ -46,7 +43,7 @@ struct Search<'a> {
     writes: &'a Writes,
     /// The sums, by line.
     sums: FxHashMap<u32, RegisterSum>,
-    /// The lines that read each register that is a term of a sum.
+    /// The lines that read each term of a sum.
     readers: FxHashMap<RegisterId, Vec<u32>>,
 }
 
@@ -62,7 +59,7 @@ pub(super) fn run(listing: &mut Listing) {
     let by_line = sums.iter().map(|sum| (sum.line, *sum)).collect();
     let search = Search { regions: &regions, writes: &writes, sums: by_line, readers };
     let mut found: Vec<Nested> = sums.iter().filter_map(|sum| search.nested(*sum)).collect();
-    // In a chain of three sums, only the first two are combined.
+    // Of a chain of three sums, the first two are combined.
     let mut taken: FxHashSet<u32> = FxHashSet::default();
     found.retain(|nested| {
         let lines = || nested.outer.iter().map(|(sum, _)| sum.line).chain([nested.inner.line]);
@@ -77,8 +74,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns the 64-bit sum of two registers that a line computes, if no other line writes the
-/// result.
+/// Returns a line's 64-bit sum of two registers, if it is the result's only write.
 fn sum(line: &Line, index: u32, writes: &Writes) -> Option<RegisterSum> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(a), Source::Register(b)) = (add.a, add.b) else { return None };
@@ -100,8 +96,7 @@ impl Search<'_> {
         self.writes.again_in(region).iter().any(|(other, _)| *other == register)
     }
 
-    /// Returns the variant and the invariant term of a sum; `None` if both terms are variant, or
-    /// both are invariant.
+    /// Returns the variant and the invariant term of a sum; `None` for equal kinds.
     fn split(&self, [a, b]: [RegisterId; 2], around: Region) -> Option<(RegisterId, RegisterId)> {
         match [a, b].map(|term| self.is_written_in(term, around)) {
             [true, false] => Some((a, b)),

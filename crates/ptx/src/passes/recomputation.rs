@@ -1,12 +1,11 @@
-//! Recomputation: computes a sum of a register and a constant again after a loop, before its first
-//! reader there. The sum must be computed before the loop, and must not be read in it.
+//! Recomputes a register plus a constant after a loop. The sum is computed before the loop, and not
+//! read in it.
 //!
-//! The pass recomputes only 64-bit sums, and only if there are enough of them
-//! (`Tuning::recomputed_sums`). The live registers of the listing must also nearly fill those of a
-//! thread, or exceed them. For example, the row addresses of an epilogue use the same indices as
-//! those of the loop before it. The register operand must be read after the loop in any case, or be
-//! the operand of several of these sums. Registers are not renamed, so some are written twice, with
-//! the same value.
+//! Only 64-bit sums are recomputed, if there are enough (`Tuning::recomputed_sums`). The listing's
+//! live registers must nearly fill those of a thread. Example: the row addresses of an epilogue use
+//! the indices of the loop before it. The register operand must be read after the loop in any case,
+//! or by several of these sums. Registers keep their names, so some are written twice with one
+//! value.
 
 use std::ops::Range;
 
@@ -18,7 +17,7 @@ use crate::isa::{Instruction, RegisterId, ScalarType, Source};
 
 /// A sum that is read after a loop, and perhaps before it.
 ///
-/// This is not the linear form of `tilewright_ir`: the pass copies the line, whatever its constant.
+/// Unlike the linear form of `tilewright_ir`, it is a line that the pass copies.
 struct RecomputedSum {
     /// The line that computes the sum.
     line: u32,
@@ -69,8 +68,7 @@ pub(super) fn run(listing: &mut Listing) {
     listing.insert(again, &left_out);
 }
 
-/// Returns the result and the register operand of a 64-bit addition of a constant. Both are written
-/// once.
+/// Returns the result and register operand of a 64-bit addition of a constant, each written once.
 fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(of), Source::Immediate(_)) = (&add.a, &add.b) else { return None };
@@ -78,11 +76,11 @@ fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     (is_wide && writes.is_once(add.d) && writes.is_once(*of)).then_some((add.d, *of))
 }
 
-/// Returns the line before which a sum must be recomputed. It is the first reader after a loop, or
-/// the start of the region around that reader.
+/// Returns the line before which a sum is recomputed. It is the first reader after a loop, or the
+/// start of the region around it.
 ///
-/// Returns `None` unless `line`, which computes the sum, precedes the loop, and nothing in the loop
-/// reads the sum. Also returns whether a line before the loop reads the sum.
+/// Returns `None` unless `line` precedes the loop and nothing in the loop reads the sum. Also
+/// returns whether a line before the loop reads the sum.
 fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
     let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));
     let is_crossed = |(kind, region): &&(RegionKind, Range<u32>)| {
@@ -96,7 +94,7 @@ fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32
     let place = match around(first) {
         None => first,
         Some((RegionKind::Loop, region)) => region.start,
-        // Before the jump over the branch.
+        // This is before the jump over the branch.
         Some((RegionKind::Branch, region)) => region.start - 1,
     };
     let is_outside = around(line).is_none() && around(place).is_none_or(|(_, region)| region.start == place);

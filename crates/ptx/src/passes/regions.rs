@@ -1,10 +1,8 @@
-//! Finds the nested loops and branches of a listing from its jumps, and the lines that write each
-//! register.
+//! Finds the loops and branches of a listing, and the writes of registers.
 //!
-//! A label that is the target of a backward jump begins a loop, which ends at the last such jump. A
-//! forward jump from the line before that label to the line after the loop is the entry test. It
-//! belongs to the loop. Any other forward jump makes the lines that it skips a branch. If the jump
-//! leaves a loop, the branch begins after the loop.
+//! The target of backward jumps begins a loop, which ends at the last of them. A jump from the line
+//! before the loop to the line after it is the entry test, a part of the loop. Another forward jump
+//! makes the skipped lines a branch. If it leaves a loop, the branch begins after the loop.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -42,13 +40,12 @@ impl Region {
 }
 
 impl Regions {
-    /// Returns the regions, or `None` if two regions overlap without nesting, or if the target of a
-    /// jump is unknown.
+    /// Returns the regions; `None` if they overlap or a jump target is unknown.
     pub fn of(listing: &Listing) -> Option<Self> {
         Self::of_lines(listing.lines.iter())
     }
 
-    /// Returns the regions of lines that are not in a listing, such as lines in a new order.
+    /// Returns the regions of lines outside of a listing, such as a new order.
     pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();
@@ -108,8 +105,7 @@ impl Regions {
         Some(Self(regions))
     }
 
-    /// Returns the start of a walk over the lines in order, which finds the innermost region of
-    /// each line.
+    /// Begins a walk over the lines, which finds each line's innermost region.
     pub fn walk(&self) -> RegionWalk<'_> {
         RegionWalk { regions: &self.0, next: 0, current: None }
     }
@@ -132,8 +128,8 @@ pub(super) enum Step {
 }
 
 impl RegionWalk<'_> {
-    /// Returns the next region that ends or begins at this line. Callers pass the lines in order,
-    /// and repeat each line until the result is `None`.
+    /// Returns the next region that ends or begins at this line. Callers pass lines in order, and
+    /// repeat each until the result is `None`.
     pub fn step(&mut self, line: u32) -> Option<Step> {
         if let Some(current) = self.current
             && self.regions[current as usize].end <= line
@@ -159,12 +155,11 @@ impl RegionWalk<'_> {
 #[derive(Debug)]
 pub(super) struct Writes {
     /// The number of writes of each register: 0, 1, or 2 for two or more. Accumulators of
-    /// asynchronous dots have 2, since each wait for dots counts as a write.
+    /// asynchronous dots have 2, because each wait counts as a write.
     counts: Vec<u8>,
-    /// The first line that writes each register; 0 if none does.
+    /// The first line that writes each register; 0 without one.
     first: Vec<u32>,
-    /// The writes of registers with several writes: each register with the line, in the order of
-    /// the lines.
+    /// The registers with several writes and their lines, in line order.
     again: Vec<(RegisterId, u32)>,
 }
 
@@ -189,7 +184,7 @@ impl Writes {
         accumulators.sort_unstable_by_key(|register: &RegisterId| register.index());
         accumulators.dedup();
         for &register in &accumulators {
-            // Even without a wait, an accumulator counts as written several times.
+            // An accumulator counts as written several times, even without a wait.
             let first = writes.first(register);
             for &line in waits.iter().chain([&first]) {
                 writes.add(register, line);
@@ -224,7 +219,7 @@ impl Writes {
         self.counts[register.index()] == 0
     }
 
-    /// Returns the writes of a region to registers with several writes.
+    /// Returns a region's writes to registers with several writes.
     pub fn again_in(&self, region: Region) -> &[(RegisterId, u32)] {
         let first = self.again.partition_point(|(_, line)| *line < region.start);
         let last = self.again.partition_point(|(_, line)| *line < region.end);
@@ -232,13 +227,13 @@ impl Writes {
     }
 }
 
-/// The state of registers with several writes at the current line of a walk. `since` has, for each
-/// register, the line from which on it has its value.
+/// The state of registers with several writes at the current line of a walk. `since` has the line
+/// from which on each register has its value.
 pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
     since: Vec<u32>,
-    /// The writes of registers with several writes in the current line and in later lines.
+    /// The writes to these registers from the current line on.
     rest: &'a [(RegisterId, u32)],
 }
 
@@ -249,7 +244,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Marks as changed the registers that a region writes. A step is the start of a loop, whose
-    /// earlier iterations may have written them, or the end of a region.
+    /// earlier iterations may have written them, or a region's end.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
             Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,

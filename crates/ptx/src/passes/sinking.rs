@@ -1,12 +1,11 @@
-//! Sinking: moves each computation directly before its first reader. The pass is for listings whose
-//! live registers nearly fill those of a thread, or exceed them.
+//! Sinking: moves computations directly before their first readers. It is for listings whose live
+//! registers nearly fill those of a thread.
 //!
-//! The lowering emits one op after the other, each for all elements of a tile. Sinking orders the
-//! code element by element, if that lowers the register pressure enough. Lines with effects keep
-//! their order, as do lines that read or write a register with several writes. A listing with dots
-//! of warpgroups is not changed, because their register operands must be written before their
-//! fence. A listing with dots of warps (`mma.sync`) is changed only if the pressure exceeds
-//! `Tuning::max_live_registers`. Otherwise, the operands of several dots are computed together.
+//! The lowering emits ops one after the other, each for a whole tile. Sinking orders the code by
+//! element, if this lowers the pressure enough. Lines with effects, and lines of registers with
+//! several writes, keep their order. Listings with `wgmma` stay, because register operands must be
+//! written before the fence. With `mma.sync`, whose dots' operands are computed together, the
+//! pressure must exceed `Tuning::max_live_registers`.
 
 use cranelift_entity::EntityRef;
 
@@ -57,8 +56,8 @@ fn ends_a_block(line: &Line) -> bool {
     }
 }
 
-/// Appends the order of the lines of a block. Fixed lines keep their order, and each follows the
-/// lines that it needs. The lines that only other blocks need are last.
+/// Appends the order of the lines of a block. Fixed lines keep their order, each after the lines
+/// that it needs. Lines for other blocks are last.
 fn block(
     listing: &Listing,
     writes: &Writes,
@@ -78,7 +77,7 @@ fn block(
     }
     let kept = lines.clone().filter(|place| !moves[place - start]);
     for place in kept.chain(lines.clone().filter(|place| moves[place - start])) {
-        // The lines that a line needs are above it on the stack.
+        // A line's needs are above it on the stack.
         let mut stack = vec![(place, false)];
         while let Some((line, is_ready)) = stack.pop() {
             if is_placed[line - start] {

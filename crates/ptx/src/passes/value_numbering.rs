@@ -1,7 +1,6 @@
-//! Value numbering: removes a pure instruction if an equal one ran before it. The earlier
-//! instruction must be in the same region, or in a region around it. The results of the earlier
-//! instruction replace those of the later instruction. Loads of global memory are merged, too, if
-//! nothing between them may change or order memory.
+//! Value numbering: removes a pure instruction if an equal one ran before. The earlier one is in
+//! the same region, or a region around it. Its results replace the later ones. Global loads are
+//! merged if no line between them changes or orders memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,7 +16,7 @@ use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace};
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
 
-/// An earlier instruction, whose results equal instructions can reuse.
+/// An earlier instruction whose results can be reused.
 struct KnownInstruction {
     hash: u64,
     line: u32,
@@ -33,8 +32,7 @@ struct KnownInstruction {
 /// A replacement of a register that a line reads.
 struct Replaced {
     line: u32,
-    /// The index of the operand among the registers of the line, in the order of the text, the
-    /// guard first.
+    /// The operand's index among the line's registers, the guard first.
     ordinal: u32,
     before: RegisterId,
 }
@@ -42,21 +40,21 @@ struct Replaced {
 struct Numbering<'a> {
     writes: &'a Writes,
     changes: Changes<'a>,
-    /// The register that is read in place of each register; initially the register itself.
+    /// The register that is read in place of each register.
     same: Vec<RegisterId>,
     known: Vec<KnownInstruction>,
     /// The index of the last known instruction with each hash.
     last: FxHashMap<u64, u32>,
     /// The number of known instructions at the start of each open region.
     open: Vec<usize>,
-    /// For each line so far, true if it remains; `kept` is the number of lines that do.
+    /// Whether each line so far remains; `kept` counts those.
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,
-    /// The number of lines so far that may change or order memory. These are lines with an effect,
-    /// labels, and inline assembly. Equal loads are merged only within one epoch.
+    /// The number of lines so far that may change or order memory. They have an effect, are labels,
+    /// or are inline assembly. Equal loads are merged in one epoch.
     epoch: u32,
-    /// The largest distance of two equal instructions that are merged, in remaining lines.
+    /// The largest distance of merged instructions, in remaining lines.
     distance: u32,
 }
 
@@ -76,10 +74,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|_| stays.next().unwrap_or_default());
 }
 
-/// Merges each instruction with an equal earlier instruction, if at most `distance` of the lines
-/// between the two remain. Lines that read the results of the removed instruction now read those of
-/// the earlier instruction. Returns, for each line, true if the line remains, and the replaced
-/// registers.
+/// Merges each instruction with an equal earlier one within `distance` remaining lines. Readers of
+/// removed results read the earlier ones. Returns the remaining lines and the replaced registers.
 fn number(
     listing: &mut Listing,
     regions: &Regions,
@@ -144,8 +140,8 @@ impl Numbering<'_> {
         }
     }
 
-    /// Replaces the registers that a line reads. Returns whether the line remains, that is, whether
-    /// no known instruction is equal to it. `before` are the preceding lines.
+    /// Replaces the registers that a line reads. Returns whether the line remains, because no known
+    /// instruction is equal. `before` are the preceding lines.
     fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
         let index = before.len() as u32;
         let is_load = is_plain_load(line);
@@ -204,9 +200,9 @@ impl Numbering<'_> {
         true
     }
 
-    /// Returns the index of a known instruction that is equal except for its results. At most
-    /// `distance` of the lines after the known instruction remain. After it, no line may have
-    /// changed its operands or, if it is a load, the memory.
+    /// Returns the index of a known instruction with equal operation and operands. It is at most
+    /// `distance` remaining lines before. Its operands, or for a load the memory, have not changed
+    /// since.
     fn find(
         &self,
         hash: u64,
@@ -233,8 +229,7 @@ impl Numbering<'_> {
         None
     }
 
-    /// Returns whether the operands of an instruction still have the values that they had at the
-    /// line `time`.
+    /// Returns whether an instruction's operands have not changed since the line `time`.
     fn is_unchanged(&self, instruction: &Instruction, time: u32) -> bool {
         let mut is_unchanged = true;
         instruction.visit_registers(|register, access| {
@@ -244,8 +239,7 @@ impl Numbering<'_> {
     }
 }
 
-/// Returns whether a line is an unguarded load from global memory that is neither volatile nor
-/// atomic.
+/// Returns whether a line is an unguarded, ordinary load from global memory.
 fn is_plain_load(line: &Line) -> bool {
     let LineKind::Instruction(None, instruction @ Instruction::Ld(load)) = &line.kind else { return false };
     let is_weak = effects::effect(instruction) == Effect::Value;

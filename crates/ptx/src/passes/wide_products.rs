@@ -1,15 +1,14 @@
-//! Wide multiplication: a 64-bit product of two sign-extended 32-bit numbers becomes one
-//! instruction on the 32-bit numbers. One of the factors may be a 32-bit constant.
+//! Multiplies two sign-extended 32-bit numbers by one instruction. One factor may be a 32-bit
+//! constant.
 //!
 //! ```text
 //! cvt.s64.s32 %x, %a;
 //! cvt.s64.s32 %y, %b;
 //! mul.lo.s64  %d, %x, %y;   =>   mul.wide.s32 %d, %a, %b;
 //! ```
-//! The assembler does not see the extensions, and multiplies all halves. The pass requires that
-//! each 32-bit number and its extension are written once. The lowering emits the write of a number
-//! before its extension, and the extension before the product. So the numbers still have the same
-//! values at the product.
+//! The assembler does not see the extensions, and multiplies all halves. Each number and extension
+//! is written once. The lowering writes a number before its extension, so the product reads the
+//! same values.
 
 use rustc_hash::FxHashMap;
 

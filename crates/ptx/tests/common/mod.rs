@@ -1,11 +1,10 @@
-//! Checks the round trip of a PTX text. Parses it, prints the module, and parses the printed text.
-//! Compares the SASS of both texts.
+//! Checks the round trip of a PTX text: parse, print, parse, assemble.
 
 use tilewright_ptx::isa::{Module, parse, print};
 use tilewright_testkit::Ptxas;
 
-/// Sets the line numbers of all statements to 0. Modules that differ only in the lines of their
-/// texts then compare equal.
+/// Sets the line numbers of all statements to 0. Modules that differ only in lines then compare
+/// equal.
 pub fn without_lines(mut module: Module) -> Module {
     for function in module.functions.values_mut() {
         for statement in function.body.iter_mut().flatten() {
@@ -15,9 +14,8 @@ pub fn without_lines(mut module: Module) -> Module {
     module
 }
 
-/// Parses the text, prints the module, and parses the printed text. Printing again must yield the
-/// same text. With an assembler, the printed text must assemble to the same SASS as the original.
-/// Returns the module of the printed text, or the error.
+/// Parses the text, prints the module, and parses the printed text. Printing again yields the same
+/// text, which assembles to the SASS of the original. Returns the module of the printed text.
 pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     let module = parse(text).map_err(|error| error.to_string())?;
     let printed = print(&module);
@@ -32,7 +30,7 @@ pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     }
     if let Some(ptxas) = ptxas {
         let before = match ptxas.assemble_with(text, &module.target, &["-O1"]) {
-            // The assembler is older than the text, and cannot judge it.
+            // The assembler is older than the text.
             Err(error) if error.contains("Unsupported .version") => return Ok(again),
             before => before.map_err(|error| format!("the assembler refuses the text itself: {error}"))?,
         };

@@ -1,6 +1,5 @@
-//! Tests instructions of Blackwell: accesses of 32 bytes and, on its data center GPUs, arithmetic
-//! on pairs of fp32 numbers. The tests check the text, compare the results with the CPU executor's,
-//! and assemble the text with `ptxas`.
+//! Tests Blackwell's 32-byte accesses and arithmetic on pairs of fp32. Compares results with the
+//! CPU, and assembles the text.
 
 use tilewright_ir::{Dtype, Module};
 use tilewright_testkit::Ptxas;
@@ -62,8 +61,8 @@ fn accesses_of_32_bytes_move_the_same_elements() {
     }
 }
 
-/// A kernel on tiles of 32 rows and 64 columns. It has broadcast rows and columns as operands,
-/// constants, a loop with carried tiles, and sums of products.
+/// A kernel on tiles of 32 rows and 64 columns. It has broadcasts, constants, a loop with carried
+/// tiles, and sums of products.
 const ARITHMETIC: &str = "
 @triton.jit
 def k(x, y, rows, out, sums, scale, n, M: tl.constexpr, N: tl.constexpr):
@@ -122,14 +121,13 @@ fn adjacent_elements_are_computed_in_pairs() {
     for instruction in ["add.f32x2", "sub.f32x2", "mul.f32x2", "fma.rn.f32x2"] {
         assert!(text.contains(instruction), "{instruction}\n{text}");
     }
-    // The products of the reduction are single numbers: the assembler contracts each with its
-    // addition.
+    // The reduction's products are single, because the assembler contracts each with its addition.
     let products = 32 * 64 / 128;
     assert_eq!(text.matches("mul.f32 ").count(), products, "{text}");
     for target in ["sm_90a", "sm_120"] {
         assert!(!lower(&module, target, 4).0.contains("f32x2"), "{target}");
     }
-    // Each function reads the words in which the previous function has computed its pairs.
+    // Each function reads the words of the previous function's pairs.
     let text = "
 @triton.jit
 def k(x, y, N: tl.constexpr):

@@ -1,5 +1,4 @@
-//! Compiles kernels from source or IR text to PTX, and launches them on the CPU and in the
-//! simulator.
+//! Compiles kernels to PTX, and launches them on the CPU and in the simulator.
 
 pub use tilewright_fuzz::random::Random;
 
@@ -81,8 +80,8 @@ pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// Parses an argument of a signature: a constant, or a type such as `*fp32` or `int32`. `:16` after
-/// the type states that the value is a multiple of 16; other numbers have the same meaning.
+/// Parses an argument of a signature: a constant or a type. `:16` states that the value is a
+/// multiple of 16.
 fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");
@@ -122,7 +121,7 @@ pub fn kernel(text: &str, signature: &str) -> Module {
     compile("k.py", &format!("{HEADER}{text}"), "k", signature)
 }
 
-/// Returns the optimized IR of the function `k` with its assertions, for a text without imports.
+/// Returns the optimized IR of `k` with its assertions.
 pub fn checked_kernel(text: &str, signature: &str) -> Module {
     let options = Options { debug: true, ..Options::default() };
     compile_with("k.py", &format!("{HEADER}{text}"), "k", signature, options)
@@ -133,7 +132,7 @@ pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
     lower_in_stages(module, target, warps, 1)
 }
 
-/// Returns the PTX of a kernel with this number of loop stages, and the bytes of its shared memory.
+/// Returns the PTX of a kernel with `stages` loop stages, and its shared bytes.
 pub fn lower_in_stages(module: &Module, target: &str, warps: u32, stages: u32) -> (String, u32) {
     let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program =
@@ -169,7 +168,7 @@ pub fn run_cpu(module: &Module, grid: [u32; 3], values: &mut [Value]) {
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
 }
 
-/// Runs the PTX of a kernel in the simulator. `Err` is the fault that the simulator finds.
+/// Runs PTX in the simulator; `Err` is the fault.
 pub fn run_sim(
     module: &Module,
     target: &str,
@@ -181,8 +180,7 @@ pub fn run_sim(
     run_text(&text, shared_bytes, target, warps, grid, values)
 }
 
-/// Runs the first kernel of a PTX text in the simulator. `Err` is the fault that the simulator
-/// finds.
+/// Runs a text's first kernel in the simulator; `Err` is the fault.
 pub fn run_text(
     text: &str,
     shared_bytes: u32,
@@ -198,7 +196,7 @@ pub fn run_text(
     let places = loaded.parameters(&name).unwrap_or_else(|fault| panic!("{fault}"));
     let mut parameters = vec![0; places.last().map_or(0, |last| last.offset + last.bytes)];
     let mut regions = Vec::new();
-    // The signatures promise that tensors are aligned, as they are on a GPU.
+    // Signatures promise aligned tensors.
     let mut memory: Vec<(Vec<u8>, std::ops::Range<usize>)> = Vec::new();
     for value in values.iter() {
         let Value::Tensor(bytes) = value else { continue };
@@ -236,9 +234,9 @@ pub fn run_text(
 /// The alignment of tensors in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Fails unless the kernel computes the same tensors on the CPU and in the simulator. Runs it for
-/// `sm_75`, `sm_80` and `sm_90a`, with one to eight warps. Two elements may differ by `tolerance`,
-/// relative to the larger of 1 and the value.
+/// Checks that the CPU and the simulator compute the same tensors. The targets are `sm_75`, `sm_80`
+/// and `sm_90a`, with one to eight warps. Elements may differ by `tolerance`, relative to the
+/// larger of 1 and the value.
 pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype], tolerance: f64) {
     let on = [("sm_75", 4), ("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)];
     check_on(&on, module, grid, values, dtypes, tolerance);

@@ -1,7 +1,6 @@
-//! Compares every row of the elementwise table, on each of its element types, and every cast with
-//! the CPU's executor. If the row says that the function is exact, the results must be equal.
-//! Otherwise, `the_table_is_what_the_cpu_says` derives the allowed difference from the error that
-//! the row states. For most functions, it is twice this error, since both sides may have the error.
+//! Compares all rows of the elementwise table, and all casts, with the CPU. Exact functions must
+//! have equal results. Others may differ by about twice the row's error
+//! (`the_table_is_what_the_cpu_says`), because both sides have the error.
 
 use std::fmt::Write;
 
@@ -12,8 +11,8 @@ use crate::common::{Random, RandomTensor, Value, decode, element, kernel, lower,
 
 const COUNT: usize = 512;
 
-/// Returns a tensor of ordinary numbers, small integers, the ends of the range, and random bits.
-/// With `are_shifts`, most are shift counts.
+/// Returns ordinary numbers, small integers, range ends and random bits. With `are_shifts`, most
+/// are shift counts.
 fn inputs(random: &mut Random, dtype: Dtype, are_shifts: bool) -> Value {
     let mask = u64::MAX >> (64 - dtype.bits());
     let Value::Tensor(mut bytes) = zeros(dtype, COUNT) else { panic!("zeros are a tensor") };
@@ -36,7 +35,7 @@ fn inputs(random: &mut Random, dtype: Dtype, are_shifts: bool) -> Value {
     Value::Tensor(bytes)
 }
 
-/// Returns a kernel that loads tiles of these types, applies an op, and stores the result.
+/// Returns a kernel that applies an op to tiles of these types.
 fn module(op: &str, attributes: &str, operands: &[Dtype], result: Dtype) -> Module {
     let mut text = String::from("kernel func0 @k(");
     for (index, dtype) in operands.iter().enumerate() {
@@ -58,7 +57,7 @@ fn module(op: &str, attributes: &str, operands: &[Dtype], result: Dtype) -> Modu
     tilewright_ir::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Returns whether bits are NaN, or the number that replaces NaN in the format without NaN.
+/// Returns whether bits are NaN, or its replacement in the format without NaN.
 fn is_nan(dtype: Dtype, bits: u64) -> bool {
     match dtype {
         Dtype::F8E5 => bits & 0x7f > 0x7c,
@@ -68,8 +67,7 @@ fn is_nan(dtype: Dtype, bits: u64) -> bool {
     }
 }
 
-/// Returns the number of steps between two numbers of a type; a step leads to the next number of
-/// the type.
+/// Returns the steps between two numbers, from each number to the next.
 fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
     let sign = 1 << (dtype.bits() - 1);
     let place = |bits: u64| if bits & sign == 0 { i128::from(bits) } else { -i128::from(bits & !sign) };
@@ -103,7 +101,7 @@ impl From<f64> for Allowed {
 
 impl Allowed {
     fn contains(self, dtype: Dtype, a: u64, b: u64) -> bool {
-        // Only fp32 and bf16, whose exponents have the same range, flush subnormal numbers.
+        // fp32 and bf16 have one exponent range.
         let exponent = match dtype {
             Dtype::F32 => 0xff << 23,
             Dtype::BF16 => 0xff << 7,
@@ -195,7 +193,7 @@ fn the_table_is_what_the_cpu_says() {
                 {
                     1.0
                 }
-                // For |x| above 104, the result is 0 or not finite.
+                // Above 104, the result is 0 or not finite.
                 Accuracy::GrowingUlp(least, slope) if dtype == Dtype::F32 => f64::from(least + 104.0 * slope),
                 Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) | Accuracy::FlushedUlp(ulps) => {
                     2.0 * f64::from(ulps)
@@ -228,8 +226,7 @@ fn casts_are_what_the_cpu_says() {
     }
 }
 
-/// Returns zeros, the ends of the subnormal and of the normal numbers, numbers around 1, infinities
-/// and NaNs, of both signs.
+/// Returns numbers at the ends of ranges, around 1, and special numbers, of both signs.
 fn edges(dtype: Dtype) -> Vec<u64> {
     let (infinity, one) = if dtype == Dtype::F16 { (0x7c00_u64, 0x3c00) } else { (0x7f80, 0x3f80) };
     let smallest_normal = infinity & infinity.wrapping_neg();
@@ -256,8 +253,7 @@ fn tensor(dtype: Dtype, numbers: impl IntoIterator<Item = u64>) -> Value {
     Value::Tensor(numbers.into_iter().flat_map(|bits| bits.to_le_bytes()[..dtype.bytes()].to_vec()).collect())
 }
 
-/// Tests 16-bit floats at the ends of their ranges, on targets that use different instructions for
-/// their arithmetic.
+/// 16-bit floats at the ends of their ranges, on targets with different instructions.
 #[test]
 fn halves_at_the_edges_are_what_the_cpu_says() {
     use ElementwiseFn::{Add, Fma, Max, MaxNan, Min, MinNan, Mul, Sub};
@@ -290,9 +286,8 @@ fn cast_to_nearest(from: Dtype, to: Dtype) -> Module {
     module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
 }
 
-/// Returns numbers of the format `from`. They are all numbers of an 8-bit format, and the middle
-/// between each two adjacent ones with its two neighbors. Ends of the range of fp32 follow.
-/// `single` converts 8 bits to fp32.
+/// Returns numbers of the format `from`. They are the 8-bit numbers, and each middle with its
+/// neighbors. The ends of fp32's range follow. `single` converts 8 bits to fp32.
 fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     // The number of low bits of fp32 that the format lacks.
     let unused = match from {
@@ -302,7 +297,7 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     };
     let between = (0..0x7f_u64).flat_map(|code| {
         let [low, high] = [single(code), single(code + 1)];
-        // After the largest number, the value that the next number would have.
+        // The largest number's successor would be this.
         let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
         let middle = f32::midpoint(low, high).to_bits();
         [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
@@ -317,9 +312,8 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     signed.map(narrow).collect()
 }
 
-/// Tests every 8-bit number, and numbers between two of them. With 16 warps, a thread has one
-/// element, with 8 warps two, and with 4 warps four. Each number of elements needs other
-/// instructions.
+/// Every 8-bit number, and numbers in between. A thread has one, two or four elements, which need
+/// different instructions.
 #[test]
 fn fp8_is_converted_as_the_cpu_says() {
     const TARGETS: [(&str, u32); 5] =
@@ -350,7 +344,7 @@ fn fp8_is_converted_as_the_cpu_says() {
     }
 }
 
-/// Tests elements that are not the bytes of one loaded word.
+/// Elements that are not bytes of one loaded word.
 #[test]
 fn chosen_fp8_is_converted_as_the_cpu_says() {
     let text = "

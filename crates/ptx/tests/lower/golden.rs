@@ -1,5 +1,5 @@
-//! Tests the PTX of the benchmarks' kernels and of other kernels. The tests compare the text with
-//! the files in `golden/`, count instructions in it, and assemble it with `ptxas`.
+//! Tests the PTX of the benchmarks' kernels and of other kernels. Compares the text with `golden/`,
+//! counts instructions, and assembles it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -107,10 +107,9 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
     }
 }
 
-/// Kernels of `products.py` with their signatures, for `sm_90a`. The first two numbers are warps
-/// and the largest allowed number of registers. The third is the number of tensor core instructions
-/// in the text. The last is the number of instructions of the loop with dots if it is pipelined in
-/// three stages.
+/// Kernels of `products.py` with their signatures, for `sm_90a`. The numbers are warps, the largest
+/// allowed registers, and tensor core instructions. The last is the instructions of a loop with
+/// dots in three stages.
 const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
     (
         "matmul",
@@ -179,8 +178,7 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
-/// The driver's linker compiles PTX as relocatable code (`-c`). In such code, the 64-bit
-/// instruction `div` is a call, and the assembler serializes the dots of a kernel with calls.
+/// In relocatable code (`-c`), the 64-bit `div` is a call, which would serialize dots.
 #[test]
 fn dots_are_asynchronous_beside_divisions_of_64_bits() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
@@ -195,8 +193,7 @@ fn dots_are_asynchronous_beside_divisions_of_64_bits() {
     assert_eq!(assembled.unwrap_or_else(|error| panic!("{error}\n{text}")).losses, [""; 0]);
 }
 
-/// Returns the number of instructions of the longest loop with dots, from its label to the jump
-/// back.
+/// Returns the number of instructions of the longest loop with dots.
 fn instructions_in_the_loop(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_instruction = |line: &&&str| line.ends_with(';') && !line.starts_with(['.', '/']);
@@ -223,9 +220,8 @@ fn loops_with_products_are_short() {
     assert_eq!(lengths.collect::<Vec<_>>(), expected);
 }
 
-/// In attention, a dot is in flight while the softmax of the next iteration is computed. One wait
-/// leaves this dot in flight, and the wait for the dot follows the softmax. The assembler keeps
-/// this order without spilling.
+/// In attention, a dot is in flight during the softmax of the next iteration. One wait leaves it in
+/// flight, and its wait follows the softmax. The assembler keeps this order without spills.
 #[test]
 fn a_product_is_under_way_beside_the_softmax() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
@@ -236,8 +232,8 @@ fn a_product_is_under_way_beside_the_softmax() {
         let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
         let waits =
             [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
-        // Three waits leave no dot in flight. They are for the first scores, for the dot in the
-        // loop, and for the last accumulator. One wait leaves one dot in flight.
+        // Three waits leave no dot in flight: for the first scores, the loop's dot, and the last
+        // accumulator. One wait leaves one.
         assert_eq!(waits, [3, 1], "{name} {signature}");
         assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
         let Some(ptxas) = &ptxas else { continue };
@@ -266,8 +262,8 @@ fn vector_add_is_four_wide_loads_and_two_wide_stores() {
     assert_eq!(text.matches("st.global.v4.b32").count(), 2);
 }
 
-/// Returns the PTX of a kernel that sums in a loop. `bounds` are the arguments of its `range`, and
-/// `addend` is the expression that each iteration adds.
+/// Returns the PTX of a kernel that sums in a loop. `bounds` are the arguments of `range`, and
+/// `addend` is added in each iteration.
 fn sum_loop(bounds: &str, addend: &str) -> String {
     let text = format!(
         "
@@ -305,7 +301,7 @@ fn the_assembler_can_count_the_iterations_of_loops() {
             assert_eq!(end.contains(form), form == expected, "range({bounds}): {form}\n{text}");
         }
     }
-    // The assembler does not unroll loops with dots, and the dots need the register of a countdown.
+    // Loops with dots have no countdown.
     let text = sum_loop("0, n, 16", "tl.dot(loaded[:, None] + i[None, :], loaded[:, None] - i[None, :])");
     assert!(text.contains(distance), "{text}");
 }
@@ -345,8 +341,8 @@ def k(x, y, n, BLOCK: tl.constexpr):
     }
 }
 
-/// Appends a kernel `k`, renamed to `k` and `number`, to the kernels with the same header. The
-/// assembler checks all of them in one run, because its start takes longer than a small kernel.
+/// Appends `k`, renamed, to the kernels with the same header. The assembler checks all in one run,
+/// because its start is slow.
 fn append(batches: &mut BTreeMap<String, String>, text: &str, number: usize, name: &str) {
     let (header, kernel) = text.split_at(text.find(".visible .entry k(").expect("the kernel is named k"));
     let kernel = kernel.replacen("entry k(", &format!("entry k{number}("), 1);

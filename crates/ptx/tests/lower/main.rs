@@ -1,5 +1,4 @@
-//! Lowers programs to PTX. The tests assemble the text of the benchmarks' kernels with `ptxas`.
-//! They compare the results of kernels in the simulator with those of the CPU's executor.
+//! Lowers programs to PTX, assembles it, and compares results with the CPU.
 
 mod asynchronous;
 mod blackwell;

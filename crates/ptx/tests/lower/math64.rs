@@ -1,5 +1,5 @@
-//! Tests the transcendental functions of fp64. Compares sine, cosine and the error function with a
-//! table of correctly rounded results. Compares all functions with the results of the CPU.
+//! Tests the transcendental functions of fp64. Sine, cosine and error function are compared with
+//! correctly rounded results. All functions are compared with the CPU.
 
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn, Module};
 use tilewright_testkit::Ptxas;
@@ -10,11 +10,10 @@ const F64: Dtype = Dtype::F64;
 /// The functions of the table of exact results, in the order of its columns.
 const COLUMNS: [MathFn; 3] = [MathFn::Sin, MathFn::Cos, MathFn::Erf];
 const TARGETS: [&str; 3] = ["sm_75", "sm_80", "sm_90a"];
-/// Each line has the bits of a number, and the bits of the functions of this number.
+/// Each line has the bits of a number and of the functions' results.
 const TABLE: &str = include_str!("math64.txt");
 
-/// Returns a kernel that stores the results of each function of a tile, one function after the
-/// other.
+/// Returns a kernel that stores each function of a tile in turn.
 fn module(functions: &[MathFn], count: usize) -> Module {
     let name = |&function: &MathFn| match function {
         MathFn::AccurateExp => "extra.libdevice.exp".to_owned(),
@@ -33,9 +32,8 @@ def k(x, out, N: tl.constexpr):
     kernel(&text, &format!("*fp64:16, *fp64:16, {count}"))
 }
 
-/// Returns the allowed difference between the simulator and the CPU, in units of the last place. It
-/// is 2 for the functions of the table, and otherwise twice the error that the function's row
-/// states.
+/// Returns the allowed difference from the CPU, in ulp. It is 2 for the table's functions, and
+/// otherwise twice the row's error.
 fn allowance(function: MathFn) -> u64 {
     match ElementwiseFn::from(function).info().accuracy {
         _ if COLUMNS.contains(&function) => 2,
@@ -55,9 +53,8 @@ fn tensor(bits: &[u64]) -> Value {
     Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
 }
 
-/// Fails if the simulator's result for a function and an x is too far from the expected result.
-/// `most` is the largest allowed distance, in units of the last place. `expected` has the order of
-/// the kernel's result.
+/// Fails if the simulator's result is too far from the expected one. `most` is the allowed distance
+/// in ulp. `expected` has the order of the kernel's results.
 fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn) -> u64) {
     let module = module(functions, x.len());
     for target in TARGETS {
@@ -65,7 +62,7 @@ fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn
         run_sim(&module, target, 4, [1, 1, 1], &mut values).unwrap_or_else(|fault| panic!("{fault}"));
         for (index, (found, &expected)) in bits(&values[1]).into_iter().zip(expected).enumerate() {
             let [argument, a, b] = [x[index % x.len()], found, expected].map(f64::from_bits);
-            // The difference of the bits is large if only the sign of a zero is wrong.
+            // A wrong sign of a zero is a large difference.
             let function = functions[index / x.len()];
             let is_near = (a.is_nan() && b.is_nan()) || found.abs_diff(expected) <= most(function);
             assert!(is_near, "{function:?}({argument:e}) on {target} is {a:e}, not {b:e}");
@@ -101,8 +98,7 @@ fn any_arguments_are_what_the_cpu_says() {
     let mut random = Random(64);
     let x: Vec<u64> = (0..2048)
         .map(|index| {
-            // Numbers of any magnitude, for every kind of argument reduction, and up to the end of
-            // the error function's range.
+            // Numbers of any magnitude, for all argument reductions.
             let exponent =
                 [random.bits() % 2048, 1000 + random.bits() % 100, 1021 + random.bits() % 5][index % 3];
             random.bits() & !(0x7ff << 52) | exponent << 52

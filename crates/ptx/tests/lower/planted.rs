@@ -1,5 +1,5 @@
-//! Plants mistakes in the PTX of kernels, and tests that each mistake is noticed. The simulator
-//! must find a fault, or the result must change.
+//! Plants mistakes in the PTX of kernels, which must be noticed. The simulator finds a fault, or
+//! the result changes.
 
 use tilewright_ir::Dtype;
 
@@ -9,7 +9,7 @@ const F32: Dtype = Dtype::F32;
 const TARGET: &str = "sm_80";
 const WARPS: u32 = 4;
 
-/// A kernel with its arguments. `output` is the index of the argument that it writes.
+/// A kernel with its arguments. `output` is the index of the written argument.
 struct Case {
     target: &'static str,
     text: String,
@@ -67,7 +67,7 @@ impl Case {
         Ok(pairs.into_iter().all(|(x, y)| (x - y).abs() <= 1e-4 * y.abs().max(1.0)))
     }
 
-    /// Removes the line with index `number` among the lines that contain a word.
+    /// Removes the line with index `number` among those with a word.
     fn without(&self, word: &str, number: usize) -> String {
         let mut removed = false;
         let lines = self.text.lines().enumerate().filter(|(index, line)| {
@@ -125,8 +125,7 @@ def k(x, out, n, BLOCK: tl.constexpr):
     Case::new(&module, [2, 1, 1], values, 1)
 }
 
-/// Two dots of warpgroups in a loop. The first has loaded operands; an operand of the second is the
-/// result of the first.
+/// Two dots of warpgroups in a loop. An operand of the second is the result of the first.
 fn chain_of_products() -> Case {
     let text = "
 @triton.jit
@@ -149,8 +148,7 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
-/// A dot of warpgroups in a loop with four slots. Threads copy both operands, as one group for each
-/// slot.
+/// A dot of warpgroups in a loop with four slots, copied by threads.
 fn copied_product() -> Case {
     let text = "
 @triton.jit
@@ -178,7 +176,7 @@ fn what_copies_for_products_of_warpgroups_lack_is_found() {
     let (_, body) = case.text.split_once("\n$loop").expect("there is a loop");
     let (body, _) = body.split_once("bra ").expect("it ends");
     let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();
-    // In the loop, one barrier is for full slots, and one for empty slots.
+    // One barrier is for full slots, and one for empty slots.
     for (word, times, expected) in [
         ("bar.sync", 2, "race"),
         ("fence.proxy.async", 1, "proxy"),
@@ -194,7 +192,7 @@ fn what_copies_for_products_of_warpgroups_lack_is_found() {
             assert!(fault.contains(expected), "{word} {number}: {line}");
         }
     }
-    // If one more group may be in flight, the data of the current iteration may be missing.
+    // Data of the current iteration may be missing.
     let waits = body.lines().find(|line| line.contains("cp.async.wait_group")).expect("it waits");
     let (head, pending) = waits.rsplit_once(' ').expect("for a number");
     let pending: u32 = pending.trim_end_matches(';').parse().expect("a number");
@@ -208,16 +206,14 @@ fn what_products_of_warpgroups_lack_is_found() {
     let case = chain_of_products();
     let count = |word: &str| case.text.lines().filter(|line| line.contains(word)).count();
     for (word, first, expected) in [
-        // The first fence is not needed: the fence in the loop also follows the stores before the
-        // loop.
+        // The loop's fence also follows the stores before the loop.
         ("fence.proxy.async", 1, "proxy"),
         ("bar.sync", 0, "race"),
         ("wgmma.fence", 0, "wgmma.fence"),
         ("wgmma.wait_group", 0, "wgmma.wait_group"),
     ] {
         assert!(count(word) > first, "{word}\n{}", case.text);
-        // The simulator treats a move to a fragment of A as a copy that `ptxas` removes. So it
-        // reports no fault if the second `wgmma.fence`, which is for such a move, is removed.
+        // The simulator ignores moves to a fragment of A, for which the second `wgmma.fence` is.
         let last = if word == "wgmma.fence" { 1 } else { count(word) };
         for number in first..last {
             let outcome = case.outcome(&case.without(word, number));
@@ -279,8 +275,7 @@ fn a_store_without_its_mask_is_out_of_bounds() {
 
 #[test]
 fn a_vector_load_at_an_odd_place_is_misaligned() {
-    // Because the signature promises a multiple of 16 for the pointer, the load is a vector. Its
-    // address is then increased by 4.
+    // The load is a vector, and its address is increased by 4.
     let text = "
 @triton.jit
 def k(x, out, BLOCK: tl.constexpr):
@@ -301,7 +296,7 @@ def k(x, out, BLOCK: tl.constexpr):
 fn a_barrier_for_some_threads_is_divergent() {
     let case = softmax();
     let barrier = case.text.lines().find(|line| line.contains("bar.sync")).expect("there is a barrier");
-    // One more barrier, which only the first lanes of each warp reach.
+    // Only the first lanes of each warp reach this barrier.
     let guarded = format!(
         "{barrier}\n{{\n.reg .pred %some;\n.reg .b32 %number;\nmov.u32 %number, %laneid;\n\
          setp.lt.u32 %some, %number, 7;\n@%some bra $few;\nbra.uni $all;\n$few:\nbar.sync 0;\n$all:\n}}"

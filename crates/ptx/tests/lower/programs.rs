@@ -1,5 +1,4 @@
-//! Compares the results of kernels in the simulator with the CPU's: kernels with reductions, loops,
-//! branches, dots and exchanges between threads.
+//! Compares kernels in the simulator with the CPU.
 
 use tilewright_ir::Dtype;
 
@@ -199,8 +198,7 @@ def k(x, out, M: tl.constexpr, N: tl.constexpr):
 fn accesses_are_coalesced_and_free_of_bank_conflicts() {
     let source = std::fs::read_to_string(tilewright_testkit::project_root().join("benches/kernels.py"));
     let source = source.expect("the benchmarks' kernels are there");
-    // Returns the sectors and the shared-memory wavefronts beyond those that the accessed bytes
-    // need.
+    // Returns the sectors and wavefronts beyond those that the bytes need.
     let excess = |kernel: &str, signature: &str, grid: u32, mut values: Vec<Value>| {
         let module = crate::common::compile("k.py", &source, kernel, signature);
         let report = run_sim(&module, "sm_90a", 4, [grid, 1, 1], &mut values)
@@ -214,7 +212,7 @@ fn accesses_are_coalesced_and_free_of_bank_conflicts() {
         let values = vec![x, y, zeros(F32, length), int(length as i32)];
         assert_eq!(excess("add_kernel", &signature, 4, values), (0, 0), "vector add of {length}");
     }
-    // Each row begins at a sector; the mask excludes the columns after the end of the row.
+    // Each row begins at a sector; the mask excludes columns past its end.
     for (columns, stride, divisibility) in [(1024, 1024, 16), (781, 1024, 1), (781, 784, 1), (13, 16, 1)] {
         let rows = |random: &mut Random, dtype| random.tensor(dtype, 3 * stride);
         let numbers = [int(stride as i32), int(columns as i32)];

@@ -1,4 +1,4 @@
-//! Tests `cp.async`: the copies of a tile are in flight while threads add 1 to the previous tile.
+//! Tests `cp.async`: copies of a tile in flight while threads add 1.
 
 use tilewright_layout::{Layout, blocked};
 
@@ -7,13 +7,13 @@ use super::{Argument, Head, Memory, float_bytes, with_operand, without};
 const TILE: u32 = 512;
 const TILES: i32 = 5;
 
-/// Returns a program that adds 1 to `n` numbers, tile by tile, while the next tile is copied. It
-/// reads 0 in place of numbers from index `n` on.
+/// Returns a program that adds 1 to `n` numbers, tile by tile. It copies the next tile ahead, and
+/// reads 0 from index `n` on.
 fn doubled(target: &'static str) -> (Head, String) {
     let mut head = Head::new(target, 4, 2 * TILE * 4);
     let l = head.add(blocked(&[TILE], &[4], &[32], &[4], &[0]));
     let m = head.add(Layout::strided(&[TILE], &[0]));
-    // In this layout, a thread reads data that other threads have copied.
+    // A thread reads data that other threads have copied.
     let r = head.add(blocked(&[TILE], &[1], &[32], &[4], &[0]));
     let kernel = format!(
         "kernel func0 @k(%x: *fp32 {{divisibility = 16}}, %out: *fp32 {{divisibility = 16}}, %n: int32, %tiles: int32) {{

@@ -1,5 +1,5 @@
 //! Tests a persistent matmul with fused loops, from its source to PTX. The simulator detects
-//! mistakes in the copies for the next tile, and in the release of slots between tiles.
+//! mistakes in copies for the next tile and in releases of slots.
 
 use tilewright_gpu::Launcher;
 use tilewright_gpu_ir::GpuTarget;
@@ -15,7 +15,7 @@ const DEPTH: u32 = 256;
 const STEP: u32 = 32;
 const TILES: u32 = 3;
 
-/// The PTX of the matmul, the extents of the boxes of A and B, and the bytes of shared memory.
+/// The PTX, the box extents of A and B, and the bytes of shared memory.
 struct Product {
     text: String,
     boxes: Vec<[u32; 2]>,
@@ -23,9 +23,8 @@ struct Product {
     shared_bytes: u32,
 }
 
-/// Compiles the persistent matmul. The text `factor` follows the dot. It is empty, or a
-/// multiplication, for which each iteration has to wait for its dot. Since the store has a mask,
-/// threads store the result, not a tensor copy.
+/// Compiles the persistent matmul. `factor`, after the dot, is empty or a multiplication, which
+/// waits for the dot in each iteration. Threads store the result, because the store has a mask.
 fn product(warps: u32, factor: &str) -> Product {
     let rows = ROWS * warps / 4;
     let source = format!(
@@ -63,8 +62,7 @@ fn halves(count: u32) -> Vec<half::f16> {
 }
 
 impl Product {
-    /// Returns whether the PTX `text` computes the matmul with `depth` as the extent of K. `Err` is
-    /// the fault.
+    /// Returns whether `text` computes the matmul with `depth` as K. `Err` is the fault.
     fn outcome(&self, text: &str, depth: u32) -> Result<bool, String> {
         let rows = ROWS * self.warps / 4 * TILES;
         let [a, b] = [rows * DEPTH, DEPTH * COLUMNS].map(halves);
@@ -108,14 +106,14 @@ impl Product {
     }
 
     /// Counts the lines with a word up to the end of the loop over tiles. Later lines are not
-    /// needed: no thread waits for slots that are released after the loop.
+    /// needed: no thread waits for them.
     fn count(&self, word: &str) -> usize {
         let is_within = |line: &&str| !line.starts_with("$end_1:");
         self.text.lines().take_while(is_within).filter(|line| line.contains(word)).count()
     }
 
-    /// Checks that each line with a word is needed, from the line with index `first` among them on.
-    /// Without the line, the result must be wrong, or the simulator must find a fault.
+    /// Checks that each line with a word is needed, from index `first` on. Without it, the result
+    /// is wrong or the simulator finds a fault.
     fn each_is_needed(&self, word: &str, first: usize) {
         assert!(self.count(word) > first, "{word}\n{}", self.text);
         for number in first..self.count(word) {
@@ -148,7 +146,7 @@ fn each_mistake_is_found() {
         product.each_is_needed("mbarrier.arrive.expect_tx", 0);
         product.each_is_needed("wgmma.wait_group", 0);
         if warps == 4 {
-            // There is one barrier of the block for each point at which slots are filled again.
+            // There is one barrier of the block for each refill.
             product.each_is_needed("bar.sync", 0);
         } else {
             product.each_is_needed("mbarrier.arrive.shared", 0);

@@ -1,5 +1,5 @@
-//! Tests tensor maps that the kernel makes of a pointer and integers. Loads through such maps have
-//! the right results, and the simulator detects mistakes.
+//! Tests tensor maps that the kernel makes from a pointer and integers. Loads have the right
+//! results, and the simulator detects mistakes.
 
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_layout::Layout;
@@ -8,8 +8,8 @@ use tilewright_sim::{Swizzle, TensorDataType};
 use super::tensors::{COLUMNS, ROWS, map, ring};
 use super::{Argument, Head, Memory, without};
 
-/// Returns a program that doubles a matrix. It makes the tensor map through which it loads the
-/// matrix. The height of the matrix is a parameter; its width is 120 columns.
+/// Returns a program that doubles a matrix through a tensor map that it makes. The height is a
+/// parameter, and the width is 120 columns.
 fn program() -> (Head, String) {
     let (mut head, kernel) = ring();
     let bytes = head.shared_bytes.next_multiple_of(128);
@@ -62,7 +62,7 @@ fn boxes_of_a_map_that_the_kernel_makes() {
     let (head, kernel) = program();
     let text = head.lower(&kernel);
     assert_eq!(text.matches("tensormap.cp_fenceproxy").count(), 1, "{text}");
-    // The program reads zeros after the last row, and only zeros from a tensor without rows.
+    // Zeros follow the last row.
     for height in [4 * ROWS, 3 * ROWS + 5, 1, 0] {
         assert_eq!(outcome(&head, &text, height), Ok(true), "{height} rows\n{text}");
     }
@@ -82,7 +82,7 @@ fn what_is_missing_is_found() {
     }
 }
 
-/// A kernel that copies the words with the bits of used map entries to the memory at its parameter.
+/// A kernel that copies the words of used map entries to its parameter's memory.
 const LOOK: &str = "
 .visible .entry look(.param .u64 look_param_0)
 {
@@ -109,7 +109,7 @@ fn the_place_is_given_back() {
     assert_eq!(places_taken(&head, &without(&text, "red.release", 0)), 1);
 }
 
-/// Runs the kernel, and returns how many map entries are marked as used after it has ended.
+/// Runs the kernel, and returns the map entries still marked as used.
 fn places_taken(head: &Head, text: &str) -> u32 {
     let loaded = head.load(&format!("{text}{LOOK}"));
     let (mut from, mut to) = (Memory::zeros(16), Memory::zeros(240 * 64));

@@ -1,5 +1,5 @@
-//! Tests programs in the text of the GPU dialect, with asynchronous copies and dots, barriers and
-//! partitions. Checks their PTX, and runs it in the simulator.
+//! Tests asynchronous programs in the text of the GPU dialect. Checks their PTX, and runs it in the
+//! simulator.
 
 mod copies;
 mod flattened;
@@ -16,7 +16,7 @@ use tilewright_layout::{Layout, blocked};
 use tilewright_sim::{LoadedModule, Region, Report};
 use tilewright_testkit::Ptxas;
 
-/// The settings of a program: its target, warps, shared memory and layouts.
+/// The target, warps, shared memory and layouts of a program.
 pub struct Head {
     layouts: Layouts,
     target: &'static str,
@@ -24,8 +24,7 @@ pub struct Head {
     shared_bytes: u32,
     /// The tensor maps that the kernel makes.
     made_maps: Vec<TensorMapPlan>,
-    /// The number of clusters of two blocks that a launch runs; 0 for a single block without a
-    /// cluster.
+    /// The number of clusters of two blocks in a launch; 0 without clusters.
     pairs: u32,
 }
 
@@ -55,8 +54,8 @@ impl Head {
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
 
-    /// Returns the PTX of a kernel. If NVIDIA's assembler is installed, also assembles the PTX,
-    /// without spills.
+    /// Returns the PTX of a kernel. If NVIDIA's assembler is installed, also assembles it, without
+    /// spills.
     pub fn lower(&self, kernel: &str) -> String {
         let module = self.parse(kernel).unwrap_or_else(|error| panic!("{error}"));
         let ptx = tilewright_ptx::lower(&module).unwrap_or_else(|error| panic!("{error:#?}"));
@@ -77,7 +76,7 @@ impl Head {
         }
     }
 
-    /// Runs the first kernel of a PTX text in one block, or in pairs of blocks. `Err` is the fault.
+    /// Runs a PTX text's first kernel in one block, or in pairs. `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
         let loaded = self.load(text);
         let name = loaded.kernels().next().expect("there is a kernel").to_owned();
@@ -131,7 +130,7 @@ impl Head {
 /// An argument of a launch.
 pub enum Argument<'a> {
     Memory(&'a mut Memory),
-    /// Memory that is no parameter: a tensor map has its address.
+    /// Memory that is no parameter, for a tensor map.
     Hidden(&'a mut Memory),
     Int(i32),
 }
@@ -183,7 +182,7 @@ pub fn by_rows(shape: [u32; 2], width: u32, warps: u32) -> Layout {
     blocked(&shape, &[1, width], &[32 / across, across], &[warps, 1], &[1, 0])
 }
 
-/// Removes the line with index `number` among the lines that contain a word.
+/// Removes the line with index `number` among those with a word.
 pub fn without(text: &str, word: &str, number: usize) -> String {
     let found: Vec<usize> =
         text.lines().enumerate().filter(|(_, line)| line.contains(word)).map(|(index, _)| index).collect();

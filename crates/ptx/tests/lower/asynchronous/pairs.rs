@@ -1,6 +1,5 @@
-//! Tests clusters of two blocks that fill the slots of a ring together. The blocks fill one slot
-//! while they read the other slot. If one of the synchronizations between the blocks is missing,
-//! the simulator finds a fault.
+//! Tests clusters of two blocks that fill the slots of a ring together. They fill one slot while
+//! they read the other. Without one of the synchronizations, the simulator finds a fault.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};
@@ -12,8 +11,8 @@ const ROWS: u32 = 32;
 const SLOTS: u32 = 2;
 const STEPS: u32 = 5;
 
-/// Returns a program that doubles a matrix of `columns` columns. Every program of the grid doubles
-/// the same matrix, and stores its result after the results of the previous programs.
+/// Returns a program that doubles a matrix of `columns` columns. Every program doubles the same
+/// matrix, and stores its result after the previous ones.
 fn ring(columns: u32, pairs: u32) -> (Head, String) {
     let slot_bytes = ROWS * columns * 2;
     let barriers = (SLOTS + 1) * slot_bytes;
@@ -92,8 +91,8 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
     (head, kernel)
 }
 
-/// Returns whether the result of a PTX text is right with this number of programs. `said` is the
-/// value of the parameter with the number of programs; 0 says that the launch has no pairs.
+/// Returns whether the result is right for this number of programs. `said` is the kernel's number
+/// of programs; 0 without pairs.
 fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> Result<bool, String> {
     let count = STEPS * ROWS * columns;
     let numbers: Vec<half::f16> =
@@ -122,15 +121,13 @@ fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> R
 
 #[test]
 fn each_block_copies_half_to_both() {
-    // A tile of 128 columns is two boxes; each block copies one of them. A tile of 64 columns is
-    // one box; each block copies one half of it.
+    // 128 columns are two boxes, one for each block. 64 columns are one box, a half for each block.
     for columns in [128, 64] {
         let (head, kernel) = ring(columns, 2);
         let text = head.lower(&kernel);
         assert_eq!(text.matches(".multicast::cluster").count(), 2, "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 4), Ok(true), "{text}");
-        // With three programs, the last block has no program. With 0 as the parameter, each block
-        // fills its slots itself.
+        // With three programs, the last block has none. With 0, each block fills its slots itself.
         assert_eq!(outcome(&head, &text, columns, 3, 3), Ok(true), "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 0), Ok(true), "{text}");
     }
@@ -141,14 +138,12 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring(128, 1);
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 128, 2, 2).expect_err("the mistake is found");
-    // With this change, both blocks copy the same half of a slot. That half gets too many bytes,
-    // and no block writes the other half.
+    // Both blocks copy the same half, so it gets too many bytes.
     let wrong = text.replace("%cluster_ctarank", "0");
     assert_ne!(wrong, text);
     let found = fault(&wrong);
     assert!(found.contains("race") || found.contains("uninitialized shared memory"), "{found}");
-    // With this change, threads arrive only at the barriers of their own block. So a block fills a
-    // slot before the other block has released it.
+    // Threads arrive only at their own block, so the other's slot is filled too early.
     let own =
         text.replace("mapa.shared::cluster.u32", "add.u32").replace("mbarrier.init.shared::cta.b64", "INIT");
     let line =
@@ -159,9 +154,8 @@ fn each_mistake_is_found() {
         .replace("INIT", "mbarrier.init.shared::cta.b64");
     let found = fault(&own);
     assert!(found.contains("race"), "{found}");
-    // Without the first cluster barrier, a block uses barriers that the other block has not
-    // initialized. Without the last cluster barrier, a block may exit while the other block still
-    // accesses its shared memory.
+    // Without the first cluster barrier, a block uses barriers that are not initialized. Without
+    // the last, it exits while its shared memory is accessed.
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 0), "barrier.cluster.arrive", 0));
     assert!(found.contains("mbarrier") || found.contains("race") || found.contains("visible"), "{found}");
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 1), "barrier.cluster.arrive", 1));

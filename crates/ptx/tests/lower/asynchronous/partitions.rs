@@ -1,5 +1,4 @@
-//! Tests warp specialization: one partition copies, and a partition of one warpgroup computes dots.
-//! Barriers synchronize the two.
+//! Tests warp specialization: one partition copies, a warpgroup computes dots.
 
 use std::fmt::Write;
 
@@ -16,10 +15,9 @@ const K: u32 = 64;
 const SLOTS: u32 = 3;
 const BYTES: u32 = (M + N) * K * 2;
 
-/// Returns a program in which a consumer warpgroup computes a dot along K. `producer` is the code
-/// that fills a slot. `arrivals` is the number of arrivals at the barrier of a full slot.
-/// `partitions` has the attributes of `warp_specialize`. `rest` is the text after the first two
-/// partitions: a third partition, or code.
+/// Returns a program in which a warpgroup computes a dot along K. `producer` fills a slot.
+/// `arrivals` is the number at the barrier of a full slot. `partitions` has attributes of
+/// `warp_specialize`. `rest` is a third partition, or code.
 fn pipeline(producer: &str, arrivals: u32, partitions: &str, rest: &str) -> (Head, String) {
     let barriers = SLOTS * BYTES;
     let mut head = Head::new("sm_90a", 8, barriers + 16 * SLOTS);
@@ -102,8 +100,8 @@ fn by_tensor_copies(partitions: &str, rest: &str) -> (Head, String) {
     (head, kernel.replace("VISIBLE", ""))
 }
 
-/// Returns the program whose producer is one warp that copies by `cp.async`. Both operands are
-/// row-major; A is stored as one block of K after the other.
+/// Returns the program whose producer warp copies by `cp.async`. Both operands are row-major; A is
+/// in blocks along K.
 fn by_thread_copies() -> (Head, String) {
     let size = K * N;
     let mut producer = format!(
@@ -127,13 +125,13 @@ fn by_thread_copies() -> (Head, String) {
     let partitions = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
     let (head, kernel) = pipeline(&producer, 32, partitions, "() {\n    yield_values\n  }");
     let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
-    // The copies write through the generic proxy, but the dots read through the asynchronous proxy.
-    // So the consumer needs a fence.
+    // Copies write by the generic proxy, and dots read by the asynchronous one, so the consumer
+    // needs a fence.
     (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_specialize", &size))
 }
 
-/// Returns whether the result is the dot. `is_blocked` is true if A is stored as one block of K
-/// after the other. `Err` is the fault.
+/// Returns whether the result is the dot. `is_blocked` is true if A is in blocks along K. `Err` is
+/// the fault.
 fn outcome(head: &Head, text: &str, steps: u32, is_blocked: bool) -> Result<bool, String> {
     let mut random = Random(11);
     let (depth, [m, n, k]) = ((K * steps) as usize, [M, N, K].map(|extent| extent as usize));
@@ -195,7 +193,7 @@ fn registers_go_from_partition_to_partition() {
     assert_eq!(changes.len(), 2, "nothing follows: {changes:?}");
     assert!(changes[0].contains(".inc") && changes[0].contains("232"), "{changes:?}");
     assert!(changes[1].contains(".dec") && changes[1].contains("40"), "{changes:?}");
-    // If code follows the partitions, all warps first return to their previous number of registers.
+    // If code follows, all warps first return to their previous registers.
     let after = "\n  %x = constant {value = 1.0:fp32} : fp32\n  store %c, %x {cache = \"\", eviction = \"\", axis = 0, width = 1}";
     let (head, kernel) = by_tensor_copies("{warps = [4, 4], registers = [232, 40]}", after);
     let text = head.lower(&kernel);
@@ -205,7 +203,7 @@ fn registers_go_from_partition_to_partition() {
     assert!(changes[3].contains(".inc") && changes[3].contains("136"), "{changes:?}");
 }
 
-/// The warps of two partitions that share a warpgroup change their registers together.
+/// Partitions of one warpgroup change their registers together.
 #[test]
 fn partitions_share_the_registers_of_a_warpgroup() {
     let (head, kernel) = by_tensor_copies("{warps = [4, 1, 3], registers = [232, 40, 40]}", IDLE);
@@ -227,8 +225,7 @@ fn a_warp_copies_by_its_threads() {
     for steps in [2, 7] {
         assert_eq!(outcome(&head, &text, steps, true), Ok(true), "{steps} steps\n{text}");
     }
-    // The fence with index 0 is for the initialized barriers. The fence with index 1 is for the
-    // copied data.
+    // Fence 0 is for initialized barriers, and fence 1 for copied data.
     let found = outcome(&head, &without(&text, "fence.proxy.async", 1), 4, true).expect_err("it is found");
     assert!(found.contains("proxy"), "{found}");
 }
@@ -255,7 +252,7 @@ fn each_mistake_is_found() {
         let found = fault(&kernel.replacen(&wait, &other, 1));
         assert!(expected.iter().any(|word| found.contains(word)), "{barriers}: {found}");
     }
-    // The consumer releases the slot before the dot has read it.
+    // The consumer releases the slot too early.
     let arrive = "      mbarrier_arrive %empty, %slot\n";
     let early =
         kernel.replacen(arrive, "", 1).replacen("      %product", &format!("{arrive}      %product"), 1);
@@ -263,8 +260,8 @@ fn each_mistake_is_found() {
     assert!(found.contains("race") || found.contains("refused"), "{found}");
 }
 
-/// Tests three partitions. The first passes numbers to the third through shared memory, and a named
-/// barrier synchronizes these two. The second partition does not wait for them.
+/// Tests three partitions. The first passes numbers to the third through shared memory, at a named
+/// barrier. The second does not wait.
 #[test]
 fn two_of_three_partitions_meet_at_a_barrier() {
     let mut head = Head::new("sm_80", 8, 1024);

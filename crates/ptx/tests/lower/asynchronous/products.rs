@@ -1,5 +1,5 @@
-//! Tests dots of warpgroups with operands of every type, in the layouts that `wgmma` reads.
-//! Compares the results with those of fp64.
+//! Tests dots of warpgroups with every type and layout of `wgmma`. The results are compared with
+//! fp64.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::{Argument, Head, Memory, by_rows, without};
 use crate::common::{Random, decode, element};
 
 /// Returns the memory layout of an operand. The arguments are the extents along m (or n) and k, the
-/// axis of m or n, and the bits of an element.
+/// axis of m or n, and the element's bits.
 type Form = fn(u32, u32, usize, u32) -> Layout;
 
 /// Swizzled layouts: K-major and MN-major, with swizzles of 128, 64 and 32 bytes.
@@ -20,8 +20,7 @@ const K_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, S
 const MN_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes64);
 const K_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, SwizzleMode::Bytes32);
 const MN_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes32);
-/// Layouts without a swizzle: chunks of 16 bytes along the contiguous dimension are consecutive
-/// along the other dimension.
+/// Layouts without a swizzle: chunks of 16 bytes are consecutive along the other dimension.
 const K_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([k, mn], [1 - axis, axis], bits);
 const MN_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([mn, k], [axis, 1 - axis], bits);
 
@@ -37,7 +36,6 @@ fn chunks([fast, slow]: [u32; 2], [fast_axis, slow_axis]: [usize; 2], bits: u32)
     count(fast_axis, chunk).product(&count(slow_axis, slow)).product(&count(fast_axis, fast / chunk))
 }
 
-/// A dot, with the types, the shape and the layouts of its operands.
 #[derive(Clone, Copy)]
 struct Case {
     a: Dtype,
@@ -65,14 +63,13 @@ const HALF: Case = Case {
     from_registers: false,
 };
 
-/// The part of a program that computes the result `%sum` from the operands and the initial
-/// accumulator `%acc`. This part has one dot.
+/// The text that computes `%sum` from the operands and `%acc`, by one dot.
 const ONE_PRODUCT: &str = "  %product = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %sum = wgmma_wait %product {pending = 0} : ACC
 ";
 
-/// Two dots accumulate in the same registers, while a third dot is in flight. The result is three
-/// times the dot.
+/// Two dots in the same registers, while a third dot is in flight. The result is three times the
+/// dot.
 const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %q = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %p2 = wgmma %left, %b_buffer, %p1 {INSTRUCTION} : pending<ACC>
@@ -212,7 +209,7 @@ impl Case {
 
 /// Returns numbers of the type whose products and sums are exact, with their bytes.
 fn numbers(random: &mut Random, dtype: Dtype, count: usize) -> (Vec<f64>, Vec<u8>) {
-    // Values with their bits. A float has one of the values 0, 0.5, 1, 1.5, 2 and -1.
+    // Values with their bits. A float is 0, 0.5, 1, 1.5, 2 or -1.
     let table: [(f64, u64); 6] = match dtype {
         Dtype::F8E4NV => [(0.0, 0), (0.5, 0x30), (1.0, 0x38), (1.5, 0x3c), (2.0, 0x40), (-1.0, 0xb8)],
         Dtype::F8E5 => [(0.0, 0), (0.5, 0x38), (1.0, 0x3c), (1.5, 0x3e), (2.0, 0x40), (-1.0, 0xbc)],
@@ -295,8 +292,7 @@ fn a_product_goes_on_beside_another() {
         let (head, kernel) = case.program(THREE_PRODUCTS);
         let text = head.lower(&kernel);
         assert_eq!(case.outcome(&head, &text, 3.0), Ok(true), "{text}");
-        // The second dot in the accumulator uses the registers of the first dot. The dot beside
-        // them has other registers.
+        // The second dot uses the registers of the first; the third has others.
         let sums: Vec<&str> = text
             .lines()
             .filter(|line| line.contains("wgmma.mma_async"))
@@ -340,7 +336,7 @@ fn each_mistake_is_found() {
     let wait = text.lines().find(|line| line.contains("wgmma.wait_group")).expect("there is one");
     let found = fault(&text.replacen(wait, &wait.replace("1;", "2;"), 1));
     assert!(found.contains("wgmma.wait_group"), "{found}");
-    // Replaces the swizzle in a descriptor by one that the operand does not have.
+    // Replaces the swizzle in a descriptor by a wrong one.
     let mode = text.lines().find(|line| line.contains("1073741888")).unwrap_or_default();
     assert!(
         !mode.is_empty(),

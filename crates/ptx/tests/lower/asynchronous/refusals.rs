@@ -4,8 +4,7 @@ use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
 
 use super::Head;
 
-/// Returns the message with which a kernel with this body is refused, for a target and with
-/// layouts.
+/// Returns the message that refuses a kernel with this body.
 fn refusal(target: &'static str, warps: u32, layouts: &[Layout], body: &str) -> String {
     let mut head = Head::new(target, warps, 65536);
     for layout in layouts {
@@ -55,7 +54,7 @@ fn places_and_coordinates() {
         let found = refusal("sm_90a", 4, std::slice::from_ref(&swizzle), &load(1024, coordinates));
         assert!(found.contains("coordinates is not available"), "{found}");
     }
-    // A buffer in which neighboring elements are swapped: no box has this layout.
+    // Neighboring elements are swapped, so no box has this layout.
     let pairs = "[16,64] offset (0,2) (0,1) (0,4) (0,8) (0,16) (0,32) (1,0) (2,0) (4,0) (8,0)".parse();
     let pairs: Layout = pairs.expect("it is a layout");
     let found = refusal("sm_90a", 4, &[pairs], &load(1024, ", %i, %i"));
@@ -64,7 +63,7 @@ fn places_and_coordinates() {
 
 #[test]
 fn copies_whose_elements_do_not_lie_together() {
-    // A thread holds a square of 4 by 4 elements, but the buffer is column-major.
+    // A thread holds 4 by 4 elements, but the buffer is column-major.
     let square = blocked(&[64, 32], &[4, 4], &[4, 8], &[4, 1], &[1, 0]);
     let columns = Layout::strided(&[64, 32], &[0, 1]);
     let body = "  %p = splat %x {shape = [64, 32]} : *fp16[64, 32]@L0
@@ -74,7 +73,7 @@ fn copies_whose_elements_do_not_lie_together() {
     assert!(found.contains("contiguous along axis 1 are not contiguous in the buffer"), "{found}");
 }
 
-/// Returns the message with which a dot with A and B in these memory layouts is refused.
+/// Returns the message that refuses a dot with these memory layouts.
 fn product(a: Layout, b: Layout, instruction: &str, offset: u32) -> String {
     let acc = Mma::new(64, 64, 16, 16).layout(Fragment::Accumulator, &[64, 64], [4, 1]);
     let body = format!(
@@ -108,8 +107,7 @@ fn operands_that_no_descriptor_can_say() {
     }
 }
 
-/// Returns a layout in which chunks of 8 elements alternate between two rows. It is neither
-/// swizzled nor row-major.
+/// Returns a layout of chunks of 8 elements that alternate between two rows.
 fn pairs_of_rows() -> Layout {
     let count = |axis: usize, size: u32| Layout::identity(2, axis, tilewright_layout::Input::Offset, size);
     count(1, 8).product(&count(0, 2)).product(&count(1, 8)).product(&count(0, 32))
@@ -137,7 +135,7 @@ fn partitions_that_cannot_be() {
         let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &partitions(attributes, first));
         assert!(found.contains(expected), "{attributes}: {found}");
     }
-    // Each thread of the 16 warps begins with the average, 136 registers; 16 * 32 * 136 is 69,632.
+    // 16 warps with the average of 136 registers need 69,632.
     let found = refusal("sm_90a", 16, &[], &partitions("warps = [4, 12], registers = [232, 104]", ""));
     assert!(found.contains("the partitions take 69632 registers at the start"), "{found}");
     let found = refusal("sm_80", 8, &[], &partitions("warps = [4, 4], registers = [40, 80]", ""));

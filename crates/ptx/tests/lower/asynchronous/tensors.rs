@@ -1,5 +1,5 @@
-//! Tests tensor copies, which signal barriers in shared memory. Most tests use a program that loads
-//! tiles into a ring of slots, doubles them, and stores them.
+//! Tests tensor copies, which signal barriers in shared memory. Most use a program that loads tiles
+//! into a ring, doubles them, and stores them.
 
 use tilewright_layout::{Layout, SwizzleMode, blocked, swizzled};
 use tilewright_sim::{OutOfBoundsFill, Swizzle, TensorDataType, TensorMap};
@@ -38,8 +38,8 @@ pub const COLUMNS: u32 = 128;
 const SLOTS: u32 = 3;
 const SLOT_BYTES: u32 = ROWS * COLUMNS * 2;
 
-/// Returns a program that doubles a matrix of `steps` times 32 rows of 128 columns through a ring
-/// of three slots. Each slot is two boxes.
+/// Returns a program that doubles a matrix through a ring of three slots. The matrix has `steps`
+/// times 32 rows of 128 columns. Each slot is two boxes.
 pub fn ring() -> (Head, String) {
     let out = SLOTS * SLOT_BYTES;
     let barriers = out + SLOT_BYTES;
@@ -113,8 +113,8 @@ fn outcome(head: &Head, text: &str, steps: u32) -> Result<bool, String> {
     outcome_of_boxes(head, text, steps, ([64, ROWS], Swizzle::Bytes128))
 }
 
-/// Returns whether the result is right if the tensor map of the loads has boxes of this extent and
-/// swizzle. `Err` is the fault.
+/// Returns whether the result is right with load boxes of this extent and swizzle. `Err` is the
+/// fault.
 fn outcome_of_boxes(
     head: &Head,
     text: &str,
@@ -146,7 +146,7 @@ fn outcome_of_boxes(
 fn a_ring_of_slots_turns_several_times() {
     let (head, kernel) = ring();
     let text = head.lower(&kernel);
-    // The text fills slots in two loops. In each, it loads two boxes and arrives once.
+    // Each of two loops loads two boxes and arrives once.
     assert_eq!(text.matches("cp.async.bulk.tensor.2d.shared::cluster.global").count(), 4, "{text}");
     assert_eq!(text.matches("mbarrier.arrive.expect_tx").count(), 2, "{text}");
     for steps in [2, 3, 8] {
@@ -159,8 +159,7 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring();
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 8).expect_err("the mistake is found");
-    // The fence with index 0 is for the initialized barriers, and the verifier checks it. The fence
-    // with index 1 is for the result.
+    // Fence 0 is for initialized barriers, and fence 1 for the result.
     let found = fault(&without(&text, "fence.proxy.async", 1));
     assert!(found.contains("proxy"), "{found}");
     for number in 0..3 {
@@ -170,12 +169,12 @@ fn each_mistake_is_found() {
             "{number}: {found}"
         );
     }
-    // Without the wait, nothing orders the copy before the load.
+    // Nothing orders the copy before the load.
     let wait = text.lines().position(|line| line.contains("mbarrier.try_wait")).expect("there is a wait");
     let jump = text.lines().nth(wait + 1).expect("it is a loop");
     let found = fault(&text.replacen(jump, "", 1));
     assert!(found.contains("race"), "{found}");
-    // With the other parity, the first wait returns at once.
+    // The first wait returns at once.
     let start = text.find("mbarrier.try_wait").expect("there is a wait");
     let line = text[start..].split(';').next().expect("it ends");
     let parity = line.rsplit(", ").next().expect("it has a parity");
@@ -193,8 +192,7 @@ fn each_mistake_is_found() {
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     let found = fault(&with_operand(&text, "cp.async.bulk.wait_group.read", "1"));
     assert!(found.contains("race"), "{found}");
-    // Boxes of half the rows bring too few bytes. Boxes without a swizzle do not have the layout of
-    // the slots.
+    // Half of the rows bring too few bytes. Without a swizzle, boxes do not have the slots' layout.
     let found = outcome_of_boxes(&head, &text, 8, ([64, ROWS / 2], Swizzle::Bytes128)).expect_err("it waits");
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     assert_eq!(outcome_of_boxes(&head, &text, 8, ([64, ROWS], Swizzle::None)), Ok(false));
@@ -223,8 +221,8 @@ fn reductions_add_up_and_need_what_stores_need() {
     }
 }
 
-/// Returns a program that adds blocks of a matrix. Eight warps release each slot of a ring by
-/// arriving at a barrier in shared memory. So the loop has no barrier of the block.
+/// Returns a program that adds blocks of a matrix. Eight warps release slots at a barrier in shared
+/// memory, so the loop has no block barrier.
 fn handed_back() -> (Head, String) {
     const TURNS: u32 = 2;
     let out = TURNS * SLOT_BYTES;
@@ -314,14 +312,14 @@ fn a_slot_that_is_not_handed_back_is_a_race() {
     let jump = text.lines().nth(wait + 1).expect("it is a loop");
     let found = outcome(&text.replacen(jump, "", 1)).expect_err("the mistake is found");
     assert!(found.contains("race"), "{found}");
-    // Warps do not arrive at the barrier, so the next wait never ends.
+    // The next wait never ends.
     let arrive = text.lines().find(|line| line.contains("mbarrier.arrive") && !line.contains("expect_tx"));
     let found = outcome(&text.replacen(arrive.expect("warps arrive"), "", 1)).expect_err("it waits");
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
 }
 
 /// Returns a program in which one thread loads a box. The coordinates of the box are parameters.
-/// The threads store the elements of the box in order.
+/// Threads store its elements in order.
 fn one_box(shape: &[u32], coordinates: usize) -> (Head, String) {
     let size: u32 = shape.iter().product();
     let barrier = size * 4;
@@ -370,7 +368,7 @@ fn boxes_of_every_rank_with_the_last_coordinate_contiguous() {
         let (head, kernel) = one_box(shape, rank);
         let text = head.lower(&kernel);
         assert!(text.contains(&format!("cp.async.bulk.tensor.{rank}d.")), "{text}");
-        // The tensor has four elements more than the box along each axis, before or after the box.
+        // The tensor has four more elements along each axis.
         let start = |axis: usize| if axis + 1 == rank { 4 } else { axis % 3 + 1 };
         let boxes: Vec<u32> =
             std::iter::repeat_n(1, rank - shape.len()).chain(shape.iter().copied()).collect();
