@@ -5,7 +5,7 @@
 //! largest id along the first axis. The other axes' ids are divided into groups, whose programs
 //! read much of the same memory. In a group, the first axis's id changes slowest, so its longest
 //! programs start first. Example: `a0 b0 a1 b1`, then `c0 d0 c1 d1`, where 0 and 1 are ids along
-//! the first axis. Example: with two groups, `a0 a1 b0 b1` start before `c0 c1 d0 d1`.
+//! the first axis.
 
 use tilewright_gpu_ir::ProgramOrder;
 use tilewright_ir::Dtype;
