@@ -96,8 +96,8 @@ define_ops! {
     /// mask does not hold. Each copy of a thread moves `width` elements along `axis`. These
     /// elements take 4, 8 or 16 bytes, have one mask value, and are contiguous in both memories.
     /// Copies of 16 bytes bypass L1 unless `cache` is `.ca`. If several threads hold a pointer, one
-    /// starts the copy. It may read the data after its `wait_group`. Others may read it after a
-    /// barrier that follows the `wait_group`.
+    /// starts the copy. The thread that started a copy may read the data after its `wait_group`.
+    /// Other threads may read the data after a barrier that follows the `wait_group`.
     CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads WritesShared StartsCopy;
     /// Commits, in each thread, all copies since its last group as a new group.
     CommitGroup commit_group () [] {} regions 0 Write Barrier Never None None;
@@ -267,10 +267,10 @@ define_ops! {
 
     /// Orders threads' shared memory accesses before those of the asynchronous proxy. The
     /// asynchronous proxy executes tensor copies and `wgmma`. The threads' accesses are ordinary
-    /// ones, and awaited `cp.async` copies. The order holds in this thread, and in other threads
-    /// after a barrier. They include those of threads for which this thread has waited at an
-    /// `mbarrier` or a barrier. If the op names slots, a later pass places a barrier for them
-    /// before the fence.
+    /// ones, and awaited `cp.async` copies. They include those of threads for which this thread has
+    /// waited at an `mbarrier` or a barrier. The order holds in this thread, and in other threads
+    /// after a barrier. If the op names slots, a later pass places a barrier for them before the
+    /// fence.
     FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never ReadsOperands None;
     /// Waits at a named barrier (1 to 15) until `threads` threads have arrived. The threads are
     /// whole warps.
@@ -281,10 +281,11 @@ define_ops! {
     /// `registers` lists the registers of a thread in each partition. 0 keeps the number from
     /// before the op. Other numbers are multiples of 8 from 24 to 256, to which the partition
     /// changes. Such a partition has whole warpgroups, and begins at one. It may also share a
-    /// warpgroup with partitions of the same number. Before and after the op, a thread has their
-    /// average by warps, rounded up to a multiple of 8. A region may use scalars and shared memory
-    /// from outside, but no tiles. In a partition, its warps count as all warps. Partitions are not
-    /// nested, and use `named_barrier`, not `barrier`. Afterwards, all warps wait for each other.
+    /// warpgroup with partitions of the same number. Before and after the op, a thread has the
+    /// average of these numbers over all their warps, rounded up to a multiple of 8. A region may
+    /// use scalars and shared memory from outside, but no tiles. In a partition, its warps count as
+    /// all warps. Partitions are not nested, and use `named_barrier`, not `barrier`. Afterwards,
+    /// all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

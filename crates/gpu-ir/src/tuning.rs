@@ -66,13 +66,13 @@ pub struct Tuning {
     /// Attention with heads of 64 and 4096 rows has rings of 3 slots. With 3 copies, its time falls
     /// from 581 to 551 us (H200, 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
-    /// The most copies of a loop body, if rings' depth unrolls the loop. All copies of the loop
-    /// body count.
+    /// The most ops of a loop that is unrolled by its rings' depth. All copies of the loop body
+    /// count.
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// The most ops of a loop that is unrolled by its rings' depth. All copies of the body count.
-    /// Two dependent dots take 20 to 55 (H200, 2026-11-23).
+    /// The registers that unrolling a loop by its rings' depth adds to a thread. The assembler
+    /// interleaves the copies of the body. Two dependent dots take 20 to 55 (H200, 2026-11-23).
     pub unrolled_registers: u32,
     /// True if kernels with loops unrolled by their rings' depth state `.minnctapersm`. This is the
     /// number of blocks that a multiprocessor should hold.
@@ -242,8 +242,8 @@ pub struct Tuning {
     /// A limit of registers for which the assembler makes a poor schedule. Layer norm of 8704
     /// columns takes 62 us with 128 registers and 57 us with 120 (H200, 2026-11-20).
     pub avoided_register_limit: u32,
-    /// The most registers of a thread that a limit for one more block removes, as a fraction's
-    /// denominator.
+    /// The most registers of a thread that a limit for one more block removes. The entry is the
+    /// denominator of a fraction of the thread's registers.
     ///
     /// Not measured.
     pub max_register_loss: u32,

@@ -36,7 +36,7 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) ->
     accesses * (1 + sectors)
 }
 
-/// Returns whether a thread of a block of `threads` can hold `tiles` registers.
+/// Returns whether each of `threads` threads can hold `tiles` registers.
 pub fn fits_registers(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }

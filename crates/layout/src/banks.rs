@@ -2,8 +2,8 @@
 //!
 //! Shared memory has 32 banks of four bytes. A warp's accesses of 4 bytes are served together.
 //! Accesses of 8 bytes are served by half warps, and accesses of 16 bytes by quarter warps. Lanes
-//! that are served together conflict if they access different words of one bank. Example: two words
-//! of bank 0 take two wavefronts.
+//! that are served together conflict if they access different words of one bank. Each conflict
+//! takes another wavefront: two words of bank 0 take two.
 
 use smallvec::SmallVec;
 

@@ -19,13 +19,13 @@ pub fn multiply(columns: &[u32], vector: u32) -> u32 {
         .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
 }
 
-/// The span of the inserted vectors, in echelon form. The span records the inserted vectors whose
-/// sum each echelon vector is. [`Span::solve`] combines these records.
+/// The span of the inserted vectors, in echelon form. For each echelon vector, the span records the
+/// inserted vectors that sum to it. [`Span::solve`] combines these records.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
     /// For each bit `i`, the echelon vector whose highest bit is `i`, or 0.
     pivots: [u32; 32],
-    /// For each pivot, a mask of the inserted vectors whose sum it is.
+    /// For each pivot, a mask of the inserted vectors that sum to it.
     sums: [u64; 32],
     rank: u32,
     inserted: u32,
@@ -60,8 +60,8 @@ impl Span {
     }
 
     /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector is
-    /// already in the span. The mask selects earlier vectors whose sum it is. So `mask | 1 << i` is
-    /// in the null space of the matrix whose columns are the inserted vectors.
+    /// already in the span. The mask selects the earlier vectors that sum to it. So `mask | 1 << i`
+    /// is in the null space of the matrix whose columns are the inserted vectors.
     ///
     /// # Panics
     /// On more than 64 vectors.

@@ -281,8 +281,8 @@ impl Layout {
 /// have the step 2 and the fixed bit 0.
 impl Layout {
     /// Returns the layout of a slice: this layout without the fixed bits. If a hardware index holds
-    /// an element of another slice, it gets the element of this slice that differs only in fixed
-    /// bits. Register bits that then select only copies are dropped.
+    /// an element of another slice, it gets the element of this slice that differs from it only in
+    /// fixed bits. Register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));

@@ -4,7 +4,7 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_ptx::isa::{check, parse};
 
-/// A feature, and an instruction of exactly the targets with it.
+/// A feature, and an instruction that exists on exactly the targets with this feature.
 const CASES: &[(Feature, &str)] = &[
     (Feature::CpAsync, "cp.async.commit_group;"),
     (Feature::Redux, "redux.sync.add.s32 %r1, %r2, -1;"),

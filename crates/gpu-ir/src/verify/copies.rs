@@ -1,14 +1,17 @@
 //! Asynchronous copies: nothing accesses a slot before a wait for its copies. The asynchronous
 //! proxy reads ordinary writes after a fence.
 //!
-//! - `copy_async` needs one of two waits, and then a barrier of the threads. The first is a
-//!   `commit_group`, then a `wait_group` that leaves only later groups. The second is an
-//!   `mbarrier_arrive_copies`, then an `mbarrier_wait` for its `mbarrier`.
-//! - `tensor_load` needs an `mbarrier_wait` for its `mbarrier`.
-//! - The fence is between the write and the read (PTX ISA, "Async proxy"), in one of two positions.
-//!   Either the writing thread fences before the barrier of the threads, for `copy_async` after the
-//!   wait. Or the reading thread fences after that barrier. If another partition wrote the slot,
-//!   the reading thread fences after an `mbarrier_wait` for its `mbarrier`.
+//! ```text
+//! copy_async ; commit_group ; wait_group ; barrier ; read
+//! copy_async ; mbarrier_arrive_copies ; mbarrier_wait ; read
+//! tensor_load ; mbarrier_wait ; read
+//! local_store ; fence_proxy ; barrier ; tensor_store      the writing thread fences
+//! local_store ; barrier ; fence_proxy ; tensor_store      the reading thread fences
+//! ```
+//! The `wait_group` leaves only later groups. An `mbarrier_wait` is for the barrier of the copies.
+//! The fence is between the write and the read (PTX ISA, "Async proxy"). For `copy_async`, it
+//! follows the wait. If another partition wrote the slot, an `mbarrier_wait` precedes the fence of
+//! the reading thread.
 //!
 //! A module needs barriers only with the flag `synchronized`. [`mbarriers`] checks that a wait is
 //! for the right phase.

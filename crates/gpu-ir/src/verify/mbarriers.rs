@@ -3,10 +3,10 @@
 //! needs, and no wait is for a phase that cannot complete.
 //!
 //! The rule counts the phases along the path, slot by slot. This needs all users of the barrier in
-//! one partition, or all outside of partitions. A phase's parity is that of the number of phases
-//! before it, and a wait for it returns after the phase. The parity must change in a loop that
-//! completes a phase; a computed parity is not checked. Between partitions, no partition waits
-//! twice in a row for one constant parity.
+//! one partition, or all outside of partitions. Phases have the parities 0, 1, 0, and so on. A wait
+//! for a phase returns after the phase. The parity must change in a loop that completes a phase; a
+//! computed parity is not checked. Between partitions, no partition waits twice in a row for one
+//! constant parity.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,10 @@
 //!
 //! In a step, stage `n` runs for the iteration that began `n` steps before. The ops of a step run
 //! in the order of the schedule. So a value is used in a later stage, or in its own stage by a
-//! later op of the step. A later op of the step may also use a carried value one stage earlier.
+//! later op of the step. Example: ops `[0, 2]` and `[1, 0]` (stage and order) may use the value of
+//! an op `[0, 1]`, but `[0, 0]` may not. A later op of the step may also use a carried value one
+//! stage earlier.
+//!
 //! Dots of one accumulator need no wait in between, so the order of a `wgmma_wait` and a dot on its
 //! result is free.
 

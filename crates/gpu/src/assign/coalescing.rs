@@ -92,8 +92,9 @@ impl AccessShape {
     /// Returns the layout in which the access is cheapest.
     ///
     /// A thread has a vector along the fastest axis, narrower if threads would otherwise be idle.
-    /// Lanes, then warps, follow along the fastest axis, then along the next axes. Warps are along
-    /// the axis `reduced` last, so that a warp has all its elements if possible.
+    /// Lanes, then warps, follow along the fastest axis, then along the next axes. Example: in
+    /// `[64, 64]` with vectors of 8, 8 lanes are along a row, and a warp covers 4 rows. Warps are
+    /// along the axis `reduced` last, so that a warp has all its elements if possible.
     ///
     /// Lanes cover only one sector along the fastest axis if all of these conditions hold:
     ///
@@ -221,8 +222,8 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// Returns the maximum bytes of an atomic instruction, or 0 for one element. Only additions of
-/// floats have vector instructions.
+/// Returns the maximum bytes that an atomic instruction moves, or 0 if it moves one element. Only
+/// additions of floats have vector instructions.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {

@@ -89,8 +89,8 @@ impl DotDecomposition<'_> {
         });
         let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // Accumulate the smallest dots first: those with the greatest sum of indices. Dots whose
-        // sum is `count` or more are too small to matter.
+        // Accumulate the smallest dots first. Their parts have the greatest sum of indices. Dots
+        // whose sum is `count` or more are too small to matter.
         for order in (1..count).rev() {
             for index in 0..=order {
                 small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());

@@ -252,7 +252,7 @@ fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
     found
 }
 
-/// Finds the dots from whose results values are computed within threads.
+/// Finds the dots from which threads compute values without other threads' elements.
 fn find_source_dots(function: &Function, values: &[Value]) -> Vec<Inst> {
     let mut seen: EntitySet<Value> = EntitySet::new();
     let mut stack: Vec<Value> = values.to_vec();

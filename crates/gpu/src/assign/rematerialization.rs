@@ -125,7 +125,7 @@ impl RematerializationSearch<'_> {
     }
 
     /// Returns whether an instruction loads a vector of indices in a kernel with dots. The elements
-    /// are integers of at least 32 bits. The load is not volatile and not in a loop.
+    /// must be integers of at least 32 bits. The load must not be volatile or in a loop.
     fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);

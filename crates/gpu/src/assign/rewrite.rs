@@ -452,7 +452,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Ends a region with values in the layouts of its results.
+    /// Ends a region with values in the layouts of the instruction's results.
     fn terminate(&mut self, old: Block, new: Block, yielded: Vec<(Value, Option<LayoutId>)>) {
         let operands = yielded.into_iter().map(|(value, layout)| self.get(value, layout)).collect();
         if let Some(inst) = self.context.function.terminator(old) {

@@ -153,8 +153,8 @@ impl LayoutSelection<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            // Only asynchronous copies need such lanes, and accesses outside of loops are never
-            // asynchronous.
+            // Only asynchronous copies need lanes with copies of elements. Accesses outside of
+            // loops are never asynchronous.
             if access.weight < u64::from(self.layouts.tuning.loop_weight)
                 && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
             {
@@ -317,11 +317,10 @@ impl LayoutSelection<'_> {
         to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
     }
 
-    /// Returns the layout of a class's accesses, and the cost of one access. `class` is the layout
-    /// of the class.
+    /// Returns the layout of accesses of a class, and the cost of one access.
     ///
-    /// The layout is that of the class, or the accesses' own layout after a conversion. Lanes with
-    /// copies may divide the elements of a store.
+    /// The layout is `class`, the layout of the class, or the accesses' own layout after a
+    /// conversion. Lanes with copies may divide the elements of a store.
     fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);

@@ -38,7 +38,7 @@ struct Joined {
     function: Inst,
     /// The only operand in which the instructions of the two tiles differ.
     operand: usize,
-    /// This operand of both instructions.
+    /// This operand of the first and of the second instruction.
     sides: [Value; 2],
 }
 

@@ -132,8 +132,9 @@ fn is_zero(function: &Function, value: Value) -> bool {
     constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
-/// Returns whether an operand is computed elementwise from loads of this block. The largest load is
-/// contiguous along the last axis. It loads integers, or fewer bytes than the operand has.
+/// Returns whether an operand is computed elementwise from loads of this block. The largest load
+/// must be contiguous along the last axis. It must load integers, or fewer bytes than the operand
+/// has.
 ///
 /// Other operands go through shared memory, which costs fewer registers and instructions.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {

@@ -1,7 +1,7 @@
 //! Swaps the operands of tf32 dots with row-major B. The dot then computes the transpose.
 //!
-//! `wgmma` reads B from shared memory, where tf32 elements must be contiguous along K. It can read
-//! A from registers, which threads load in any order:
+//! `wgmma` reads B from shared memory, where tf32 elements must be contiguous along K. `wgmma` can
+//! read A from registers, which threads load in any order:
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = trans %zero {

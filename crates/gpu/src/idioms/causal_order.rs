@@ -4,7 +4,7 @@
 //! in the order of their ids. So the longest programs would start last, and most multiprocessors
 //! would wait for them. If the longest programs start first, all programs end at about the same
 //! time (Graham, "Bounds on multiprocessing timing anomalies", 1969). Programs cannot observe the
-//! order, except a program that waits for another: such a kernel keeps its order.
+//! order, unless one waits for another. A kernel with such programs keeps its order.
 //!
 //! The length of a program is estimated by the trip counts of its loops with dots. The analysis
 //! follows sums, products with constants, quotients, minima and maxima to the program id.

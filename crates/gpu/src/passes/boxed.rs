@@ -181,7 +181,7 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
 }
 
 /// Creates instructions that disable a copy if a condition is false. They move a coordinate out of
-/// any tensor. The second one's result is this coordinate.
+/// any tensor. The result of the second instruction is this coordinate.
 pub(super) fn mask_coordinate(
     function: &mut Function,
     condition: Value,

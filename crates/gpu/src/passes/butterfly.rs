@@ -64,8 +64,8 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// Returns a layout in which warps hold none of `bits`, if possible. It swaps each such bit with a
-/// bit of registers or lanes.
+/// Returns a layout in which warps hold none of `bits`, if possible. Each such bit is swapped with
+/// a bit of registers or lanes.
 ///
 /// Bits of registers come before bits of lanes, bits of the axis before others, and low bits before
 /// high bits.

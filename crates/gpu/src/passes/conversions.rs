@@ -154,7 +154,7 @@ impl Pass<'_> {
         self.end_lifetimes(block, &buffers);
     }
 
-    /// Stores a value from which ops gather to shared memory, once, and returns the buffer.
+    /// Stores the source of gathers to shared memory, once. Returns the buffer.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
@@ -172,7 +172,7 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Records an instruction in a partition that needs a barrier of the block. The compiler's
+    /// Records an instruction of a partition if it needs a barrier of the block. The compiler's
     /// partitions have none. In partitions that a program states, a later pass inserts named
     /// barriers.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {

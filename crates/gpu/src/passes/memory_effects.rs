@@ -227,8 +227,8 @@ impl Open {
 
     /// Returns whether effects need a barrier before them.
     ///
-    /// An effect conflicts with an access in flight. Only effects before a barrier of the
-    /// instruction count. `meet` returns whether two accesses may access the same memory.
+    /// They need one if an effect conflicts with an access in flight. Only effects before a barrier
+    /// of the instruction count. `meet` returns whether two accesses may access the same memory.
     pub fn needs_barrier(
         &self,
         effects: &[Effect],

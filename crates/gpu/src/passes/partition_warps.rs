@@ -24,13 +24,13 @@
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
 //! is not a tensor copy, or depends on other loads, the producer gets the consumer's number of
-//! warps. The layouts distribute the addresses over them. The `cp.async` copies arrive at the
+//! warps. The layouts distribute the addresses over its warps. The `cp.async` copies arrive at the
 //! `mbarrier` of the slot when they complete. Addresses may then depend on loads, which both
 //! partitions execute. At stores to memory that the producer may load, the partitions synchronize
 //! ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file cannot give each thread the largest number,
-//! the producer has whole warpgroups. These release registers to the consumer.
+//! the producer has whole warpgroups. These warpgroups release registers to the consumer.
 //!
 //! **Obstacles.** Copies may not depend on atomic ops, or on loads of memory that other programs
 //! write. The kernel may not store to memory that tensor copies load, and has no atomic ops that
@@ -59,7 +59,7 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
 
-/// The granularity of a thread's registers.
+/// The hardware allocates and moves a thread's registers in multiples of this number.
 const REGISTER_STEP: u32 = 8;
 
 #[derive(Clone, Copy)]

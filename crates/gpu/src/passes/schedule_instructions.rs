@@ -8,12 +8,13 @@
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
 //! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the dot.
-//! In a block of several warpgroups, dots issue as soon as their operands are ready: tensor cores
-//! work while threads compute. Reads of vectors from slots issue early. Releases of slots that were
-//! taken together issue at the end of the IR block. All other ops keep their order.
+//! In a block of several warpgroups, dots issue as soon as their operands are ready, so tensor
+//! cores work while threads compute. Reads of vectors from slots issue early. Releases of slots
+//! that were taken together issue at the end of the IR block. All other ops keep their order.
 //!
-//! Dots and waits may pass each other, and ops that are pure, read memory or release a slot. A read
-//! of a vector may pass dots, waits, fills, releases, and pure ops that compute no tile.
+//! Dots and waits may pass each other. They may also pass ops that are pure, read memory or release
+//! a slot. A read of a vector may pass dots, waits, fills, releases, and pure ops that compute no
+//! tile.
 //!
 //! **Registers.** A dot may read A from registers, and A is converted from a tile T. If A, T and
 //! the accumulator do not fit into registers together, the dot issues after the other readers of T.

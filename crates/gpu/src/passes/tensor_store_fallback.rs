@@ -117,7 +117,7 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 
-/// Returns the map of the `tensor_box` of pointers. Looks through transposes.
+/// Returns the map of the `tensor_box` that marks pointers. Looks through transposes.
 fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
     let (pointers, _) = transposed(function, pointers)?;
     let mark = function.defining_inst(pointers)?;
@@ -193,7 +193,7 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Removes pure instructions that only `users` need from a list. Returns them in order.
+/// Removes from a list the pure instructions that only `users` need. Returns them in order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();

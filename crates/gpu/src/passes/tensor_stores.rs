@@ -217,7 +217,7 @@ impl StoreAnalysis<'_> {
     }
 
     /// Returns a store that a tensor copy can replace; `None` if it has no box. The error is the
-    /// reason why a tensor copy cannot.
+    /// reason why a tensor copy cannot replace it.
     fn store(
         &self,
         inst: Inst,
@@ -421,8 +421,8 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// True if buffers live to the end of the kernel. With a kernel's map, they live to the end of
-    /// the loop. Without [`Around::runs_beside`], the latter live only around their stores.
+    /// True if buffers live to the end of the kernel. With a map that the kernel makes, buffers
+    /// live to the end of the loop, or only around their stores without [`Around::runs_beside`].
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,

@@ -263,7 +263,7 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
 }
 
 /// Returns the upper bound of the unrolled loop with the step `step`. This is `lower` plus the
-/// largest multiple of `step` up to `upper - lower`, or `lower` without an iteration. The
+/// largest multiple of `step` up to `upper - lower`, or `lower` if the loop has no iteration. The
 /// difference may exceed the maximum of `dtype`, so the division is unsigned.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };

@@ -188,10 +188,11 @@ impl Pass<'_> {
     /// Returns the layout in which threads transpose an operand. Returns `None` if threads store
     /// whole words without it.
     ///
-    /// A thread has 16 bytes along the axis of the memory, and `across` elements (one word) along
-    /// the other axis. Lanes that store together access different banks, because the swizzle puts
-    /// consecutive rows in different chunks. Neighboring lanes along the other axis are `across`
-    /// rows apart. Along the axis of the memory, `across` lanes use the other chunks.
+    /// A thread has 16 bytes along the axis of the memory, and one word along the other axis
+    /// (`across` elements). Example: 8 by 2 elements of fp16. Lanes that store together access
+    /// different banks, because the swizzle puts consecutive rows in different chunks. Neighboring
+    /// lanes along the other axis are `across` rows apart. Along the axis of the memory, `across`
+    /// lanes use the other chunks.
     ///
     /// A tensor copy writes a box that is contiguous along the axis, so the box needs no such
     /// layout.

@@ -1,9 +1,9 @@
 //! Splits tiles of pointers into a scalar pointer plus tiles of offsets.
 //!
-//! A tile of pointers takes 64 bits for each element, and moves by 64-bit additions. Most are a
-//! base, which is one scalar pointer, plus 32-bit offsets. An offset that all elements share moves
-//! the base, also in loops. The other offsets are then often invariant. An access multiplies an
-//! offset by the element size and adds it in one instruction.
+//! A tile of pointers takes 64 bits for each element, and moves by 64-bit additions. Most tiles of
+//! pointers are one scalar base pointer plus 32-bit offsets. An offset that all elements share
+//! moves the base, also in loops. The other offsets are then often invariant. An access multiplies
+//! an offset by the element size and adds it in one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
@@ -35,7 +35,7 @@ use crate::assign::coalescing::Infos;
 /// The maximum length of an examined chain of definitions.
 const MAX_DEPTH: u32 = 8;
 
-/// Splits the tiles of pointers of a kernel. Returns false if no tile needs it.
+/// Splits the tiles of pointers of a kernel. Returns false if no tile has to be split.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;

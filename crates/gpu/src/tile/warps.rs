@@ -5,8 +5,8 @@
 //! warps in two cases:
 //!
 //! - Accumulators that are live together, with the tiles computed from them, exceed
-//!   `Tuning::accumulator_registers`. The loop would spill. Example: two carried accumulators of
-//!   128x128 take 256 registers in four warps.
+//!   `Tuning::accumulator_registers`. A loop with them would spill. Example: two carried
+//!   accumulators of 128x128 take 256 registers in four warps.
 //! - Threads compute an operand of a dot from another dot. If registers do not hold two iterations,
 //!   a second warpgroup can use the tensor cores meanwhile. This needs `wgmma`, 64 rows of each dot
 //!   for every warpgroup, and as many blocks in a multiprocessor as before.

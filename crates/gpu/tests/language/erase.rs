@@ -20,7 +20,7 @@ use crate::{Program, text};
 
 /// A program converted to tile IR.
 pub struct Erased {
-    /// The value in tile IR of each program value.
+    /// The tile IR.
     pub module: Module,
     /// For each program value that has one, the value in tile IR.
     pub values: SecondaryMap<Value, PackedOption<Value>>,

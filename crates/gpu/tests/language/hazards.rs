@@ -1,7 +1,7 @@
 //! Checks barriers by brute force.
 //!
 //! Each path, with up to two iterations of each loop, becomes a list of accesses to bytes. Three
-//! rules must hold: Overlapping accesses have a barrier between them if one is a store. Each
+//! rules must hold. Overlapping accesses have a barrier between them if one is a store. Each
 //! barrier is needed on some path. No buffer is overwritten before its last load.
 
 use std::ops::Range;

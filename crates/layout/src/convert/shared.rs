@@ -3,9 +3,10 @@
 //! conflicts.
 //!
 //! An offset has three parts. From the lowest bits, they are the index in the vector, the bank, and
-//! the line of 128 bytes. The columns of the buffer are a basis of the tile's space, split into the
-//! same three parts. Section 5.5 of Zhou et al., "Linear Layouts", derives two rules from the spans
-//! of these parts:
+//! the line of 128 bytes. Example: for fp16 in vectors of 8, bits 0 to 2 are the index in the
+//! vector, and bits 3 to 5 the bank. The columns of the buffer are a basis of the tile's space,
+//! split into the same three parts. Section 5.5 of Zhou et al., "Linear Layouts", derives two rules
+//! from the spans of these parts:
 //! - An access can move a whole vector if the vector's elements are registers of one thread. No
 //!   lane or warp bit may map into the vector.
 //! - The memory serves some lanes of a warp together. They conflict if their offsets have the same

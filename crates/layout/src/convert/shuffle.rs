@@ -1,17 +1,21 @@
 //! Plans conversions within warps, with warp shuffles.
 //!
-//! In one shuffle, every lane sends one element and receives one element. A lane of the source may
-//! hold several elements of a shuffle. Then its replicas, the lanes with the same elements, send
-//! the others.
+//! In one shuffle, every lane sends one element and receives one element:
 //!
-//! Each shuffle moves one coset of a subspace `U` of the tile (section 5.4 of Zhou et al., "Linear
-//! Layouts"). In the span of the elements that a warp needs, `U` is a complement of the target's
-//! registers. The intersection of `U` with the source's registers is minimal, because replicas must
-//! send its elements.
+//! ```text
+//! lane 0: a b       lane 0: a c     shuffle 0 moves a and d: each lane sends to itself
+//! lane 1: c d  ──>  lane 1: b d     shuffle 1 moves b and c: each lane sends to the other one
+//! ```
+//! Elements 0 and 3 (`a` and `d`) are a subspace `U` of the tile. Each shuffle moves one coset of
+//! `U` (section 5.4 of Zhou et al., "Linear Layouts"). In the span of the elements that a warp
+//! needs, `U` is a complement of the target's registers.
 //!
-//! In a shuffle, the sending lane, the sent register and the result register are affine in the
-//! receiving lane. Conditional swaps of registers ([`Select`]) make the register depend on the
-//! lane.
+//! A lane of the source may hold several elements of a shuffle. Then its replicas, the lanes with
+//! the same elements, send the others. So the planner minimizes the intersection of `U` with the
+//! source's registers.
+//!
+//! The sending lane and both registers are affine functions of the receiving lane. If a register
+//! depends on the lane, conditional swaps of registers ([`Select`]) select it.
 
 use smallvec::SmallVec;
 

@@ -316,8 +316,8 @@ impl StatedLayout {
     }
 
     /// Returns whether each thread can split a tile along its last axis. If so, the layout of the
-    /// halves is the slice of this layout. The axis has extent 2, the layout is blocked, and each
-    /// thread holds both elements, one after the other.
+    /// halves is the slice of this layout. The axis must have extent 2, the layout must be blocked,
+    /// and each thread must hold both elements in consecutive registers.
     pub fn splits_registers(&self, shape: &[u32]) -> bool {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order, .. } = self else {
             return false;
@@ -608,7 +608,8 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
-    // If the tile is smaller than the instruction's, copies of its elements fill the latter.
+    // If the tile is smaller than the instruction's, copies of its elements fill the instruction's
+    // tile.
     let mut whole = Sizes::from_slice(shape);
     if let [batches, _, _] = *warps {
         whole[0] = whole[0].max(batches);

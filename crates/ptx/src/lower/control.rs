@@ -1,8 +1,8 @@
 //! Loops and branches: labels, and registers that carry values.
 //!
-//! If a loop adds one amount to all elements of an integer or pointer tile, registers that differ
-//! by constants share one. Example: `p`, `p + 4`, `p + 8`. Narrow elements that were unpacked from
-//! words are carried as words.
+//! If a loop adds one amount to all elements of an integer or pointer tile, the loop carries one
+//! register for those that differ by constants. Example: `p` for `p`, `p + 4` and `p + 8`. Narrow
+//! elements that were unpacked from words are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};

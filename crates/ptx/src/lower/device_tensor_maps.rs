@@ -16,8 +16,8 @@
 //! multiprocessor, and releases it when it ends. So the launcher passes no memory, even in graphs
 //! and with several streams. No block waits for another, because entries suffice.
 //!
-//! **Empty tensors** have no map. Their map describes one element instead, which is 0 or NaN. No
-//! thread writes this element.
+//! **Empty tensors.** No map can describe an empty tensor. The kernel makes a map of one element
+//! instead, which is 0 or NaN. No thread writes this element.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -40,7 +40,7 @@ const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
 /// The name of the variable for an empty tensor that is filled with NaN.
 const NAN: &str = "tensor_of_nan";
-/// The number of words of used entries: one for each multiprocessor.
+/// The words of used entries: one for each multiprocessor of the largest device.
 const WORDS: u64 = 256;
 /// The largest number of threads of a multiprocessor.
 const MAX_THREADS: u32 = 2048;

@@ -21,7 +21,7 @@ enum Needs {
     Sums,
     Extrema,
     Comparisons,
-    /// None exist: the function is computed in fp32.
+    /// No target has such instructions: the function is computed in fp32.
     Binary32,
 }
 

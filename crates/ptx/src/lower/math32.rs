@@ -214,7 +214,7 @@ impl Builder {
         let r = self.mul_rn(F32, r, t);
         let power = self.ex2(r);
         let tail = self.sub_rn(F32, f32_constant(1.0), power);
-        // Above 4, the result is 1.
+        // Above 4, the result is 1. The polynomial is not valid there.
         let is_one = self.float_compare(F32, Comparison::Gt, t, f32_constant(4.0));
         let tail = self.select(Width::B32, is_one, f32_constant(1.0), tail);
         let large = self.with_sign_of(F32, tail, x);

@@ -252,7 +252,7 @@ impl Builder {
         );
         let small = self.fma(F64, p, x, x);
         let minus_t = self.bitwise(Bitwise::Or, Width::B64, x, Scalar::constant(1 << 63));
-        // From 6 on, the result is 1.
+        // From 6 on, the end of the polynomial's range, the result is 1.
         let v = self.float_extremum(F64, true, false, minus_t, constant(-6.0));
         let q = self.polynomial(F64, v, ERF_EXPONENT);
         let exponent = self.fma(F64, q, v, v);

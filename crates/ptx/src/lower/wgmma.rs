@@ -395,9 +395,9 @@ impl Lowering<'_> {
 impl Lowering<'_> {
     /// Keeps the following code after the computation of a value.
     ///
-    /// To the assembler, a wait for a dot depends on no value. It hoists the wait, but not across a
-    /// profiler event (`pmevent`). The event happens only if the value's last element is
-    /// [`NO_RESULT`], which no computation produces.
+    /// To the assembler, a wait for a dot depends on no value. The assembler hoists the wait, but
+    /// not across a profiler event (`pmevent`). The event happens only if the value's last element
+    /// is [`NO_RESULT`], which no computation produces.
     fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
         self.keep_after_bits(last);

@@ -1,5 +1,5 @@
-//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981). If the registers of
-//! a copy are never live together, the pass gives both one name and removes the copy.
+//! Copy coalescing (Chaitin et al., "Register allocation via coloring", 1981). If the two registers
+//! of a copy are never live together, the pass gives them one name and removes the copy.
 //!
 //! The lowering copies loop-carried values, branch results, and initial accumulators of `wgmma`. An
 //! accumulator's registers are consecutive in the machine, and the assembler leaves many copies
@@ -46,7 +46,7 @@ pub(super) fn run(listing: &mut Listing) {
         if to == from || !fit || interference[to].contains(from) {
             continue;
         }
-        // `from` is unused from here on.
+        // `from` is no longer used, so its set may stay incomplete.
         let others = interference[from].clone();
         others.iter().for_each(|other| interference[other].insert(to));
         interference[to].add(&others);

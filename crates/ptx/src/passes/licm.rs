@@ -4,7 +4,7 @@
 //!
 //! Additions to the descriptors of a dot's further parts stay, too. The assembler hoists as many
 //! descriptors as there are uniform registers. Hoisted by this pass, they would occupy 16 registers
-//! of each thread per operand, which accumulators need.
+//! of each thread per operand. Accumulators need these registers.
 //!
 //! The sign extension of an offset stays if the offset is only added to variant values. There, it
 //! takes no instruction, because the addition uses the lower word's sign as the upper word. Before

@@ -1,4 +1,4 @@
-//! Pair conversions: two conversions of fp32 whose results share a register become one instruction.
+//! Pair conversions: merges two conversions of fp32 whose results share a register.
 //!
 //! ```text
 //! cvt.rn.bf16.f32 %low, %a;
@@ -6,9 +6,9 @@
 //! bar.sync 0;                     =>   bar.sync 0;
 //! mov.b32 %d, {%low, %high};
 //! ```
-//! The assembler merges the three instructions, but not across a wait: until then, the two halves
-//! need two registers. The pass requires that each register is written once, and that all readers
-//! of the halves are such packs. It leaves the narrow conversions to `dead_code`.
+//! The assembler merges the three instructions, but not across a wait. Until then, the halves need
+//! two registers. Each register must be written once, and only such packs may read the halves.
+//! `dead_code` removes the narrow conversions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,5 +1,5 @@
-//! Recomputes a register plus a constant after a loop. The sum is computed before the loop, and not
-//! read in it.
+//! Recomputes a register plus a constant after a loop. The sum must be computed before the loop,
+//! and not be read in it.
 //!
 //! Only 64-bit sums are recomputed, if there are enough (`Tuning::recomputed_sums`). The listing's
 //! live registers must nearly fill those of a thread. Example: the row addresses of an epilogue use

@@ -7,8 +7,8 @@
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
 //!     a tensor with extents [unbounded, K] and strides [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A tensor copy loads zeros where the box exceeds the tensor, as a masked load does. So only a
-//! mask that excludes negative indices permits them ([`sign`]). An index may wrap around, as in
+//! A tensor copy loads zeros where the box exceeds the tensor. So an index may be negative only if
+//! the mask excludes negative indices ([`sign`]). An index may wrap around, as in
 //! `(m * 128 + rows) % M`. It counts as bounded by `M` if elements past the bound are never stored
 //! ([`demand`]).
 //!
@@ -214,9 +214,9 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Returns whether a tensor copy can execute an atomic operation. The operation is relaxed, has a
-/// scope up to the GPU, and has elements that the copy can reduce. The pass that makes the copy
-/// checks that the result of the operation is unused.
+/// Returns whether a tensor copy can execute an atomic operation. The operation must be relaxed,
+/// with a scope up to the GPU and elements that the copy can reduce. The pass that makes the copy
+/// checks that the result is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -432,8 +432,8 @@ impl Search<'_> {
     }
 
     /// Assigns the remaining offset terms to axes, or to new axes of one element. Returns the
-    /// offset of the tensor, which is known at launch. Returns `None` if it is not aligned, or if
-    /// the tensor has too many axes.
+    /// offset of the tensor, which is known at launch. Returns `None` if the offset is not aligned,
+    /// or if the tensor has too many axes.
     fn assign_rest(
         &self,
         offset: &Form,

@@ -1,5 +1,5 @@
-//! Finds loads and stores of gathered rows, as `desc.gather` and `desc.scatter`. The indices of the
-//! rows are a tile.
+//! Finds loads and stores of gathered rows, such as `desc.gather` and `desc.scatter`. The indices
+//! of the rows are a tile.
 //!
 //! ```text
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M

@@ -24,7 +24,7 @@ pub fn first_of_tensor(function: &DeviceFn) -> usize {
     }
 }
 
-/// Returns the rank of the tensor of a copy.
+/// Returns the rank of a copy's tensor.
 pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
     // For `n` axes, these are 1 base, `n` extents, `n - 1` strides and `n` coordinates. An im2col
     // copy also has offsets.

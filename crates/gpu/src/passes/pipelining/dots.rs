@@ -5,8 +5,15 @@
 //!
 //! **Late dots.** A dot with an operand that threads compute from another dot starts one stage
 //! later. The tensor cores run it while the threads compute the next iteration (Shah et al., arXiv
-//! 2407.08608). The late stage has these dots and the ops that depend on them; the early stage has
-//! the rest. Example: in attention, `Q K` is early, and `P V` is late.
+//! 2407.08608). Example: in attention, the dot `Q K` is early, and `P V` is late.
+//!
+//! ```text
+//! S = Q K(i)                     start S = Q K(i)
+//! P = softmax S          =>      start O = O + P V(i - 1)
+//! O = O + P V(i)                 wait for S ; softmax S
+//!                                wait for O ; P = …
+//! ```
+//! The late stage has these dots and the ops that depend on them; the early stage has the rest.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;

@@ -235,7 +235,7 @@ pub struct Boxes {
     pub coordinates: Vec<SmallVec<[Value; 5]>>,
 }
 
-/// The relation of a coordinate in two loops.
+/// The dependence of a coordinate on the counters of two loops.
 #[derive(Clone, Copy)]
 pub enum Growth {
     /// The coordinate is the same scalar in both loops.

@@ -141,7 +141,7 @@ pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Returns the loops to pipeline, with their fusions.
+/// Returns the loops to pipeline, each with the loop that it is fused with.
 fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let mut plans = plan::plans(module, stages, nested_boxes);
     fuse_loops::fuse_loops(module, &mut plans);

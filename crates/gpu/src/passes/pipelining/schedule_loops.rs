@@ -1,12 +1,18 @@
 //! Gives each op of a loop its stage and its order.
 //!
 //! A step is an iteration of the pipelined loop. It runs each stage for another iteration of the
-//! original loop. Slots are taken in the last **stage**. With late dots
-//! ([`LateDots`](super::loop_plan::LateDots)) or dots in flight
-//! ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they are taken one stage earlier, in the
-//! *early stage*. A slot of a ring with `n` slots is filled `n - 1` stages before it is taken.
-//! Example: with 3 slots and no late dots, copies are in stage 0, and takes in stage 2. Loads that
-//! a copy depends on run one stage earlier.
+//! original loop. A slot of a ring with `n` slots is filled `n - 1` stages before it is taken.
+//! Example with 3 slots, and `Q K` and `P V` of attention as the dots:
+//!
+//! ```text
+//!                   stage 0        stage 1        stage 2                   stage 3
+//! no late dots      copy K, V                     take K, V ; Q K ; P V
+//! late dots         copy K         copy V         take K ; Q K              take V ; P V
+//! ```
+//! The last stage takes the slots. With late dots ([`LateDots`](super::loop_plan::LateDots)), the
+//! *early stage* before it takes the slots of the other dots. With dots in flight
+//! ([`DotsInFlight`](super::loop_plan::DotsInFlight)), the early stage takes all slots. Loads that
+//! a copy depends on run one stage before the copy.
 //!
 //! **The order in a step**: the early dots start, then the late dots of the previous iteration.
 //! Copies start, then the threads compute. The ops that compute A of the next late dots are last.
@@ -28,7 +34,7 @@ pub(super) mod order {
     /// The ops before the first wait for a dot of the step. Dots that depend on no wait of the step
     /// are here, with the ops that they need.
     pub const BEGIN: u32 = 0;
-    /// The late dots with their needs, or the wait for the previous step's dots.
+    /// The late dots with the ops that they need, or the wait for the previous step's dots.
     pub const LATE: u32 = 1;
     /// With late dots and several warpgroups: the first wait, up to the first reduction. With dots
     /// in flight: the releases of slots.
@@ -101,7 +107,7 @@ impl LoopRewriter<'_> {
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// Returns each op's distance to the last stage and order, for late dots.
+    /// Returns each op's distance to the last stage, and its order. The loop has late dots.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();

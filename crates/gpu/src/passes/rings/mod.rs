@@ -30,8 +30,7 @@
 //! The pass never deallocates `mbarrier`s, because reuse of their memory needs an invalidation. A
 //! ring that is allocated in a region has its memory for one run of the region. Its barriers are
 //! initialized once, before the outermost instruction around its `alloc`, and their phases
-//! continue. Its memory may be one to which threads stored, so the threads fence before a copy
-//! fills the ring.
+//! continue. Threads may have stored to its memory, so they fence before a copy fills the ring.
 
 mod counts;
 mod facts;

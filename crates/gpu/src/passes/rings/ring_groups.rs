@@ -1,10 +1,16 @@
 //! Finds groups of rings that advance together, such as a dot's two operands.
 //!
 //! In every IR block, slots of a group are acquired, published, taken and released in turns. A turn
-//! is one op, such as `take`, for each ring in order. Example:
-//! `take %a ; take %b ; release %a ; release %b`. All slots of a turn are published before the
-//! first is taken. The first `take` waits for all of them. All are released before the first is
-//! acquired again. The last release signals that all are empty.
+//! is one op, such as `take`, for each ring in order:
+//!
+//! ```text
+//! take %a               waits until the slots of both rings are full
+//! take %b ; …
+//! release %a
+//! release %b            signals that the slots of both rings are empty
+//! ```
+//! All slots of a turn are published before the first is taken. All are released before the first
+//! is acquired again.
 //!
 //! Rings of `cp.async` are in one group only if no slot is read between the takes of a turn. Their
 //! copies are one commit group, or arrive at one barrier.

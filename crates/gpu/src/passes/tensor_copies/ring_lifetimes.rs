@@ -1,7 +1,7 @@
 //! Chooses the lifetimes of one-slot [rings](crate::passes::rings) in loops.
 //!
-//! A ring lives as long as the buffer that it replaced, so that an iteration can reuse the memory.
-//! Or it may live around the outermost loop:
+//! A ring may live as long as the buffer that it replaced. Then an iteration can reuse the memory.
+//! Or the ring lives around the outermost loop:
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -103,8 +103,8 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Returns whether threads compute a tile of floats. By an elementwise op, a reduction or a
-/// synchronous dot.
+/// Returns whether an instruction computes a tile of floats in threads. Elementwise ops, reductions
+/// and synchronous dots do.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {

@@ -51,8 +51,8 @@ fn is_needed(function: &Function) -> bool {
     found
 }
 
-/// Returns the index of an op's mask operand; `None` if the op has no mask. Padded operands of the
-/// latter are refused ([`super::legality`]).
+/// Returns the index of an op's mask operand; `None` if the op has no mask. Padded operands of ops
+/// without a mask are refused ([`super::legality`]).
 pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
         Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),

@@ -135,9 +135,9 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// Checks an access of more than 16 bytes. It has at most 32 bytes, is to global memory or
-    /// generic, and exists on the target. An access with an L2 eviction priority has 32 bytes, in
-    /// elements of at least 4.
+    /// Checks an access of more than 16 bytes. The access must have at most 32 bytes, be to global
+    /// memory or generic, and exist on the target. With an L2 eviction priority, it must have 32
+    /// bytes, in elements of at least 4.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");

@@ -12,7 +12,7 @@ use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// Returns the values after the loop that it carries or that cross stages.
+    /// Returns the final values that the loop carries or that cross stages.
     pub(super) fn last_values(
         &mut self,
         pipeline: &Pipeline,
@@ -142,7 +142,7 @@ impl LoopRewriter<'_> {
         None
     }
 
-    /// Waits after the loop for a dot that it carries.
+    /// Waits after the loop for a dot that the loop carries.
     pub(super) fn wait_after_loop(&mut self, wait: Inst, index: usize, last: &FxHashMap<Value, Value>) {
         let function = &mut *self.function;
         let inst = self.plan.inst;

@@ -12,14 +12,16 @@
 //! The counter of the new loop is that of the last stage. A value that a later stage uses takes one
 //! loop parameter for each stage in between.
 //!
-//! **Ops that fill slots**, and ops that only they need, are predicated. Out of range, a copy fills
-//! its slot with zeros, so no copy of the body is needed after the loop.
+//! **Ops that fill slots**, and ops that only they need, are predicated. A copy that is out of
+//! range fills its slot with zeros. So the last iterations need no second body after the loop.
 //!
 //! **Other ops** before the last stage are not predicated. The loop ends a step earlier, and the
-//! last stage runs once more after it. Their first step is before the loop, even without an
-//! iteration. Then its slots are zeros, and a selection keeps the initial values. If zeros change
-//! no carried value (`LoopRewriter::drains`), the loop ends before copies are out of range. Without
-//! an iteration, this step's slots are zeros, and a selection keeps the initial carried values.
+//! last stage runs once more after it. Their first step is before the loop and always runs. If the
+//! loop has no iteration, the slots of this step are zeros, and a selection keeps the initial
+//! carried values.
+//!
+//! If slots of zeros change no carried value (`LoopRewriter::drains`), the loop ends before copies
+//! are out of range. A second loop without copies runs the remaining steps.
 
 mod epilogue;
 mod fill_ops;

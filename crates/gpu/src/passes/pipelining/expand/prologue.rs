@@ -98,7 +98,7 @@ impl LoopRewriter<'_> {
         let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();
         groups.sort_unstable_by_key(|ahead| std::cmp::Reverse(*ahead));
         groups.dedup();
-        // The slots that the loop takes even without an iteration.
+        // The slots that the loop takes even if it has no iteration.
         let always_taken = pipeline.crossing;
         let lower = self.function.insts[plan.inst].operands[0];
         for group in groups {
@@ -189,8 +189,8 @@ impl LoopRewriter<'_> {
         in_range
     }
 
-    /// Makes an op compute a late dot's operand from zeros without an iteration. Returns the values
-    /// that the zeros replace.
+    /// Makes an op compute a late dot's operand from zeros if the loop has no iteration. Returns
+    /// the values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,
@@ -210,7 +210,7 @@ impl LoopRewriter<'_> {
         computed
     }
 
-    /// Returns the values with which the last stage changes nothing without an iteration.
+    /// Returns the values with which the last stage changes nothing.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
         self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }

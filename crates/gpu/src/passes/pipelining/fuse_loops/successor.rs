@@ -55,7 +55,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns the number of slots that the loop takes even without an iteration.
+    /// Returns the number of slots that a loop without an iteration takes.
     pub(super) fn always_taken(&self) -> u32 {
         u32::from(self.plan.late.is_some())
     }
