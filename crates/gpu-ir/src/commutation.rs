@@ -102,8 +102,8 @@ impl Terms {
         function.yielded(region).iter().map(|value| known.get(value).copied()).collect()
     }
 
-    /// Returns whether a term selects one of a tile's two elements by a comparison that
-    /// distinguishes them.
+    /// Returns whether a term selects an element of a tile by a comparison. The comparison must
+    /// distinguish the tile's two elements.
     fn selects(&self, term: Term, count: usize) -> bool {
         let Node::Apply(F::Select, operands) = &self.nodes[term] else { return false };
         let [condition, left, right] = operands[..] else { return false };

@@ -111,7 +111,8 @@ impl Header {
         }
     }
 
-    /// Returns the number of blocks that fill a buffer together: the cluster size, or 2 with pairs.
+    /// Returns the number of blocks that fill a buffer together. It is the cluster size, or 2 with
+    /// pairs.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }

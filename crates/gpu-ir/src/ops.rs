@@ -54,10 +54,10 @@ define_ops! {
     /// Combines tiles along an axis by an associative region, in the block or each warp. With
     /// `redux`, `redux.sync` combines the lanes of a warp.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
-    /// Combines each element with those before it along an axis, in the block or each warp. With
-    /// `reverse`, combines it with those after it. With the scope `warp`, the results are the
-    /// scanned tiles, then the partial results. Each run of a warp has one partial result. The last
-    /// axis of the partial results is the run's index.
+    /// Combines each element with those before it along an axis. The scope is the block or each
+    /// warp. With `reverse`, combines it with those after it. With the scope `warp`, the results
+    /// are the scanned tiles, then the partial results. Each run of a warp has one partial result.
+    /// The last axis of the partial results is the run's index.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes a scan over the block from scans with the scope `warp`. The operands are the
     /// scanned tiles, then the scans of the partial results. Each warp with elements of a line
@@ -282,10 +282,10 @@ define_ops! {
     /// before the op. Other numbers are multiples of 8 from 24 to 256, to which the partition
     /// changes. Such a partition has whole warpgroups, and begins at one. It may also share a
     /// warpgroup with partitions of the same number. Before and after the op, a thread has the
-    /// average of these numbers over all their warps, rounded up to a multiple of 8. A region may
-    /// use scalars and shared memory from outside, but no tiles. In a partition, its warps count as
-    /// all warps. Partitions are not nested, and use `named_barrier`, not `barrier`. Afterwards,
-    /// all warps wait for each other.
+    /// average of these numbers over all their warps. The average is rounded up to a multiple of 8.
+    /// A region may use scalars and shared memory from outside, but no tiles. In a partition, its
+    /// warps count as all warps. Partitions are not nested, and use `named_barrier`, not `barrier`.
+    /// Afterwards, all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

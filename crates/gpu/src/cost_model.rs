@@ -2,7 +2,7 @@
 //! [`Tuning`].
 //!
 //! The unit of **cost** is a wavefront of shared memory, which moves one word of each lane.
-//! Examples in this unit: a shuffle 2, a store to shared memory with its load 2, a sector of global
+//! Examples: a shuffle costs 2, a store to shared memory with its load 2, and a sector of global
 //! memory about 1. An op in a loop counts [`Tuning::loop_weight`] times. `assign/selection.rs`
 //! chooses layouts by this cost.
 //!

@@ -280,8 +280,8 @@ impl Layout {
 /// called *fixed*: all elements of the slice have the same ones. Example: columns 1, 3, 5, 7 of 8
 /// have the step 2 and the fixed bit 0.
 impl Layout {
-    /// Returns the layout of a slice: this layout without the fixed bits. If a hardware index holds
-    /// an element of another slice, it gets the element of this slice that differs from it only in
+    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index with an
+    /// element of another slice gets an element of this slice. The two elements differ only in
     /// fixed bits. Register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {

@@ -2,8 +2,8 @@
 //!
 //! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits. It
 //! combines the elements at the hardware indices `x` and `x ^ p`, which differ only along the axis.
-//! Example: a row of 8 elements in 4 lanes with 2 registers each takes the steps register 1, lane 1
-//! and lane 2. The highest bits of `p` select the hardware:
+//! Example: 4 lanes hold 8 elements in 2 registers each. The steps are register 1, lane 1 and lane
+//! 2. The highest bits of `p` select the hardware:
 //! - Register bits: a thread combines two of its registers.
 //! - Lane bits: two lanes exchange elements with a shuffle.
 //! - Warp bits: two warps exchange elements through shared memory.

@@ -301,8 +301,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names; `None` for values other than slots and one-slot
-    /// buffers.
+    /// Returns the slot that an operand names. Returns `None` unless it is a slot or a one-slot
+    /// buffer.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {

@@ -19,7 +19,7 @@ const MAX_LATER_DOTS: u32 = 64;
 /// The dots in flight that share an accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DotsInFlight {
-    /// The slots that the dots may read, with a lower bound of the dots issued later.
+    /// The slots that the dots may read. Each has a lower bound of the dots issued later.
     reads: BTreeMap<Slot, u32>,
     /// A lower bound of the dots that were issued after the last one.
     later: u32,

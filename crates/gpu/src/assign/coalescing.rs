@@ -222,8 +222,8 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// Returns the maximum bytes that an atomic instruction moves, or 0 if it moves one element. Only
-/// additions of floats have vector instructions.
+/// Returns the most bytes of an atomic instruction; 0 if it moves one element. Only additions of
+/// floats have vector instructions.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {

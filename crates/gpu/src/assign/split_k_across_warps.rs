@@ -15,8 +15,8 @@
 //! the pass permutes the columns of B in the loop, and those of the accumulator back after the
 //! loop. The lane then loads consecutive elements of B as words.
 //!
-//! If the launcher can add warps and make tensor maps, a loop with short iterations also gets a
-//! partition for its copies (`passes/partition_warps.rs`).
+//! A loop with short iterations also gets a partition for its copies (`passes/partition_warps.rs`).
+//! For this, the launcher must add warps and make tensor maps.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;

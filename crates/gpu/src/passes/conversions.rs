@@ -297,8 +297,8 @@ impl Pass<'_> {
             if let Some(axis) = contiguous.filter(|_| self.roles.is_wgmma_a(self.cursor.function, to)) {
                 return Lowering::Through(boxed(axis), false);
             }
-            // If the tile was loaded along this axis for `mma_sync`, use the layout of a box:
-            // threads load whole words from it.
+            // If the tile was loaded along this axis for `mma_sync`, use the layout of a box.
+            // Threads load whole words from it.
             if let Some(axis) =
                 contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {

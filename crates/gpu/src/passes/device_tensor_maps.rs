@@ -3,7 +3,7 @@
 //! A map has the box and the swizzle of its copies' buffers. Buffers with another box or swizzle
 //! get another map. Loaded pointers may point to memory that the kernel stores to. So a fence and a
 //! barrier follow each store, and later copies read the stored values. They also follow a store
-//! through an argument, if a later copy with a map of the launch reads the stored memory.
+//! through an argument, if a later copy of the launch's maps reads it.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,7 @@
 //! Finds global accesses of different threads that must keep their order.
 //!
 //! Pointers of different arguments are assumed to point to different memory, as in CUDA programs.
-//! Another assumption: a store in a loop does not write an address of the previous iteration from
-//! another tile position.
+//! Two iterations are assumed never to store to one address from different tile positions.
 
 use std::cell::OnceCell;
 

@@ -8,16 +8,16 @@
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
 //! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the dot.
-//! In a block of several warpgroups, dots issue as soon as their operands are ready, so tensor
-//! cores work while threads compute. Reads of vectors from slots issue early. Releases of slots
-//! that were taken together issue at the end of the IR block. All other ops keep their order.
+//! In a block of several warpgroups, dots issue as soon as their operands are ready. Tensor cores
+//! then work while threads compute. Reads of vectors from slots issue early. Releases of slots that
+//! were taken together issue at the end of the IR block. All other ops keep their order.
 //!
 //! Dots and waits may pass each other. They may also pass ops that are pure, read memory or release
 //! a slot. A read of a vector may pass dots, waits, fills, releases, and pure ops that compute no
 //! tile.
 //!
-//! **Registers.** A dot may read A from registers, and A is converted from a tile T. If A, T and
-//! the accumulator do not fit into registers together, the dot issues after the other readers of T.
+//! **Registers.** A dot may read A from registers, and A is converted from a tile T. If registers
+//! do not hold A, T and the accumulator together, the dot issues after the other readers of T.
 //! Otherwise, the assembler would interleave them and keep both A and T.
 //!
 //! The pass runs after loops are pipelined, and orders the ops of one step.

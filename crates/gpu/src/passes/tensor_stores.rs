@@ -422,7 +422,8 @@ struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
     /// True if buffers live to the end of the kernel. With a map that the kernel makes, buffers
-    /// live to the end of the loop, or only around their stores without [`Around::runs_beside`].
+    /// live to the end of the loop. Without [`Around::runs_beside`], they live only around their
+    /// stores.
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,

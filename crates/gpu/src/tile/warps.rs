@@ -11,8 +11,8 @@
 //!   a second warpgroup can use the tensor cores meanwhile. This needs `wgmma`, 64 rows of each dot
 //!   for every warpgroup, and as many blocks in a multiprocessor as before.
 //!
-//! If a program cannot be divided for a requested cluster, one block runs it, with the warps of all
-//! blocks if possible.
+//! If a program cannot be divided for a requested cluster, one block runs it. The block has the
+//! warps of all blocks if possible.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::{Code, Diagnostic};

@@ -250,7 +250,7 @@ instructions! {
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = 32 bits of the product of a's and b's low 24 bits.
     Mul24 mul24 "mul24" [mode: MultiplyMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = 32 bits of the product of a's and b's low 24 bits, plus c.
+    /// d = 32 bits of the product of the low 24 bits, plus c.
     Mad24 mad24 "mad24" [mode: MultiplyMode, saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = |a - b| + c.
@@ -367,12 +367,12 @@ instructions! {
     /// the first is not 0, combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
-    /// d = 32 bits of the 64-bit value of words a (low) and b, shifted by c.
+    /// d = 32 bits of `b:a` (a is the low word), shifted by c.
     Shf shf "shf" [direction: ShiftDirection, mode: BoundMode, ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = a shifted to the left; amounts from the width on give 0.
     Shl shl "shl" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = a shifted to the right; amounts from the width on give sign or 0.
+    /// d = a shifted to the right. An amount from the width on gives the sign or 0.
     Shr shr "shr" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = four of the eight bytes of a and b, which c selects.
     Prmt prmt "prmt" [ty: ScalarType, mode: Option<PermuteMode>] (d: RegisterId, a: Source, b: Source, c: Source);

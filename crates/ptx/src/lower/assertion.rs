@@ -18,7 +18,7 @@ const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];
 
 impl Lowering<'_> {
-    /// Emits code that stops the kernel if the condition is false where the mask is true.
+    /// Emits code that stops the kernel if an unmasked condition is false.
     pub(super) fn lower_assert(
         &mut self,
         inst: Inst,

@@ -1,6 +1,6 @@
 //! Loops and branches: labels, and registers that carry values.
 //!
-//! If a loop adds one amount to all elements of an integer or pointer tile, the loop carries one
+//! A loop may add one amount to all elements of an integer or pointer tile. Then it carries one
 //! register for those that differ by constants. Example: `p` for `p`, `p + 4` and `p + 8`. Narrow
 //! elements that were unpacked from words are carried as words.
 

@@ -52,7 +52,7 @@ impl Builder {
         if is_negative { self.sub(width, Scalar::constant(0), quotient) } else { quotient }
     }
 
-    /// Returns the remainder by a constant other than 0, 1 and -1; x gives the sign.
+    /// Returns the remainder by a constant other than 0, 1 and -1. It has the sign of x.
     pub(super) fn remainder_by(&mut self, ty: Integer, x: Scalar, divisor: u64) -> Scalar {
         let Integer { width, signed, .. } = ty;
         // The sign of the divisor does not change the remainder.

@@ -109,7 +109,7 @@ impl Builder {
         results
     }
 
-    /// Returns the word of two numbers: the one that they were unpacked from, or a new one.
+    /// Returns the word of two numbers. It is the word that they were unpacked from, or a new one.
     fn word_of_pair(&mut self, pair: [Scalar; 2]) -> Source {
         let word = match (self.packed.get(&pair[..]), pair.map(Scalar::as_constant)) {
             (Some(word), _) => *word,

@@ -42,7 +42,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns a large x modulo pi/2, and a number whose low two bits are the quadrant.
+    /// Returns a large x modulo pi/2. Also returns a number whose low two bits are the quadrant.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
         // x is 2^(exponent - 31) times an integer of 32 bits. 96 bits of 2/pi from position

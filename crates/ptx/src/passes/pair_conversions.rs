@@ -59,7 +59,7 @@ pub(super) fn run(listing: &mut Listing) {
     listing.insert(new, &left_out);
 }
 
-/// Returns a conversion of fp32 to fp16 or bf16 whose result and operand are each written once.
+/// Returns a conversion of fp32 to fp16 or bf16. Result and operand must each be written once.
 fn narrow_conversion<'a>(line: &'a Line, writes: &Writes) -> Option<&'a Cvt> {
     let Instruction::Cvt(cast) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let Source::Register(source) = cast.a else { return None };

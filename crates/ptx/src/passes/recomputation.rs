@@ -68,7 +68,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.insert(again, &left_out);
 }
 
-/// Returns the result and register operand of a 64-bit addition of a constant, each written once.
+/// Returns the result and register operand of a 64-bit addition of a constant. Each must be written
+/// once.
 fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(of), Source::Immediate(_)) = (&add.a, &add.b) else { return None };

@@ -34,7 +34,7 @@ pub(super) mod order {
     /// The ops before the first wait for a dot of the step. Dots that depend on no wait of the step
     /// are here, with the ops that they need.
     pub const BEGIN: u32 = 0;
-    /// The late dots with the ops that they need, or the wait for the previous step's dots.
+    /// The late dots with the ops that they need. Or the wait for the previous step's dots.
     pub const LATE: u32 = 1;
     /// With late dots and several warpgroups: the first wait, up to the first reduction. With dots
     /// in flight: the releases of slots.

@@ -471,9 +471,9 @@ impl RingLowering<'_> {
 
     /// Chooses the values that a loop carries for its sides.
     ///
-    /// A side that starts at a constant slot and advances by a multiple of the slots repeats its
-    /// slots in each iteration. Such sides share one parity if their first phases are constant and
-    /// change in each iteration. Example: two slots, taken twice in an iteration.
+    /// If a side starts at a constant slot and advances by a multiple of the slots, each iteration
+    /// repeats its slots. Such sides share one parity if their first phases are constant and change
+    /// in each iteration. Example: two slots, taken twice in an iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };
         if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {

@@ -180,8 +180,8 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
 /// Splits the steps of rings into turns of one step per ring. `counts` selects the steps.
 ///
 /// A region in which one of these rings advances ends the turn. With partitions, any advancing ring
-/// in a region ends the turn. Otherwise, the first `take` of the turn could wait for a partition
-/// that waits, in the region, for this one.
+/// in a region ends the turn. Otherwise, two partitions could wait for each other: one at the first
+/// `take` of the turn, one in the region.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],

@@ -16,7 +16,7 @@
 //! blocks, a barrier would stall the copies. Then the ring lives around the loops whenever the
 //! memory suffices.
 //!
-//! The fill of a ring with its buffer's lifetime may move down to the last `dealloc` before the
+//! If a ring has its buffer's lifetime, its fill may move down to the last `dealloc` before the
 //! first use. It moves if the ring can then share that memory, and the kernel needs more than
 //! `cheap_shared_bytes`. In addition, the target must lack memory, or the passed ops compute too
 //! little to hide the copy.

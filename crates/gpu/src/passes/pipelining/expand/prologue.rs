@@ -189,8 +189,8 @@ impl LoopRewriter<'_> {
         in_range
     }
 
-    /// Makes an op compute a late dot's operand from zeros if the loop has no iteration. Returns
-    /// the values that the zeros replace.
+    /// Makes an op compute a late dot's operand from zeros, without an iteration. Returns the
+    /// values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,
