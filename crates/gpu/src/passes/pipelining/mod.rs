@@ -35,10 +35,9 @@
 //! Pointers of different arguments are assumed to point to different memory.
 //!
 //! **Shared memory.** If it is too small, all loops get fewer stages, down to two. If two stages do
-//! not fit either, no loop is pipelined. (Triton refuses a launch whose stages do not fit.) A ring
-//! that tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
-//! loops copy by `cp.async` if this memory costs more than one stage, or if they have late dots.
-//! Late dots start one stage after the dots that they depend on.
+//! not fit either, no loop is pipelined. A ring that tensor copies fill in a nested loop has its
+//! memory for the whole kernel ([`hoist`]). Nested loops copy by `cp.async` if this memory costs
+//! more than one stage, or if they have late dots ([`dots`]).
 //!
 //! **Vectors** that threads read, such as one number for each row, are tensor copies if they are
 //! boxes. Copies by threads would need a block barrier in each iteration, which would synchronize
