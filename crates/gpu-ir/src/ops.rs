@@ -86,8 +86,8 @@ define_ops! {
     View view (buffer) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
-    /// Counts the values of a tile in a 1-D int32 buffer. Where the mask holds, adds 1 to the
-    /// buffer element whose index is the value.
+    /// Counts the values of a tile in a 1-D int32 buffer. Adds 1 to the buffer element whose index
+    /// is the value, if the mask holds.
     LocalHistogram local_histogram (buffer, tile) [mask] {} regions 0 Write Memory Never WritesShared None;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never ReadsShared None;

@@ -45,7 +45,7 @@ struct Images {
 
 impl MatrixForm {
     /// Returns the descriptor fields of a matrix with two axes. `mn_axis` is the axis that is not
-    /// reduced, of which an instruction reads `extent` elements. Returns `None` without a
+    /// reduced. An instruction reads `extent` elements along it. Returns `None` without a
     /// descriptor for the layout.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         Self::of_instruction(memory, mn_axis, (extent, bits), 2)

@@ -53,7 +53,7 @@ impl Builder {
         let mantissa = self.shl(word, x, 8);
         let mantissa = self.bitwise(Bitwise::Or, word, mantissa, Scalar::constant(SIGN));
         let window = self.window(place);
-        // The product modulo 4 has 96 bits, of which the upper two are the integer part.
+        // The product modulo 4 has 96 bits. The upper two are the integer part.
         let mantissa = self.register(word, mantissa);
         let [low, middle, high] = [2, 1, 0].map(|index| self.product(mantissa.into(), window[index]));
         let carry = self.shr(Width::B64, false, low, 32);

@@ -47,7 +47,7 @@ struct Numbering<'a> {
     last: FxHashMap<u64, u32>,
     /// The number of known instructions at the start of each open region.
     open: Vec<usize>,
-    /// Whether each line so far remains; `kept` counts those.
+    /// True for each line so far that remains; `kept` counts those.
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,

@@ -334,6 +334,7 @@ impl<'f> Writer<'f> {
                     transposed(division, &axes)
                 }
                 op if op.family() == OpFamily::Pointwise && op.is_pure() => division.clone(),
+                // tidy: wildcard because the part of another op's result needs all its operands
                 _ => return Err(refused(self)),
             };
             for operand in &mut operands {

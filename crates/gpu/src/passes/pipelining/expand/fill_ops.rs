@@ -90,6 +90,7 @@ impl FillOps<'_> {
                     | GpuOp::Dealloc {},
                 ) => {}
                 op if op.info().effect == Effect::Pure && data.regions.is_empty() => {}
+                // tidy: wildcard because other ops run only in iterations that the loop has
                 _ => {
                     self.others.insert(*inst);
                 }
