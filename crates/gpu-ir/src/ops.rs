@@ -190,6 +190,10 @@ define_ops! {
     /// `after`, a tile of 32-bit elements, is computed. A `window` states the parts of operands in
     /// shared memory, after the transpose. Its numbers are the first row and column of A, those of
     /// B, and the extent along K.
+    ///
+    /// On targets with `tcgen05.mma`, the layout of the accumulator is that of
+    /// `TensorMemory::register_layout`, and A is in shared memory. The pass `tensor_dots` replaces
+    /// the op by `tcgen05_mma`.
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool,
          window: IntList} regions 0 Write Dot Never ReadsOperands StartsDot;

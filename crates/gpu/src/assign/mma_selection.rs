@@ -34,7 +34,7 @@ pub enum DotInstruction {
         warps: [u32; 2],
     },
     /// `tcgen05.mma`. It reads A and B from shared memory, and its accumulator is in tensor memory.
-    /// Operands of fp32 are truncated to tf32.
+    /// It truncates fp32 operands to tf32.
     Tcgen05 {
         /// The instruction.
         mma: Mma,
