@@ -18,6 +18,7 @@ mod dump;
 #[cfg(feature = "python-syntax")]
 mod format;
 mod host;
+mod launch_response;
 #[cfg(feature = "python-syntax")]
 mod lower;
 #[cfg(feature = "python-syntax")]
@@ -53,6 +54,7 @@ pub use lower::{
         whole as tuple_operand,
     },
 };
+pub use launch_response::LaunchResponse;
 pub use reference::{FunctionRef, MemberFunction, ObjectRef};
 #[cfg(feature = "python-syntax")]
 pub use semantic::{Caller, Semantic, SemanticError};

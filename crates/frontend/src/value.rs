@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tilewright_ir::{Dtype, Type};
 
 use crate::descriptor::Descriptor;
+use crate::launch_response::LaunchResponse;
 use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
 use crate::repr::{float_repr, string_repr, type_name};
 use crate::shared_memory::SharedMemory;
@@ -145,6 +146,8 @@ pub enum Operand<V> {
     Descriptor(Box<Descriptor<Operand<V>>>),
     /// Shared memory that the program allocates (Gluon).
     Shared(Box<SharedMemory<Operand<V>>>),
+    /// The response to a request for a program (Gluon).
+    Launch(Box<LaunchResponse<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
     /// A method of a run-time value, such as `x.to`: the value, and the path of the function in

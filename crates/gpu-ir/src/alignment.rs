@@ -6,6 +6,7 @@
 //! | tensor copies | 128 bytes without a swizzle, else the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
 //! | `wgmma`, `tcgen05_mma` | the larger of 16 bytes and the period of the operand's swizzle |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
+//! | `clc_try_cancel`, `clc_load_result` | the size of the response, 16 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
 //! The hardware computes the swizzle from address bits. So even a box with fewer than eight rows
@@ -20,7 +21,7 @@ use crate::analysis::dataflow::Check;
 use crate::analysis::slots::{BaseOffset, SlotAnalysis, SlotIndex};
 use crate::box_layout::BoxLayout;
 use crate::layout_rules::element_bits;
-use crate::target::ACCESS_BYTES;
+use crate::target::{ACCESS_BYTES, CLC_RESPONSE_BYTES};
 
 /// The size of an `mbarrier`, which is also its alignment, in bytes.
 pub const MBARRIER_BYTES: u32 = 8;
@@ -142,6 +143,7 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
             Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES))
         }
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
+        GpuOp::ClcTryCancel { .. } | GpuOp::ClcLoadResult { .. } => Some(CLC_RESPONSE_BYTES),
         // tidy: wildcard because only threads access the memory of other ops
         _ => None,
     }

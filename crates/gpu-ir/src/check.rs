@@ -452,6 +452,8 @@ impl<'a> Checker<'a> {
             GpuOp::FenceProxy {} => {
                 (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
             }
+            GpuOp::ClcTryCancel { multicast } => self.try_cancel(*multicast),
+            GpuOp::ClcLoadResult { blocks } => self.load_result(*blocks),
             GpuOp::GatherBlocks { .. }
             | GpuOp::TensorLoadTo { .. }
             | GpuOp::MbarrierArriveAt { .. }

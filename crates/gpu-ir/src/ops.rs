@@ -235,6 +235,20 @@ define_ops! {
     /// the one that starts each `tcgen05_mma`.
     Tcgen05Commit tcgen05_commit (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
 
+    /// Requests a cluster of the grid that has not begun, by one of the threads that run the op
+    /// (`clusterlaunchcontrol.try_cancel`). If there is one, it does not begin: the requesting block
+    /// runs its program. The response is written to a buffer of 16 bytes, and signals 16 bytes at
+    /// the `mbarrier` of `slot` (`complete_tx`). With `multicast`, the response and the signal are
+    /// for each block of the cluster, at the same addresses.
+    ///
+    /// No thread may request again after a response that no cluster was left.
+    ClcTryCancel clc_try_cancel (buffer, barriers, slot) [] {multicast: bool}
+        regions 0 Write Memory Never FillsShared StartsTensorLoad;
+    /// Reads the response of a `clc_try_cancel`: an int1 that is true if there was such a cluster,
+    /// and the three indices (int32) of its first block, the first one divided by `blocks`. Without
+    /// a cluster, the indices are 0.
+    ClcLoadResult clc_load_result (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
+
     /// Lets the blocks of a cluster fill a buffer together from here on. There are `n` blocks, and
     /// the condition (int1) must hold. The condition is equal in all blocks.
     ///

@@ -19,6 +19,8 @@ pub const REGISTER_FILE: u32 = 65_536;
 pub const ACCESS_BYTES: u32 = 16;
 /// The most bytes of a global access with [`Feature::WideAccesses`].
 pub const WIDE_ACCESS_BYTES: u32 = 32;
+/// The bytes of the response to a request for a cluster that has not begun (`clc_try_cancel`).
+pub const CLC_RESPONSE_BYTES: u32 = 16;
 /// The bytes of a sector, the unit in which the L2 cache delivers data.
 pub const SECTOR_BYTES: u32 = 32;
 
@@ -52,6 +54,8 @@ pub enum Feature {
     /// Matrix instructions on tensor memory: `tcgen05`. Only architecture-specific code (`sm_100a`)
     /// has them.
     Tcgen05,
+    /// Requests for programs that have not begun: `clusterlaunchcontrol`.
+    ClusterLaunchControl,
     /// `fma` of bf16, and minimum and maximum of bf16 and fp16.
     Bf16Arithmetic,
     /// Addition, subtraction, multiplication and comparison of bf16.
@@ -179,6 +183,7 @@ const BLACKWELL: &[Feature] = &[
     Feature::VectorAtomics,
     Feature::CachePolicy,
     Feature::WideAccesses,
+    Feature::ClusterLaunchControl,
 ];
 
 /// Data center Blackwell, in code for all its GPUs.
@@ -199,6 +204,7 @@ const BLACKWELL_DATA_CENTER: &[Feature] = &[
     Feature::CachePolicy,
     Feature::WideAccesses,
     Feature::PackedFp32,
+    Feature::ClusterLaunchControl,
 ];
 
 /// Data center Blackwell, in architecture-specific code.
@@ -221,6 +227,7 @@ const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
     Feature::CachePolicy,
     Feature::WideAccesses,
     Feature::PackedFp32,
+    Feature::ClusterLaunchControl,
 ];
 
 impl GpuTarget {

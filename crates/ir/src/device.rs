@@ -176,6 +176,15 @@ device_functions! {
     /// `(memory, slot, predicate)`: makes an `mbarrier` get an arrival when the dots (`tcgen05_mma`)
     /// are complete that have started.
     TensorCommit "tcgen05_commit" {tiles: SharedTiles};
+    /// `(memory, slot, memory, slot, predicate)`: starts a request that takes over a program which
+    /// has not begun (`clusterlaunchcontrol.try_cancel`). The response, 16 bytes, is written to the
+    /// first memory, and arrives at an `mbarrier` of the second one. With `multicast`, each block of
+    /// the cluster gets the response at its own `mbarrier`.
+    ClcTryCancel "clc_try_cancel" {tiles: SharedTiles, barriers: SharedTiles, multicast: bool};
+    /// `(memory, slot) -> int1, int32, int32, int32`: whether the response says that a program was
+    /// taken over, and its indices. Without such a program, the indices are 0. `blocks` is the
+    /// number of blocks of a program that is divided already, else 1.
+    ClcLoadResult "clc_load_result" {tiles: SharedTiles, blocks: u32};
     /// `()`: waits for the workers that the last `start_workers` has started.
     JoinWorkers "join_workers" {};
 }
@@ -281,7 +290,8 @@ impl DeviceFn {
             | Self::MbarrierInit { .. }
             | Self::MbarrierInvalidate { .. }
             | Self::ArriveCopies { .. }
-            | Self::TrackCopies { .. } => &["memory", "slot"],
+            | Self::TrackCopies { .. }
+            | Self::ClcLoadResult { .. } => &["memory", "slot"],
             Self::Store { .. } => &["memory", "slot", "tile"],
             Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
             Self::MbarrierExpect { .. }
@@ -293,6 +303,7 @@ impl DeviceFn {
                 &["memory", "slot", "memory", "slot", "memory", "slot", "predicate", "predicate"]
             }
             Self::RemoteArrive { .. } => &["memory", "slot", "predicate", "slot"],
+            Self::ClcTryCancel { .. } => &["memory", "slot", "memory", "slot", "predicate"],
             Self::MulticastLoad { .. } | Self::WindowLoad { .. } => {
                 &["memory", "slot", "memory", "slot", "predicate", "slot", "base"]
             }
@@ -349,6 +360,9 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::Mma {} | DeviceFn::DotFma {} => input.operands.get(2).cloned().into_iter().collect(),
         DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![input.operands[0].in_flight()],
         DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
+        DeviceFn::ClcLoadResult { .. } => {
+            [Dtype::I1, Dtype::I32, Dtype::I32, Dtype::I32].map(Type::scalar).to_vec()
+        }
         DeviceFn::KeepAlive {}
         | DeviceFn::Store { .. }
         | DeviceFn::CopyAsync { .. }
@@ -374,6 +388,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::TensorMemoryStore { .. }
         | DeviceFn::TensorDot { .. }
         | DeviceFn::TensorCommit { .. }
+        | DeviceFn::ClcTryCancel { .. }
         | DeviceFn::JoinWorkers {} => Vec::new(),
     })
 }

@@ -125,8 +125,8 @@ pub enum MemoryAccess {
     WritesShared,
     /// It reads those of its operands that are in shared memory.
     ReadsOperands,
-    /// It writes its first operand and arrives at the barriers in its third operand. Both operands
-    /// are in shared memory.
+    /// It writes its first operand and arrives at the barriers in a later operand. Both operands are
+    /// in shared memory.
     FillsShared,
 }
 

@@ -392,6 +392,7 @@ fn refers_to_program<V>(operand: &Operand<V>) -> bool {
         Operand::Constant(constant) => has_object(constant),
         Operand::Tuple(items) => items.class().is_some() || items.iter().any(refers_to_program),
         Operand::Descriptor(descriptor) => descriptor.parts().iter().any(refers_to_program),
+        Operand::Launch(response) => response.parts().any(refers_to_program),
         Operand::Shared(shared) => refers_to_program(&shared.memory) || refers_to_program(&shared.slot),
         Operand::Method(receiver, _) => refers_to_program(receiver),
         Operand::Function(_)

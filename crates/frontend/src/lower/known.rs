@@ -53,9 +53,12 @@ impl Lowerer<'_, '_, '_> {
                     NameState::Value(Operand::Constant(constant)) => {
                         Some(KnownValue::Constant(constant.clone()))
                     }
-                    NameState::Value(Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Shared(_)) => {
-                        Some(KnownValue::RunTime)
-                    }
+                    NameState::Value(
+                        Operand::Tensor(_)
+                        | Operand::Descriptor(_)
+                        | Operand::Shared(_)
+                        | Operand::Launch(_),
+                    ) => Some(KnownValue::RunTime),
                     _ => None,
                 }
             }

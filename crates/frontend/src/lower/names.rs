@@ -168,6 +168,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Tensor(_)
             | Operand::Descriptor(_)
             | Operand::Shared(_)
+            | Operand::Launch(_)
             | Operand::Constant(Constant::Type(_)) => self.semantic_attribute(&value, attribute),
             other => Err(self.unknown_attribute(other, attribute)),
         }

@@ -59,6 +59,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Constant(_) | Operand::Tensor(_) => HostValue::Constant(self.as_constant(operand)?),
             Operand::Descriptor(_)
             | Operand::Shared(_)
+            | Operand::Launch(_)
             | Operand::Method(..)
             | Operand::Bound(..)
             | Operand::Super(..)

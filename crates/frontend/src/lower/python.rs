@@ -297,6 +297,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                         || is_tensor == (name == "tensor_memory_descriptor")
                             && matches!(name, "shared_memory_descriptor" | "tensor_memory_descriptor")
                 }
+                Operand::Launch(_) => matches!(name, "clc_result" | "base_value"),
                 _ => false,
             };
         }

@@ -7,6 +7,7 @@ use tilewright_ir::{Dtype, Element, Function, Type, Value};
 
 use crate::constexpr::identical;
 use crate::host::HostValue;
+use crate::launch_response::{LAUNCH_RESPONSE, LAUNCH_RESPONSE_PARTS};
 use crate::reference::ObjectRef;
 use crate::semantic::{self, LanguageItem};
 use crate::tuple::{Fields, Tuple};
@@ -28,6 +29,7 @@ pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operan
             Operand::Descriptor(Box::new(descriptor.map(|part| map(part, each))))
         }
         Operand::Shared(shared) => Operand::Shared(Box::new(shared.map(|part| map(part, each)))),
+        Operand::Launch(response) => Operand::Launch(Box::new(response.map(|part| map(part, each)))),
         Operand::Language(path) => Operand::Language(path.clone()),
         Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
         Operand::Function(function) => Operand::Function(*function),
@@ -74,6 +76,11 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
         Operand::Shared(shared) => {
             name_parts(&shared.memory, name, names);
             name_parts(&shared.slot, &format!("{name}.slot"), names);
+        }
+        Operand::Launch(response) => {
+            for (part, field) in response.parts().zip(LAUNCH_RESPONSE_PARTS) {
+                name_parts(part, &format!("{name}.{field}"), names);
+            }
         }
         Operand::Method(receiver, _) | Operand::Bound(receiver, _) | Operand::Super(receiver, _) => {
             name_parts(receiver, name, names);
@@ -123,6 +130,9 @@ pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &
                 && same(&left.memory, &right.memory, tensors)
                 && same(&left.slot, &right.slot, tensors)
         }
+        (Operand::Launch(left), Operand::Launch(right)) => {
+            left.parts().zip(right.parts()).all(|(left, right)| same(left, right, tensors))
+        }
         (Operand::Language(left), Operand::Language(right)) => left == right,
         (Operand::Method(left, left_name), Operand::Method(right, right_name)) => {
             left_name == right_name && same(left, right, tensors)
@@ -168,6 +178,9 @@ pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl 
             shared.form.hash(hasher);
             hash_with(&shared.memory, hasher, tensors);
             hash_with(&shared.slot, hasher, tensors);
+        }
+        Operand::Launch(response) => {
+            response.parts().for_each(|part| hash_with(part, hasher, tensors));
         }
         Operand::Language(path) => path.hash(hasher),
         Operand::Method(receiver, name) => {
@@ -267,6 +280,7 @@ pub(crate) fn describe(template: &Template) -> String {
             _ => descriptor.describe().into(),
         },
         Operand::Shared(shared) => shared.describe(),
+        Operand::Launch(_) => LAUNCH_RESPONSE.into(),
         Operand::Language(path) => language_name(path),
         Operand::Method(..) | Operand::Bound(..) => "a method".into(),
         Operand::Super(..) => "'super()'".into(),

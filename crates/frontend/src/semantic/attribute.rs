@@ -6,11 +6,12 @@ use tilewright_ir::{Builder, Dtype, Element, Type};
 use super::constants::dtype_name;
 use super::convert::{kind_of, tensor};
 use super::descriptor::{descriptor_attribute, descriptor_names};
-use super::gluon;
+use super::{cluster_launches, gluon};
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::DescriptorKind;
+use crate::launch_response::LAUNCH_RESPONSE;
 use crate::repr::mangled;
 use crate::shared_memory::is_tensor_memory;
 use crate::suggest::suggest;
@@ -99,6 +100,14 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             }
             let names = attributes.iter().chain(methods).copied();
             Err(unknown(&shared.describe(), name, names))
+        }
+        Operand::Launch(_) => {
+            if cluster_launches::METHODS.contains(&name) {
+                let path = format!("gluon.clc_result.{name}");
+                return Ok(Operand::Method(Box::new(value.clone()), path.into()));
+            }
+            let names = cluster_launches::METHODS.iter().copied();
+            Err(unknown(LAUNCH_RESPONSE, name, names))
         }
         Operand::Constant(Constant::Type(ty)) => {
             if let ("layout", Some(layout)) = (name, &ty.layout)

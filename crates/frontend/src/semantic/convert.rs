@@ -5,6 +5,7 @@ use tilewright_ir::{Builder, Dtype, Element, Literal, MAX_RANK, MAX_TILE_ELEMENT
 
 use super::promote::natural_dtype;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::launch_response::LAUNCH_RESPONSE;
 use crate::value::{Constant, Operand, language_name};
 
 /// Converts a number or tensor to a value. A number gets its natural type.
@@ -52,6 +53,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
         Operand::Constant(constant) => format!("the constant {constant}"),
         Operand::Descriptor(descriptor) => descriptor.describe().into(),
         Operand::Shared(shared) => shared.describe(),
+        Operand::Launch(_) => LAUNCH_RESPONSE.into(),
         Operand::Language(name) => format!("`{}`", language_name(name)),
         Operand::Method(_, name) => format!("the method `{name}`"),
         Operand::Bound(..) => "a method".into(),

@@ -12,6 +12,7 @@ mod arguments;
 mod atomics;
 mod attribute;
 mod barriers;
+mod cluster_launches;
 mod clusters;
 mod constants;
 mod convert;

@@ -198,6 +198,8 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
                 Namespace::GluonCluster => format!("gluon.cluster.{}", spec.name),
                 Namespace::GluonBlackwell => format!("gluon.blackwell.{}", spec.name),
                 Namespace::TensorMemoryMethod => format!("gluon.tensor_memory_descriptor.{}", spec.name),
+                Namespace::GluonClc => format!("gluon.clc.{}", spec.name),
+                Namespace::LaunchMethod => format!("gluon.clc_result.{}", spec.name),
                 Namespace::SharedMethod => format!("gluon.shared_memory_descriptor.{}", spec.name),
                 Namespace::Method => continue,
             };
@@ -232,6 +234,8 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
             | Namespace::GluonCluster
             | Namespace::GluonBlackwell
             | Namespace::TensorMemoryMethod
+            | Namespace::GluonClc
+            | Namespace::LaunchMethod
             | Namespace::SharedMethod => None,
         })
     });

@@ -41,6 +41,10 @@ pub(super) enum Namespace {
     GluonCluster,
     /// `gluon.language.nvidia.blackwell.name`.
     GluonBlackwell,
+    /// `gluon.language.nvidia.blackwell.clc.name`.
+    GluonClc,
+    /// `response.name` on a response of `clc.load_result`.
+    LaunchMethod,
     /// `smem.name` on shared memory of Gluon.
     SharedMethod,
     /// `tmem.name` on tensor memory of Gluon.
@@ -573,6 +577,16 @@ macro_rules! builtins {
         /// Returns the columns of the memory as elements of another type, shape or layout.
         TensorMemoryReinterpret "_reinterpret(self, dtype, shape, layout)" [TensorMemoryMethod]
             => tensor_memory::reinterpret;
+        /// Starts a request for a program of the grid that has not begun, by one thread. If there is
+        /// one, it does not begin: the requesting program has to do its work. The response is written
+        /// to shared memory, and its 16 bytes arrive at an `mbarrier`.
+        ClcTryCancel "try_cancel(result, barrier, multicast=False)" [GluonClc] => cluster_launches::try_cancel;
+        /// Loads the response of a request, after a wait for its `mbarrier`.
+        ClcLoadResult "load_result(src)" [GluonClc] => cluster_launches::load_result;
+        /// Returns whether the request got a program.
+        ClcIsCanceled "is_canceled(self)" [LaunchMethod] => cluster_launches::is_canceled;
+        /// Returns the index of that program along an axis, as `gl.program_id` would there.
+        ClcProgramId "program_id(self, dim)" [LaunchMethod] => cluster_launches::program_id;
 
         // Loops and compile-time values.
 

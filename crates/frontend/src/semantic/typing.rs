@@ -271,6 +271,11 @@ parameters! {
     "tcgen05_mma_barrier_count.two_ctas" "_Flag" "True if two blocks of a cluster compute a tile together.";
     "num_warps" "_Int" "The number of warps that access the memory; those that run the code by default.";
     "instr_variant" "_Text" "The part that a warp moves at once: 32x32b, 16x64b, 16x128b or 16x256b.";
+    "try_cancel.result" "shared_memory_descriptor" "The memory of the response: two int64.";
+    "try_cancel.barrier" "shared_memory_descriptor" "The mbarrier at which the 16 bytes arrive.";
+    "try_cancel.multicast" "_Flag" "Has no effect: each block of a cluster gets the response.";
+    "load_result.src" "shared_memory_descriptor" "The memory of the response.";
+    "program_id.dim" "_Int" "The axis: 0, 1 or 2.";
     "convert_layout.value" "tensor" "The tile.";
     "set_auto_layout.value" "tensor" "The tile.";
     "assert_trivial" "_Flag" "True if the conversion must not move elements between threads.";
@@ -388,7 +393,7 @@ results! {
     "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
     "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
     "gluon.blackwell.tcgen05_mma" "gluon.blackwell.tcgen05_commit"
-    "gluon.tensor_memory_descriptor.store"
+    "gluon.tensor_memory_descriptor.store" "gluon.clc.try_cancel"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"
     "gluon.shared_memory_descriptor.index" "gluon.shared_memory_descriptor.permute"
@@ -401,6 +406,7 @@ results! {
     "gluon.blackwell.tensor_memory_descriptor_type" => "tensor_memory_descriptor_type";
     "gluon.tensor_memory_descriptor.get_reg_layout" => "DistributedLayout";
     "gluon.blackwell.tcgen05_mma_barrier_count" => "constexpr";
+    "gluon.clc.load_result" => "clc_result";
     "gluon.tma.make_tensor_descriptor" => "tensor_descriptor";
     "gluon.distributed_type" => "distributed_type";
     "gluon.shared_memory_descriptor_type" => "shared_memory_descriptor_type";

@@ -31,6 +31,7 @@ const MODULES: &[(&str, &str)] = &[
     ("nvidia.blackwell.mbarrier", "gluon.mbarrier"),
     ("nvidia.blackwell.tma", "gluon.tma"),
     ("nvidia.blackwell.cluster", "gluon.cluster"),
+    ("nvidia.blackwell.clc", "gluon.clc"),
     ("nvidia.blackwell", "gluon.blackwell"),
     ("nvidia.blackwell", "gluon.hopper"),
 ];

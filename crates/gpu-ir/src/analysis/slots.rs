@@ -340,6 +340,7 @@ impl<'f> SlotAnalysis<'f> {
                 | GpuOp::MbarrierWait {}
                 | GpuOp::Tcgen05Commit {},
             ) => 0,
+            Op::Gpu(GpuOp::ClcTryCancel { .. }) => 1,
             Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. }) => 2,
             // tidy: wildcard because no other op has a barrier and a slot of it
             _ => return None,

@@ -4,6 +4,7 @@ use tilewright_ir as ir;
 use tilewright_layout::Input;
 
 use super::{Check, Checker, ensure};
+use crate::target::CLC_RESPONSE_BYTES;
 use crate::{GpuOp, Type};
 
 impl Checker<'_> {
@@ -44,6 +45,29 @@ impl Checker<'_> {
             format!("{} has {axes} coordinates and offsets, {offsets} of them offsets", self.name())
         })?;
         self.tensor_copy(BEFORE)
+    }
+
+    /// Checks a request for a cluster that has not begun.
+    pub(super) fn try_cancel(&self, multicast: bool) -> Check {
+        self.response()?;
+        self.barriers(1)?;
+        if multicast { self.has_clusters() } else { Ok(()) }
+    }
+
+    /// Checks a load of the response to such a request.
+    pub(super) fn load_result(&self, blocks: u32) -> Check {
+        self.response()?;
+        ensure(blocks > 0, || format!("{} divides an index by 0", self.name()))?;
+        let types = [ir::Dtype::I1, ir::Dtype::I32, ir::Dtype::I32, ir::Dtype::I32];
+        self.results(&types.map(|dtype| Type::scalar(ir::Type::scalar(dtype))))
+    }
+
+    /// Checks the buffer of a response.
+    fn response(&self) -> Check {
+        let bytes = self.memory(0)?.slot_bytes();
+        ensure(bytes == CLC_RESPONSE_BYTES, || {
+            format!("{} needs a buffer of {CLC_RESPONSE_BYTES} bytes, found {}", self.name(), self.operand(0))
+        })
     }
 
     /// Checks an op for clusters.

@@ -28,6 +28,7 @@ pub(super) fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
+        | GpuOp::ClcTryCancel { .. }
         | GpuOp::MulticastLoads {}
         | GpuOp::TensorLoadTo { .. }
         | GpuOp::MbarrierArriveAt { .. }
@@ -67,6 +68,7 @@ pub(super) fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::WgmmaWait { .. }
         | GpuOp::WgmmaWaitEarlier { .. }
         | GpuOp::TmemLoad {}
+        | GpuOp::ClcLoadResult { .. }
         | GpuOp::Acquire {}
         | GpuOp::Take {} => false,
     }

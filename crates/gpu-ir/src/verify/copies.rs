@@ -161,10 +161,12 @@ impl Transfer for Copies<'_> {
             GpuOp::LocalStore {} | GpuOp::LocalHistogram {} => {
                 self.write(inst, state, Stage::Waited, Fence::Missing)
             }
-            GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. } => {
+            GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. } | GpuOp::ClcTryCancel { .. } => {
                 self.write(inst, state, Stage::Tensor, Fence::Done)
             }
-            GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } => self.read(inst, state, operand(0), false),
+            GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } | GpuOp::ClcLoadResult { .. } => {
+                self.read(inst, state, operand(0), false)
+            }
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => {
                 let is_async = matches!(op, GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. });
                 let places = [0, 1].into_iter();

@@ -232,8 +232,8 @@ impl Transfer for Mbarriers<'_> {
             GpuOp::MbarrierArrive {} => self.arrive(inst, slot, self.warps, state),
             GpuOp::MbarrierArriveCopies {} => self.arrive(inst, slot, self.warps * 32, state),
             GpuOp::MbarrierWait {} => self.wait(inst, slot, data.operands[2], state),
-            // tidy: wildcard because the other op with a barrier is a tensor copy, whose bytes were
-            // expected
+            // tidy: wildcard because the other ops with a barrier signal bytes: tensor copies and
+            // requests for clusters
             _ => Ok(()),
         }
     }
@@ -353,7 +353,7 @@ impl Mbarriers<'_> {
             Some(Visibility::Own | Visibility::Threads)
                 if matches!(
                     self.analysis.function.insts[inst].op,
-                    Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. })
+                    Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. } | GpuOp::ClcTryCancel { .. })
                 ) =>
             {
                 Err(format!(

@@ -21,12 +21,14 @@
 //! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | as for `copies` |
 //! | [`tensor_dots`] | nothing accesses the accumulator of a `tcgen05_mma`, or writes its operands, before a wait for an `mbarrier` of a commit | as for `copies`; which of several `mbarriers` of one allocation is the right one; accesses through another view |
 //! | [`reads`] | a tensor copy overwrites a slot only after a wait that follows the last read of the slot; in a synchronized module, so does every other write | as for `copies`; reads of another buffer at the same offset |
+//! | [`cluster_launches`] | the phase of the `mbarrier` of a `clc_try_cancel` expects the bytes of the response | paths that expect different numbers of bytes; barriers whose bytes another partition expects; more bytes, if tensor copies signal the barrier |
 //! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except that one op makes no more arrivals than a phase needs, and that no partition waits twice in a row for one constant parity |
 //! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
 //! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; of a branch, the better count of both regions is assumed |
 //! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before an op whose result it uses | |
 
 mod async_dots;
+mod cluster_launches;
 mod copies;
 mod lifetimes;
 mod mbarriers;
@@ -87,6 +89,7 @@ fn check(header: &Header, function: &Function, analysis: &SlotAnalysis<'_>) -> C
     copies::check(analysis)?;
     async_dots::check(analysis)?;
     tensor_dots::check(analysis)?;
+    cluster_launches::check(analysis)?;
     reads::check(analysis)?;
     if kinds.others {
         mbarriers::check(header, analysis)?;

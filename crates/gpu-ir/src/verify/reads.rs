@@ -55,6 +55,7 @@ impl Transfer for Reads<'_> {
         match op {
             GpuOp::LocalLoad { .. }
             | GpuOp::GatherBlocks { .. }
+            | GpuOp::ClcLoadResult { .. }
             | GpuOp::MmaSync { .. }
             | GpuOp::FmaDot { .. } => {
                 self.read(&data.operands, ReadState::Loaded, state);

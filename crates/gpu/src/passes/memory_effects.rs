@@ -88,7 +88,12 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
         MemoryAccess::WritesGlobal => smallvec![Effect::Write(MemoryLocation::Global(inst))],
         MemoryAccess::ReadsShared => smallvec![Effect::Read(shared(0))],
         MemoryAccess::WritesShared => smallvec![Effect::Write(shared(0))],
-        MemoryAccess::FillsShared => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
+        MemoryAccess::FillsShared => {
+            let is_barriers = |value: &Value| matches!(function.ty(*value), Type::Mbarrier { .. });
+            let barriers = data.operands.iter().position(is_barriers);
+            let barriers = barriers.expect("the verifier checks that an operand is `mbarrier`s");
+            smallvec![Effect::Write(shared(0)), Effect::Read(shared(barriers))]
+        }
         MemoryAccess::ReadsOperands => {
             let in_memory = |operand: &usize| function.ty(data.operands[*operand]).as_memory().is_some();
             (0..data.operands.len()).filter(in_memory).map(|operand| Effect::Read(shared(operand))).collect()

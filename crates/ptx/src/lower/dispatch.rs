@@ -440,6 +440,21 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tcgen05_commit(inst, [barriers, slot])
     }
 
+    fn clc_try_cancel(
+        &mut self,
+        inst: Inst,
+        buffer: Value,
+        barriers: Value,
+        slot: Value,
+        multicast: &bool,
+    ) -> Lowered {
+        self.lower_try_cancel(inst, buffer, [barriers, slot], *multicast)
+    }
+
+    fn clc_load_result(&mut self, inst: Inst, buffer: Value, blocks: &u32) -> Lowered {
+        self.lower_load_result(inst, buffer, *blocks)
+    }
+
     fn wgmma_wait(&mut self, inst: Inst, dot: Value, after: Option<Value>, pending: &Deferred) -> Lowered {
         self.lower_wgmma_wait(inst, dot, after, pending.0)
     }

@@ -64,7 +64,7 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];
     let mut text = String::new();
-    let [mut predicates, mut halves, mut words, mut doubles] = [0_u32; 4];
+    let [mut predicates, mut halves, mut words, mut doubles, mut quads] = [0_u32; 5];
     let mut name = |register: &mut RegisterId| {
         *register = *new[register.index()].get_or_insert_with(|| {
             let ty = old[*register].ty;
@@ -72,6 +72,7 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
                 ScalarType::Pred => ("%p", &mut predicates),
                 ScalarType::B16 => ("%rs", &mut halves),
                 ScalarType::B64 => ("%rd", &mut doubles),
+                ScalarType::B128 => ("%rq", &mut quads),
                 // tidy: wildcard because the rest have 32 bits.
                 _ => ("%r", &mut words),
             };

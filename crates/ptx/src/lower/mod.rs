@@ -34,6 +34,7 @@ mod asynchronous;
 mod atomics;
 mod builder;
 mod cast;
+mod cluster_launches;
 mod clusters;
 mod control;
 mod convert_layout;

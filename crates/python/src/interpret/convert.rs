@@ -72,6 +72,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResu
         }
         Operand::Descriptor(_)
         | Operand::Shared(_)
+        | Operand::Launch(_)
         | Operand::Range(_)
         | Operand::Method(..)
         | Operand::Bound(..)

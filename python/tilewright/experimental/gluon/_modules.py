@@ -23,6 +23,7 @@ _PATHS = {
     "nvidia.ampere": "gluon.hopper",
     "nvidia.hopper": "gluon.hopper",
     "nvidia.blackwell": "gluon.blackwell",
+    "nvidia.blackwell.clc": "gluon.clc",
 }
 """The modules whose functions the compiler knows, each with its path there."""
 

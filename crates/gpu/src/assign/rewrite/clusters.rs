@@ -5,7 +5,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, DeviceFn, Inst, Value};
 
 use super::Rewrite;
-use tilewright_gpu_ir::{GpuOp, Op};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Rewrite<'_, '_> {
     pub(super) fn cluster_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
@@ -37,6 +37,34 @@ impl Rewrite<'_, '_> {
                 let op = GpuOp::GatherBlocks { blocks: *blocks }.into();
                 let value = self.append(inst, block, op, smallvec![buffer], &[ty]);
                 self.define(old, layout, value.expect("a load is a value"), block);
+            }
+            DeviceFn::ClcTryCancel { multicast, .. } => {
+                let (barriers, slot) = self.place(inst, 2);
+                self.keep_allocated(inst, 0);
+                let buffer = self.tile_at(inst, block, 0);
+                let op = GpuOp::ClcTryCancel { multicast: *multicast };
+                // Threads have read the last response, which the asynchronous proxy overwrites.
+                self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
+                self.wait_for_reads(inst, block);
+                self.predicated(inst, block, 4, |rewrite, block| {
+                    rewrite.append(inst, block, op.into(), smallvec![buffer, barriers, slot], &[]);
+                });
+            }
+            DeviceFn::ClcLoadResult { blocks, .. } => {
+                let buffer = self.tile_at(inst, block, 0);
+                let old = &self.context.function.insts[inst];
+                let types: SmallVec<[Type; 4]> = old
+                    .results
+                    .iter()
+                    .map(|result| Type::registers(self.context.function.ty(*result).clone(), None))
+                    .collect();
+                let op = GpuOp::ClcLoadResult { blocks: *blocks }.into();
+                let made = self.new.create_inst(op, smallvec![buffer], smallvec![], types, old.location);
+                self.new.blocks[block].insts.push(made);
+                for (index, old) in old.results.iter().enumerate() {
+                    let value = self.new.insts[made].results[index];
+                    self.define(*old, None, value, block);
+                }
             }
             DeviceFn::ClusterArrive {} => {
                 self.append(inst, block, GpuOp::ClusterArrive {}.into(), smallvec![], &[]);

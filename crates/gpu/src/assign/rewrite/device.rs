@@ -101,7 +101,10 @@ pub(in crate::assign) fn barrier_operand(function: &Function, inst: Inst) -> Opt
         | DeviceFn::ArriveFrom { .. }
         | DeviceFn::RemoteArrive { .. }
         | DeviceFn::TensorCommit { .. } => Some(0),
-        DeviceFn::TensorLoad { .. } | DeviceFn::MulticastLoad { .. } | DeviceFn::WindowLoad { .. } => Some(2),
+        DeviceFn::TensorLoad { .. }
+        | DeviceFn::MulticastLoad { .. }
+        | DeviceFn::WindowLoad { .. }
+        | DeviceFn::ClcTryCancel { .. } => Some(2),
         // tidy: wildcard because other functions use no mbarrier
         _ => None,
     }
@@ -126,6 +129,7 @@ pub(super) fn reads_shared_memory(function: &Function, inst: Inst) -> bool {
         function,
         DeviceFn::Load { .. }
             | DeviceFn::GatherBlocks { .. }
+            | DeviceFn::ClcLoadResult { .. }
             | DeviceFn::Wgmma { .. }
             | DeviceFn::WgmmaWait { .. }
             | DeviceFn::TensorStore { .. }
@@ -289,6 +293,8 @@ impl Rewrite<'_, '_> {
             | DeviceFn::ArriveFrom { .. }
             | DeviceFn::RemoteArrive { .. }
             | DeviceFn::GatherBlocks { .. }
+            | DeviceFn::ClcTryCancel { .. }
+            | DeviceFn::ClcLoadResult { .. }
             | DeviceFn::ClusterArrive {}
             | DeviceFn::ClusterWait {} => self.cluster_function(inst, block, &function),
             DeviceFn::TensorStore { .. } => {

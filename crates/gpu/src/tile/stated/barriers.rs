@@ -15,6 +15,7 @@ pub(super) fn insert(function: &mut Function) {
                 function,
                 DeviceFn::RemoteArrive { .. }
                     | DeviceFn::MulticastLoad { .. }
+                    | DeviceFn::ClcTryCancel { .. }
                     | DeviceFn::WindowLoad { multicast: true, .. }
             );
             reads |= matches!(function, DeviceFn::GatherBlocks { .. });

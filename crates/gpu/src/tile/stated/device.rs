@@ -155,13 +155,24 @@ impl Writer<'_> {
                 self.check_dot(inst, &division, transposed)?;
             }
             DeviceFn::ClusterArrive {} | DeviceFn::ClusterWait {} => {
-                if self.is_in_worker || self.has_workers() {
-                    let message = "a barrier of the cluster in a kernel with `warp_specialize`";
-                    let hint =
-                        "all threads of the cluster have to reach it; use an `mbarrier` with `from_cta`";
-                    let found = self.error(inst, Code::PartitionMisuse, message);
-                    return Err(Box::new(found.hint(hint)));
+                self.refuse_workers(inst, "a barrier of the cluster")?;
+            }
+            DeviceFn::ClcTryCancel { tiles, barriers, multicast } => {
+                self.response(inst, tiles)?;
+                let own = self.part_of_tiles(inst, barriers)?;
+                self.refuse_pairs(inst, &own, "`try_cancel`")?;
+                self.refuse_workers(inst, "`try_cancel`")?;
+                *multicast = true;
+                self.only_if_lead(inst, MASK - 1, self.blocks - 1);
+                // Each block has read the last response.
+                self.go_before(inst);
+                for function in [DeviceFn::ClusterArrive {}, DeviceFn::ClusterWait {}] {
+                    self.cursor.emit(Op::Device { function }, &[], []);
                 }
+            }
+            DeviceFn::ClcLoadResult { tiles, blocks } => {
+                self.response(inst, tiles)?;
+                *blocks = self.blocks;
             }
             DeviceFn::TensorMemoryLoad { .. }
             | DeviceFn::TensorMemoryStore { .. }
@@ -184,6 +195,26 @@ impl Writer<'_> {
         }
         self.data_mut(inst).op = Op::Device { function: new };
         Ok(())
+    }
+
+    /// Refuses an op for which all threads of the cluster wait, if the kernel starts workers.
+    fn refuse_workers(&self, inst: Inst, what: &str) -> Written {
+        if !self.is_in_worker && !self.has_workers() {
+            return Ok(());
+        }
+        let message = format!("{what} in a kernel with `warp_specialize`");
+        let hint = "all threads of the cluster have to reach it; use an `mbarrier` with `from_cta`";
+        Err(Box::new(self.error(inst, Code::PartitionMisuse, message).hint(hint)))
+    }
+
+    /// Checks the memory of the response to a request for a program: each block has a copy.
+    fn response(&self, inst: Inst, tiles: &mut SharedTiles) -> Written {
+        if self.part_of_tiles(inst, tiles)?.copies() == self.blocks - 1 {
+            return Ok(());
+        }
+        let message = format!("{} splits the response of `try_cancel`, which each block gets", tiles.layout);
+        let hint = "give it a layout whose cga_layout has only zeros";
+        Err(Box::new(self.error(inst, Code::LayoutMismatch, message).hint(hint)))
     }
 
     pub(super) fn has_workers(&self) -> bool {
