@@ -197,7 +197,8 @@ def launch_gluon(kernel: object, outputs: list[torch.Tensor], device: str) -> No
 @contextlib.contextmanager
 def device_of(example: Example, device: str) -> Iterator[None]:
     """Selects the simulator of a GPU that has the instructions of an example."""
-    is_simulated = device == "cpu" and example.path.startswith(("gluon.blackwell.", "gluon.tensor_memory_"))
+    blackwell = ("gluon.blackwell.", "gluon.tensor_memory_", "gluon.clc")
+    is_simulated = device == "cpu" and example.path.startswith(blackwell)
     if is_simulated:
         triton.runtime.set_device("sim:sm_100")
     try:

@@ -28,7 +28,7 @@ OLDER = (
 )
 """The names that the official package no longer has."""
 
-BLACKWELL = ("gluon.blackwell.", "gluon.tensor_memory_descriptor.")
+BLACKWELL = ("gluon.blackwell.", "gluon.tensor_memory_descriptor.", "gluon.clc")
 """The begins of the names that only Blackwell has."""
 
 COMPILE = """

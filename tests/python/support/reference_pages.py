@@ -253,7 +253,8 @@ class Renderer:
         name, signature = name_of(example), list[str]()
         if example.path in GLUON_NAMES:
             parameters, doc, _ = GLUON_NAMES[example.path]
-            classes = ("gluon.shared_memory_descriptor.", "gluon.tensor_memory_descriptor.")
+            names = ("shared_memory_descriptor", "tensor_memory_descriptor", "clc_result")
+            classes = tuple(f"gluon.{class_name}." for class_name in names)
             is_method = example.path.startswith(classes)
             listed = split_parameters(parameters)[1 if is_method else 0 :]
             signature = ["```python", *call(name, listed), "```", ""]

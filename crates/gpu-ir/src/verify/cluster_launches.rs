@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_ir::{Inst, Operation, Value};
+use tilewright_ir::{Inst, Value};
 
 use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, SlotAnalysis};

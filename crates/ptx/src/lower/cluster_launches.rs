@@ -69,7 +69,7 @@ impl Lowering<'_> {
         }
         if blocks > 1 {
             let ty = Integer::of(Dtype::U32);
-            results[1] = self.quotient(ty, results[1], Scalar::constant(blocks.into()));
+            results[1] = self.builder.quotient(ty, results[1], Scalar::constant(blocks.into()));
         }
         let values = self.kernel.insts[inst].results.clone();
         for (value, result) in values.into_iter().zip(results) {
