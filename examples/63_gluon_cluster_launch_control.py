@@ -10,11 +10,11 @@
                                          not canceled: each program has begun, so this one ends
 ```
 
-A grid of as many programs as multiprocessors needs a rule that gives each program its tiles. Here the grid has a program
-for each tile, and the GPU gives them out: `clc.try_cancel` cancels a program that has not begun, and the response says
-which. So a program that began late, or that runs beside another kernel, computes fewer tiles. What a program sets up once
-(the ring of slots, the mbarriers, tensor memory) serves all of its tiles, and one counter of steps goes on from tile to
-tile. Only the response of the last request says that no program was left; a program must not request after it.
+A grid of as many programs as multiprocessors needs a rule that gives each program its tiles. Here the grid has a
+program for each tile, and the GPU gives them out: `clc.try_cancel` cancels a program that has not begun, and the
+response says which. So a program that began late, or that runs beside another kernel, computes fewer tiles. The ring of
+slots, the mbarriers and tensor memory serve all tiles of a program, and one counter of steps goes on from tile to tile.
+Only the response of the last request says that no program was left; a program must not request after it.
 
 Run it with `tilewright run --device sim:sm_100 examples/63_gluon_cluster_launch_control.py`; it checks itself against
 torch. Shapes: [M, K] @ [N, K].T. It has run on the simulator only, not on a GPU.

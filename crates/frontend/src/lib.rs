@@ -43,6 +43,7 @@ pub use host::ParsedModule;
 pub use host::{
     Aggregate, CallError, FieldKind, FunctionSource, Host, HostValue, Member, NamedTuple, RunTime,
 };
+pub use launch_response::LaunchResponse;
 #[cfg(feature = "python-syntax")]
 pub use lower::{
     function::operand_of_argument,
@@ -54,7 +55,6 @@ pub use lower::{
         whole as tuple_operand,
     },
 };
-pub use launch_response::LaunchResponse;
 pub use reference::{FunctionRef, MemberFunction, ObjectRef};
 #[cfg(feature = "python-syntax")]
 pub use semantic::{Caller, Semantic, SemanticError};

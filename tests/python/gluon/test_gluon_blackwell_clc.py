@@ -1,4 +1,4 @@
-"""Gluon for Blackwell on the simulator: programs that take over programs which have not begun (`clc`), against torch."""
+"""Gluon for Blackwell on the simulator: programs take over programs that have not begun (`clc`), against torch."""
 
 from __future__ import annotations
 
@@ -298,7 +298,9 @@ def misuse(x_ptr, KIND: gl.constexpr):
     elif KIND == "registers":
         clc.try_cancel(gl.arange(0, 2, layout=gl.BlockedLayout([1], [32], [4], [0])), ready)
     elif KIND == "order":
-        clc.load_result(gl.allocate_shared_memory(gl.int64, [2], gl.PaddedSharedLayout([[1, 1]], [[1]], [], [2])))
+        clc.load_result(
+            gl.allocate_shared_memory(gl.int64, [2], gl.PaddedSharedLayout([[1, 1]], [[1]], [], [2]))
+        )
     elif KIND == "barrier":
         clc.try_cancel(response, response)
     elif KIND == "axis":

@@ -54,10 +54,7 @@ impl Lowerer<'_, '_, '_> {
                         Some(KnownValue::Constant(constant.clone()))
                     }
                     NameState::Value(
-                        Operand::Tensor(_)
-                        | Operand::Descriptor(_)
-                        | Operand::Shared(_)
-                        | Operand::Launch(_),
+                        Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Shared(_) | Operand::Launch(_),
                     ) => Some(KnownValue::RunTime),
                     _ => None,
                 }

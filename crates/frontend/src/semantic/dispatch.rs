@@ -7,8 +7,9 @@ use super::names::BuiltinSpec;
 use super::table::{Builtin, builtins};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
 use super::{
-    atomics, barriers, cluster_launches, clusters, descriptor, dots, external, gluon, inline_asm, machine, map, math, memory,
-    movement, program, reduce, scan, shape, shared_access, tensor_copies, tensor_memory, views, workers,
+    atomics, barriers, cluster_launches, clusters, descriptor, dots, external, gluon, inline_asm, machine,
+    map, math, memory, movement, program, reduce, scan, shape, shared_access, tensor_copies, tensor_memory,
+    views, workers,
 };
 
 macro_rules! dispatch {

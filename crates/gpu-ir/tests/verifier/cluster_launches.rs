@@ -84,8 +84,8 @@ fn the_phase_expects_the_bytes_of_the_response() {
     let none = check(&text(&BODY.replace(expects, arrives))).unwrap_err();
     assert!(none.contains("clc_try_cancel signals 16 bytes at %bar, whose phases expect none"), "{none}");
     // Paths that expect different numbers of bytes are not counted.
-    let both = "  if %yes () {\n    mbarrier_expect %bar, %0 {bytes = 8}\n    yield\n  } () {\n    mbarrier_expect %bar, %0 \
-                {bytes = 16}\n    yield\n  }\n";
+    let both = "  if %yes () {\n    mbarrier_expect %bar, %0 {bytes = 8}\n    yield_values\n  } () {\n    mbarrier_expect %bar, %0 \
+                {bytes = 16}\n    yield_values\n  }\n";
     check(&text(&BODY.replacen(expects, both, 1))).unwrap();
 }
 
