@@ -97,7 +97,8 @@ fn a_response_has_16_bytes_and_a_barrier() {
     refused("int1, int32, int32, int32", "int1, int32, int32, int64", "the results of clc_load_result");
     refused("multicast = false", "multicast = true", "clc_try_cancel in a kernel without clusters");
     refused("blocks = 1", "blocks = 0", "divides an index by 0");
-    let misplaced = text(BODY).replace("{offset = 0} : buffer<1, int64[2]", "{offset = 8} : buffer<1, int64[2]");
+    let misplaced =
+        text(BODY).replace("{offset = 0} : buffer<1, int64[2]", "{offset = 8} : buffer<1, int64[2]");
     let error = check(&misplaced).unwrap_err();
     assert!(error.contains("clc_try_cancel needs %r at a multiple of 16 bytes"), "{error}");
 }
