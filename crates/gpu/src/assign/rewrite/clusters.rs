@@ -43,8 +43,11 @@ impl Rewrite<'_, '_> {
                 self.keep_allocated(inst, 0);
                 let buffer = self.tile_at(inst, block, 0);
                 let op = GpuOp::ClcTryCancel { multicast: *multicast };
-                // Threads have read the last response, which the asynchronous proxy overwrites.
-                self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
+                // Threads have read the last response, which the asynchronous proxy overwrites. In a
+                // cluster, a fence precedes the barrier of the cluster.
+                if !*multicast {
+                    self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
+                }
                 self.wait_for_reads(inst, block);
                 self.predicated(inst, block, 4, |rewrite, block| {
                     rewrite.append(inst, block, op.into(), smallvec![buffer, barriers, slot], &[]);
