@@ -13,8 +13,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// They share a word: a CPU could not forward a store of one byte to the load of a word that
-    /// copies the region.
+    /// They share a word, because a copy of the region loads whole words. A CPU cannot forward the
+    /// store of a single byte to such a load.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }

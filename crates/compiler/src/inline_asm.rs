@@ -1,8 +1,8 @@
 //! Runs and checks inline assembly without a GPU.
 //!
 //! The CPU's executor runs the text in the simulator. A compilation for a GPU parses the text, so
-//! that errors appear before an assembler reads it. Both insert the text into a kernel, whose
-//! threads each run it once. The operands are words of memory.
+//! that errors appear before an assembler reads it. Both insert the text into a kernel, in
+//! which one thread runs it for each run. The operands are words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;

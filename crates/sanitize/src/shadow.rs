@@ -195,8 +195,8 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // The cell keeps the current read and one of two other reads: the second if the first
-            // is by the current agent, else the first.
+            // The cell keeps the current read and one of the two old reads. If both may be kept, it
+            // prefers one by another agent.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);

@@ -181,8 +181,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
         Ok(counts) => return Ok(counts),
         Err(error) => error,
     };
-    // If a nest declined legal accesses, shrinking keeps the addresses, because other accesses
-    // might overlap.
+    // If a nest declined legal accesses, shrinking keeps the addresses: a nest may decline accesses
+    // that overlap, and at other addresses they might.
     let may_replace = !error.contains("although");
     let fails = |text: &str, programs: u32| {
         module(text).is_some()
@@ -203,7 +203,7 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
 }
 
 /// The number of kernels that passed, that have nests, whose machine code ran, and whose machine
-/// code declined. Each target counts.
+/// code declined. A kernel counts once for each target.
 #[derive(Default)]
 struct Totals {
     kernels: u64,
@@ -264,8 +264,8 @@ fn all_scans_give_what_steps_give() {
     }
 }
 
-/// Input: two reductions of splats of one scalar. Expected: their axes are different dimensions,
-/// although the splats share the slot of the scalar.
+/// Input: two reductions of splats of one scalar. Expected: the nest has one dimension for each
+/// reduced axis, although both splats are stored as the same scalar.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
@@ -333,8 +333,8 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
-/// Input: a loop that carries a scalar and a tile, and stores the tile. Expected: one nest. If
-/// `missing` is 1, the last iteration has an illegal access.
+/// Input: a loop that carries a scalar and a tile, and stores the tile. Expected: one nest for the
+/// loop. If `missing` is 1, the last iteration has an illegal access.
 #[test]
 fn iterations_are_executed_in_one_nest() {
     for (dtype, iterations, missing) in
@@ -480,8 +480,8 @@ fn elements_are_collected_in_one_nest() {
     }
 }
 
-/// Input: a sum of columns and a store of squares, whose lanes are a row apart. The second launch
-/// lacks one element. Expected: one nest.
+/// Input: a sum of columns and a store of squares. Neighboring lanes access addresses that are a
+/// row apart. The second launch lacks one element. Expected: one nest.
 #[test]
 fn columns_are_accessed_in_one_nest() {
     for dtype in [Dtype::F32, Dtype::I32, Dtype::F64, Dtype::I64] {

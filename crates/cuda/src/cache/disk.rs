@@ -1,7 +1,7 @@
 //! Performs the cache's operations on files, also on network file systems.
 //!
-//! - `ESTALE`: the server has replaced or removed the file of a handle. A read or rename is
-//!   repeated once, by name. A file to remove is already removed.
+//! - `ESTALE`: the server has replaced or removed the file of a handle. A read, a
+//!   rename or the opening of a lock is repeated once, by name. A removal counts as done.
 //! - `EBUSY`: the system uses the file, so the cache does not change it.
 //! - On Unix, the times of files come from the clock of the file system.
 #![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
@@ -61,7 +61,8 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Opens the file of a lock, or creates it. Only reading may be permitted, if another user owns it.
+/// Opens the file of a lock, or creates it. Opens a file of another user only for reading, if this
+/// process may not write to it.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     retry_stale(|| {
         check("lock")?;

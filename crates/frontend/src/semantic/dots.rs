@@ -43,8 +43,9 @@ fn operand_layout(index: usize, ty: &Type, accumulator: &Arc<StatedLayout>) -> S
 
 /// Returns the number of adjacent elements along K that each thread has of an operand in registers.
 ///
-/// # Errors If the layout is not the operand layout of the accumulator. If a thread has fewer than
-/// 32 bits of adjacent elements along K.
+/// # Errors
+/// If the layout is not the operand layout of the accumulator, or if a thread has fewer than 32
+/// bits of adjacent elements along K.
 fn k_width<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     index: usize,
@@ -376,8 +377,8 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         }
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
-        // An earlier wait for other dots returns a value without the layout `InFlight`, whose dot
-        // may be in flight.
+        // An earlier wait for other dots may have returned this value. Then its dot may be in
+        // flight, although the value has no layout `InFlight`.
         results.push(if version_of(&ty) == Some(3) {
             Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?)
         } else {

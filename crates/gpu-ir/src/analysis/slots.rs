@@ -34,7 +34,7 @@ pub enum SlotIndex {
     At(BaseOffset),
 }
 
-/// The value before an edge that becomes a given value after it.
+/// The source, before an edge, of a value after the edge.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The value itself.
@@ -342,7 +342,7 @@ impl<'f> SlotAnalysis<'f> {
             ) => 0,
             Op::Gpu(GpuOp::ClcTryCancel { .. }) => 1,
             Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. }) => 2,
-            // tidy: wildcard because no other op has a barrier and a slot of it
+            // tidy: wildcard because no other op signals a barrier of the program
             _ => return None,
         };
         Some(self.slot_at(data.operands[operand], data.operands[operand + 1]))
@@ -368,8 +368,8 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Returns a slot with its index expressed after an edge. The index is `Lost` without a value
-    /// in scope.
+    /// Returns a slot whose index is expressed by values in scope after an edge. If there are none,
+    /// the index is `Lost`.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
@@ -402,7 +402,7 @@ impl<'f> SlotAnalysis<'f> {
             }
             let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
             let named = Slot { index: SlotIndex::At(BaseOffset { base: Some(*to), offset }), ..slot };
-            // Bases of other slot indices give equal slots equal names.
+            // Prefers the base of other slot indices, so that equal slots get equal names.
             if self.counted.get_or_init(|| self.count()).contains(*to) {
                 return named;
             }

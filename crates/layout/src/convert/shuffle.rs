@@ -14,8 +14,8 @@
 //! the same elements, send the others. So the planner minimizes the intersection of `U` with the
 //! source's registers.
 //!
-//! The sending lane and both registers are affine functions of the receiving lane. If a register
-//! depends on the lane, conditional swaps of registers ([`Select`]) select it.
+//! The sending lane, its register and the receiving register are affine functions of the receiving
+//! lane. If a register depends on the lane, conditional swaps of registers ([`Select`]) select it.
 
 use smallvec::SmallVec;
 
@@ -116,8 +116,8 @@ impl ShufflePlan {
 }
 
 /// Plans a conversion within warps. Returns `None` if an element has to leave its warp, or shuffles
-/// cannot deliver an element to every lane. The second case needs several warps with copies of the
-/// source, and a warp whose elements are in few lanes.
+/// cannot deliver an element to every lane. The second case occurs only if several warps have
+/// copies of the source, and the elements of a warp are in few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -246,8 +246,8 @@ impl<'a> Source<'a> {
         self.lanes.iter().enumerate().filter_map(replicas).collect()
     }
 
-    /// Finds linearly independent lanes that send the elements of a shuffle. A lane other than 0
-    /// sends the element that it holds. A replica of lane 0 sends an element of lane 0.
+    /// Finds linearly independent lanes that send the elements of a shuffle. An element that
+    /// a lane other than 0 holds is sent by that lane, an element of lane 0 by a replica of lane 0.
     /// [`f2::complement_avoiding`] makes the lanes other than 0 independent. Returns `None` if
     /// there are too few replicas.
     fn givers(&self, round: Columns) -> Option<Givers> {

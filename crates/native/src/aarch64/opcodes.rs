@@ -1,12 +1,12 @@
 //! Lists the instructions of AArch64 that the selector uses.
 //!
 //! An [`Opcode`] is an instruction word with empty fields for registers and constants. The table
-//! also has the text of each word, and a test compares it with a disassembler. A vector instruction
-//! has 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
+//! also has the text of each word, and a test compares it with a disassembler. Most
+//! vector instructions have 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses others.
 
 use crate::ir::Lane;
 
-/// An instruction word. The fields that the selector fills are 0.
+/// An instruction word. Its registers are 0; the selector also replaces shifts and elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 
@@ -68,7 +68,8 @@ impl Opcode {
         (-0x100..0x100).contains(&offset).then(|| self.with((offset as u32 & 0x1ff) << 12))
     }
 
-    /// Adds an index to the address of an access. With `is_scaled`, it counts accesses, not bytes.
+    /// Adds an index to the address of an access. The unit of the index is a byte or, with
+    /// `is_scaled`, the size of the access.
     #[must_use]
     pub fn index(self, is_scaled: bool) -> Self {
         self.with(0x0020_6800 | (u32::from(is_scaled) << 12))

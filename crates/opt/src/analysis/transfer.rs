@@ -37,8 +37,8 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
-            // Elements from equal addresses are equal. Stores of other threads are not ordered with
-            // the load.
+            // Elements from equal addresses are equal. A store of another thread may be between the
+            // reads, but it is not ordered with the load, so the analysis may ignore it.
             (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
@@ -208,7 +208,7 @@ impl Walk<'_> {
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
                 // Relies on this promise only for a field that is loaded. For an argument, the
                 // launch already specializes on its divisibility. A computed field may break the
-                // promise, because the program is correct without tensor copies.
+                // promise: such a program is correct, but has no tensor copies.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }

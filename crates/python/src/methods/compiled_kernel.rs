@@ -166,8 +166,8 @@ impl CompiledKernel {
         self.is_launched()
     }
 
-    /// Records that a launcher has loaded the code. The launcher calls the hooks before and after
-    /// the load itself.
+    /// Records that a launcher has loaded the code. The launcher itself calls the hooks before and
+    /// after the load.
     fn _note_load(&self) {
         self.note_launch();
     }

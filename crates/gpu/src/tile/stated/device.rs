@@ -166,8 +166,7 @@ impl Writer<'_> {
                 self.only_if_lead(inst, MASK - 1, self.blocks - 1);
                 // Each block has read the last response, which the asynchronous proxy overwrites.
                 self.go_before(inst);
-                let before =
-                    [DeviceFn::FenceProxy {}, DeviceFn::ClusterArrive {}, DeviceFn::ClusterWait {}];
+                let before = [DeviceFn::FenceProxy {}, DeviceFn::ClusterArrive {}, DeviceFn::ClusterWait {}];
                 for function in before {
                     self.cursor.emit(Op::Device { function }, &[], []);
                 }

@@ -1,5 +1,5 @@
-//! Finds the ops that fill slots, and the ops that only they need. The expander predicates these
-//! ops before the last stage, and no others. Example: a copy and its pointer.
+//! Finds the ops that fill slots, and the ops that only they need: for example, a copy and its
+//! pointer. Of the ops in the stages before the last one, the expander predicates only these.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -7,7 +7,7 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Maps each such op to the number of stages up to the last one.
+/// Maps each such op to the number of stages from its own stage to the last one.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -140,7 +140,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Adds the ops that only copies need to `fills`, with a copy's stages.
+    /// Adds to `fills` the ops that only copies need, each with the number of stages of its copy.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {
