@@ -42,7 +42,7 @@ pub fn permuted_tiles(tiles: &SharedTiles, order: &[usize]) -> Result<SharedTile
 
 /// Returns whether memory is tensor memory.
 pub fn is_tensor_memory(tiles: &SharedTiles) -> bool {
-    tiles.layout.tensor_memory().is_some()
+    tiles.layout.is_tensor_memory()
 }
 
 impl SharedForm {

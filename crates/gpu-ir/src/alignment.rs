@@ -139,7 +139,7 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
         | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
         | GpuOp::TensorReduce { .. } => BoxLayout::of(layout, bits).map(|boxes| boxes.alignment),
-        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => {
+        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05Copy {} => {
             Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES))
         }
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),

@@ -231,8 +231,15 @@ define_ops! {
     /// accumulator, and writes to operands, follow a wait for a `tcgen05_commit`'s `mbarrier`.
     Tcgen05Mma tcgen05_mma (a, b, acc, use_acc) [] {transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsTensorDot;
-    /// Makes a slot's `mbarrier` get one arrival when the thread's dots are complete. The thread is
-    /// the one that starts each `tcgen05_mma`.
+    /// Starts a copy of a buffer in shared memory to tensor memory of one slot (`tcgen05.cp`), by the
+    /// thread that starts each `tcgen05_mma`.
+    ///
+    /// The source is as an operand of `tcgen05_mma`. Copies and dots of one thread execute in order.
+    /// Other accesses to the tensor memory, and writes to the source, must follow a wait for the
+    /// `mbarrier` of a `tcgen05_commit`.
+    Tcgen05Copy tcgen05_copy (source, memory) [] {} regions 0 Write Memory Never ReadsOperands StartsTensorDot;
+    /// Makes a slot's `mbarrier` get one arrival when the thread's dots and copies are complete. The
+    /// thread is the one that starts each `tcgen05_mma`.
     Tcgen05Commit tcgen05_commit (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
 
     /// Requests a cluster of the grid that has not begun, by one of the threads that run the op

@@ -76,7 +76,7 @@ impl TensorMemory {
 
     /// Returns the columns of one block.
     pub fn block_columns(&self) -> u32 {
-        self.block.columns * self.block.stride * element_bits(&self.tile()) / CELL_BITS
+        (self.block.columns * self.block.stride * element_bits(&self.tile())).div_ceil(CELL_BITS)
     }
 
     /// Returns the columns of one tile.
@@ -96,6 +96,14 @@ impl TensorMemory {
         (row / self.block.rows + column / self.block.columns * rows) * self.block_columns()
     }
 
+    /// Returns the coordinates of the first element of a column of the tile.
+    pub fn element_at(&self, column: u32) -> [u32; 2] {
+        let (rows, own) = (self.shape[0] / self.block.rows, self.block_columns());
+        let (block, within) = (column / own, column % own);
+        let along = within * CELL_BITS / (element_bits(&self.tile()) * self.block.stride);
+        [block % rows * self.block.rows, block / rows * self.block.columns + along]
+    }
+
     /// Checks that a tile consists of blocks, and that a block is one of tensor memory.
     ///
     /// # Errors
@@ -108,6 +116,9 @@ impl TensorMemory {
             && self.shape.iter().all(|extent| extent.is_power_of_two())
             && self.shape[0].is_multiple_of(rows)
             && self.shape[1].is_multiple_of(columns);
+        if is_tile && self.holds_scales() {
+            return Ok(());
+        }
         if !is_block || !is_tile {
             return Err(format!("{self}: a tile is divided into blocks of 64 or 128 rows"));
         }
@@ -121,7 +132,16 @@ impl TensorMemory {
         Ok(())
     }
 
+    /// Returns whether the tiles are scales of dots, of which each quarter of the lanes has a copy.
+    pub fn holds_scales(&self) -> bool {
+        let TensorMemoryBlock { columns, stride, .. } = self.block;
+        let is_cell = matches!(columns, 1 | 2 | 4) && columns == self.shape[1].min(4);
+        self.block.is_scales() && is_cell && stride == 1 && element_bits(&self.tile()) == 8
+    }
+
     /// Returns the position of an element: its lane, then its bit in the row of the lane.
+    ///
+    /// The lane of a scale is that in the first quarter.
     fn position(&self, row: u32, column: u32) -> u32 {
         let TensorMemoryBlock { rows, columns, stride } = self.block;
         let (within, along) = (row % rows, column % columns);
@@ -186,7 +206,7 @@ pub struct TensorMemoryMove {
     pub parts: Vec<TensorMemoryPart>,
     /// The address that each bit of the warp index adds.
     pub warps: SmallVec<[u32; 5]>,
-    /// True if several warps move the same elements.
+    /// True if several warps move the same cells.
     pub is_repeated: bool,
 }
 
@@ -258,14 +278,16 @@ impl TensorMemoryMove {
         } else {
             return None;
         };
-        let quarters = warps.len() >= 2 && warps[..2] == [lane(32), lane(64)];
+        let quarter_bits = [lane(32), lane(64)];
+        let has_copies = memory.holds_scales();
+        let quarters = warps.len() >= 2 && warps[..2] == if has_copies { [0; 2] } else { quarter_bits };
         let columns = warps.iter().skip(2).all(|image| *image < lane(1) && image.is_multiple_of(CELL_BITS));
         if !quarters || !columns {
             return None;
         }
         let bit_of = |image: u32| registers.iter().position(|other| *other == image).map(|bit| bit as u32);
         let bits = element_bits(&memory.tile()) * memory.block.stride;
-        let in_cell = CELL_BITS / bits;
+        let in_cell = if has_copies { memory.block.columns } else { CELL_BITS / bits };
         let mut inner: Vec<u32> = Vec::new();
         for step in 0..in_cell.ilog2() {
             inner.push(bit_of(bits << step)?);
@@ -291,12 +313,13 @@ impl TensorMemoryMove {
             let registers = (0..1 << inner.len()).map(|index| first | scattered(index, &inner)).collect();
             TensorMemoryPart { address: address(start), registers }
         };
+        let further = &warps[quarter_bits.len()..];
         Some(Self {
             transfer,
             in_cell,
             parts: (0..1 << outer.len()).map(part).collect(),
-            warps: warps.iter().map(|image| address(*image)).collect(),
-            is_repeated: warps.contains(&0),
+            warps: quarter_bits.iter().chain(further).map(|image| address(*image)).collect(),
+            is_repeated: further.contains(&0),
         })
     }
 }

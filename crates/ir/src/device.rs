@@ -173,8 +173,11 @@ device_functions! {
     /// accumulator. If `transposed_a` is true, A is the transpose of its tile; likewise
     /// `transposed_b` for B.
     TensorDot "tcgen05_mma" {a: SharedTiles, b: SharedTiles, acc: SharedTiles, transposed_a: bool, transposed_b: bool};
+    /// `(memory, slot, memory, slot)`: starts a copy of a tile from shared memory, the first memory,
+    /// to tensor memory.
+    TensorCopy "tcgen05_copy" {source: SharedTiles, destination: SharedTiles};
     /// `(memory, slot, predicate)`: makes an `mbarrier` get an arrival when the dots (`tcgen05_mma`)
-    /// are complete that have started.
+    /// and the copies (`tcgen05_copy`) are complete that have started.
     TensorCommit "tcgen05_commit" {tiles: SharedTiles};
     /// `(memory, slot, memory, slot, predicate)`: starts a request that takes over a program which
     /// has not begun (`clusterlaunchcontrol.try_cancel`). The response, 16 bytes, is written to the
@@ -302,6 +305,7 @@ impl DeviceFn {
             Self::TensorDot { .. } => {
                 &["memory", "slot", "memory", "slot", "memory", "slot", "predicate", "predicate"]
             }
+            Self::TensorCopy { .. } => &["memory", "slot", "memory", "slot"],
             Self::RemoteArrive { .. } => &["memory", "slot", "predicate", "slot"],
             Self::ClcTryCancel { .. } => &["memory", "slot", "memory", "slot", "predicate"],
             Self::MulticastLoad { .. } | Self::WindowLoad { .. } => {
@@ -387,6 +391,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::FenceProxy {}
         | DeviceFn::TensorMemoryStore { .. }
         | DeviceFn::TensorDot { .. }
+        | DeviceFn::TensorCopy { .. }
         | DeviceFn::TensorCommit { .. }
         | DeviceFn::ClcTryCancel { .. }
         | DeviceFn::JoinWorkers {} => Vec::new(),

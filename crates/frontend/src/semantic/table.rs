@@ -558,7 +558,10 @@ macro_rules! builtins {
         /// it arrives at each of `mbarriers`; without them, the threads wait for it.
         Tcgen05Mma "tcgen05_mma(a, b, acc, *, use_acc=True, pred=True, multicast=False, mbarriers=None, \
             mbarrier_preds=None)" [GluonBlackwell] => tensor_memory::mma;
-        /// Arrives at an `mbarrier` when the dots that have started are complete.
+        /// Starts a copy of a tile from shared memory to tensor memory, by one thread. Later dots see its
+        /// result; a commit arrives when it is complete.
+        Tcgen05Copy "tcgen05_copy(src, dst)" [GluonBlackwell] => tensor_memory::copy;
+        /// Arrives at an `mbarrier` when the dots and the copies that have started are complete.
         Tcgen05Commit "tcgen05_commit(barrier, pred=True, descs=())" [GluonBlackwell] => tensor_memory::commit;
         /// Returns the number of arrivals of a commit at an `mbarrier`.
         Tcgen05MmaBarrierCount "tcgen05_mma_barrier_count(smems, multicast, two_ctas)" [GluonBlackwell]

@@ -17,7 +17,7 @@ use super::gluon::{
     check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero,
 };
 use super::operators::binary;
-use super::views::{scaled, sum};
+use super::views::{permuted, scaled, sum};
 use super::{BinaryOperator, Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::shared_memory::{SharedForm, SharedMemory, is_tensor_memory};
 use crate::value::{Constant, Operand};
@@ -209,9 +209,9 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
 
 /// Returns the columns of a tile.
 fn columns(tiles: &SharedTiles) -> u32 {
-    let stride = tiles.layout.tensor_memory().map_or(1, |block| block.stride);
-    let rows = tiles.layout.tensor_memory().map_or(128, |block| block.rows);
-    (tiles.shape.elements() as u32 / rows) * stride * tiles.dtype.bits().max(8) / 32
+    let Some(block) = tiles.layout.tensor_memory(&tiles.shape) else { return 0 };
+    let of_block = (block.columns * block.stride * tiles.dtype.bits().max(8)).div_ceil(32);
+    tiles.shape.elements() as u32 / (block.rows * block.columns) * of_block
 }
 
 /// Makes a view of the whole allocation of tensor memory, whose slots are these tiles.
@@ -245,7 +245,8 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
     let mut layout = (*tiles.layout).clone();
     let StatedBuffer::TensorMemory { block, .. } = &mut layout else {
-        return Err(no_result());
+        let text = found.describe();
+        return Err(a.unexpected(0, "tensor memory without scales", &text));
     };
     if rows > block[0] && length < block[1] {
         let message = "the slice is not contiguous in tensor memory";
@@ -358,7 +359,10 @@ fn check_dot<C: Caller + ?Sized>(a: &Arguments<'_, C>, [left, right, acc]: [&Typ
 
 /// Checks the layouts of the accumulator, and of A in tensor memory.
 fn check_layouts(left: &SharedTiles, acc: &SharedTiles) -> Semantic<()> {
-    let Some(block) = acc.layout.tensor_memory() else { return Err(no_result()) };
+    let Some(block) = acc.layout.tensor_memory(&acc.shape) else { return Err(no_result()) };
+    if block.is_scales() {
+        return Err(misfit(2, format!("{} is for scales, not for an accumulator", acc.layout)));
+    }
     let least = if block.rows == 64 { 8 } else { 16 };
     if block.stride * acc.dtype.bits() != 32 {
         let stride = 32 / acc.dtype.bits();
@@ -368,7 +372,7 @@ fn check_layouts(left: &SharedTiles, acc: &SharedTiles) -> Semantic<()> {
         let message = format!("a block of {} is no accumulator: it has {least} to 256 columns", acc.layout);
         return Err(misfit(2, message));
     }
-    let Some(own) = left.layout.tensor_memory() else { return Ok(()) };
+    let Some(own) = left.layout.tensor_memory(&left.shape) else { return Ok(()) };
     let depth = 256 / left.dtype.bits();
     if own.rows != block.rows || own.stride != 1 || !own.columns.is_multiple_of(depth) {
         let message = format!(
@@ -449,6 +453,43 @@ fn wait_for_dot<C: Caller + ?Sized>(
     let phase = cast(c, phase, Dtype::I32)?;
     device(c, DeviceFn::MbarrierWait { tiles: tiles.clone() }, with(&[phase, condition]))?;
     device(c, DeviceFn::MbarrierInvalidate { tiles }, slot)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `tcgen05_copy(src, dst)`.
+pub(super) fn copy<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let mut source = matrix_memory(c, a, 0)?;
+    let destination = tile_memory(c, a, 1)?;
+    if source.form.is_transposed {
+        source = permuted(c, &source, &[1, 0])?;
+    }
+    let (from, to) = (&source.form.tiles, &destination.form.tiles);
+    if (from.dtype, &from.shape) != (to.dtype, &to.shape) {
+        let message = format!("`{}` copies tiles of one shape and element type", a.spec.name);
+        return Err(SemanticError::new(Code::TypeMismatch, message)
+            .argument(0, format!("this is {}", source.describe()))
+            .argument(1, format!("this is {}", destination.describe()))
+            .hint("give both the same shape: `smem.reshape` and `smem.permute` make views"));
+    }
+    if from.layout.is_padded() {
+        return Err(misfit(0, format!("no copy to tensor memory reads {}", from.layout)));
+    }
+    let block = to.layout.tensor_memory(&to.shape).ok_or_else(no_result)?;
+    let of_block = block.columns * block.stride * to.dtype.bits() / 32;
+    let (is_copied, needed) = if block.is_scales() {
+        (block.columns == 4 && columns(to) >= 4, "scales need four columns of tensor memory")
+    } else {
+        let is_block = block.rows == 128 && block.stride == 1 && of_block >= 8;
+        (is_block, "blocks need 128 rows of at least 32 bytes, and col_stride=1")
+    };
+    if !is_copied {
+        let text = format!("no copy writes a tile {:?} of {}: {needed}", &to.shape[..], to.layout);
+        return Err(misfit(1, text));
+    }
+    let function = DeviceFn::TensorCopy { source: from.clone(), destination: to.clone() };
+    let mut operands = place(c, &source)?;
+    operands.extend(place(c, &destination)?);
+    device(c, function, operands)?;
     Ok(Operand::Constant(NONE))
 }
 

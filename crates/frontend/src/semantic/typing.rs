@@ -253,10 +253,10 @@ parameters! {
     "allocate_shared_memory.layout" "SharedLayout | constexpr" "The layout of a tile.";
     "allocate_shared_memory.value" "tensor" "The tile to store.";
     "allocate_tensor_memory.shape" "_Ints" "The shape of a tile, or the number of tiles and it.";
-    "allocate_tensor_memory.layout" "TensorMemoryLayout | constexpr" "The layout of a tile.";
+    "allocate_tensor_memory.layout" "TensorMemoryLayout | TensorMemoryScalesLayout | constexpr" "The layout of a tile.";
     "allocate_tensor_memory.value" "tensor" "The tile to store.";
     "tensor_memory_descriptor_type.shape" "_Ints" "The shape of the memory.";
-    "tensor_memory_descriptor_type.layout" "TensorMemoryLayout | constexpr" "The layout of a tile.";
+    "tensor_memory_descriptor_type.layout" "TensorMemoryLayout | TensorMemoryScalesLayout | constexpr" "The layout of a tile.";
     "_reinterpret.layout" "SharedLayout | TensorMemoryLayout | constexpr" "The layout of the view.";
     "_reinterpret.shape" "_Ints" "The shape of the view.";
     "tcgen05_mma.a" "shared_memory_descriptor | tensor_memory_descriptor" "The left operand [M, K].";
@@ -265,6 +265,8 @@ parameters! {
     "tcgen05_mma.use_acc" "_Value" "False if the result starts from zeros.";
     "mbarriers" "Sequence[shared_memory_descriptor]" "The mbarriers at which the dot arrives when it is complete.";
     "mbarrier_preds" "Sequence[_Value]" "For each mbarrier, false if nothing arrives there.";
+    "tcgen05_copy.src" "shared_memory_descriptor" "The tile to copy.";
+    "tcgen05_copy.dst" "tensor_memory_descriptor" "The tensor memory, of the same shape and element type.";
     "tcgen05_commit.barrier" "shared_memory_descriptor" "The mbarrier at which the dots arrive.";
     "descs" "Sequence[shared_memory_descriptor]" "The operands of the dots, for a cluster.";
     "smems" "Sequence[shared_memory_descriptor]" "The operands of the dots.";
@@ -393,6 +395,7 @@ results! {
     "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
     "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
     "gluon.blackwell.tcgen05_mma" "gluon.blackwell.tcgen05_commit"
+    "gluon.blackwell.tcgen05_copy"
     "gluon.tensor_memory_descriptor.store" "gluon.clc.try_cancel"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"

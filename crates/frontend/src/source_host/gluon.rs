@@ -63,6 +63,7 @@ const LAYOUTS: &[(&str, &[&str], &[&str])] = &[
         &["block", "col_stride", "cga_layout", "two_ctas", "fp4_padded"],
         &["[]", "False", "False"],
     ),
+    ("TensorMemoryScalesLayout", &["cga_layout"], &["[]"]),
 ];
 
 /// The fields that the text form omits if they have their defaults.

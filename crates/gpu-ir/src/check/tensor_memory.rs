@@ -33,6 +33,7 @@ impl Checker<'_> {
                 self.moves(memory, self.operand(1), false)
             }
             GpuOp::Tcgen05Mma { .. } => self.tensor_dot(op),
+            GpuOp::Tcgen05Copy {} => self.copy_to_tensor_memory(),
             GpuOp::Tcgen05Commit {} => self.barriers(0),
             // tidy: wildcard because the caller passes only the ops above
             _ => Ok(()),
@@ -57,6 +58,20 @@ impl Checker<'_> {
         let layout = self.layout(tile).ok_or_else(|| format!("{tile} is not a tile"))?;
         let found = TensorMemoryMove::new(memory, layout).filter(|found| may_repeat || !found.is_repeated);
         ensure(found.is_some(), || format!("no instruction moves {tile} between registers and {memory}"))
+    }
+
+    fn copy_to_tensor_memory(&self) -> Check {
+        let (source, memory) = (self.memory(0)?, self.tensor_memory(1)?);
+        ensure(source.tile() == memory.tile(), || {
+            format!("tcgen05_copy cannot copy {} to {memory}: the tiles differ", source.tile())
+        })?;
+        let has_cells = memory.holds_scales() && memory.block.columns == 4 && memory.slot_columns() >= 4;
+        let is_packed = memory.block.rows == 128 && memory.block.stride == 1 && memory.block_columns() >= 8;
+        ensure(has_cells || is_packed, || {
+            format!(
+                "tcgen05_copy writes four columns of scales, or eight columns of a block of 128 rows, not {memory}"
+            )
+        })
     }
 
     fn tensor_dot(&self, op: &GpuOp) -> Check {

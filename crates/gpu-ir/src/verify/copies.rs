@@ -172,7 +172,7 @@ impl Transfer for Copies<'_> {
                 let places = [0, 1].into_iter();
                 places.map(operand).try_for_each(|value| self.read(inst, state, value, is_async))
             }
-            GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => self.read(inst, state, operand(0), true),
+            GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } | GpuOp::Tcgen05Copy {} => self.read(inst, state, operand(0), true),
             GpuOp::CommitGroup {} => {
                 each(state, |written| match written.stage {
                     Stage::Started => written.stage = Stage::Committed(0),

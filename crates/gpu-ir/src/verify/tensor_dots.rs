@@ -1,7 +1,8 @@
-//! Dots of tensor memory: nothing accesses the accumulator of a `tcgen05_mma`, or writes its
-//! operands, before a wait for an `mbarrier` at which a later `tcgen05_commit` arrives.
+//! Dots and copies of tensor memory: nothing accesses the accumulator of a `tcgen05_mma` or the
+//! destination of a `tcgen05_copy`, or writes their operands, before a wait for an `mbarrier` at
+//! which a later `tcgen05_commit` arrives.
 //!
-//! Dots of one thread execute in order, so a dot may use the accumulator of an earlier dot. A wait
+//! Dots and copies of one thread execute in order, so a dot may use the result of an earlier one. A wait
 //! counts for any `mbarrier` of the allocation of a commit. A wait also counts for an `mbarrier` at
 //! which another partition arrives: that partition may have waited for the dot.
 
@@ -12,12 +13,14 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, join_facts, walk};
 use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, rename_facts};
 use crate::{GpuOp, Op};
 
-/// A slot that a dot in flight uses.
+/// A slot that a dot or a copy in flight uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct UseInFlight {
-    /// True if the dot writes the slot.
+    /// The op that uses the slot last.
+    user: Inst,
+    /// True if the op, or an earlier one, writes the slot.
     writes: bool,
-    /// The allocations of the `mbarrier`s of the first and of the last commit after the dot.
+    /// The allocations of the `mbarrier`s of the first and of the last commit after the op.
     commits: Option<[Value; 2]>,
     /// True if further commits are to other allocations.
     has_more: bool,
@@ -45,7 +48,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     let (mut is_used, mut arrivals) = (false, Vec::new());
     function.walk(function.entry, &mut |inst| {
         let Op::Gpu(op) = &function.insts[inst].op else { return };
-        is_used |= matches!(op, GpuOp::Tcgen05Mma { .. });
+        is_used |= matches!(op, GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05Copy {});
         if let GpuOp::MbarrierExpect { .. }
         | GpuOp::MbarrierArriveTimes { .. }
         | GpuOp::MbarrierArrive {}
@@ -83,14 +86,8 @@ impl Transfer for TensorDots<'_> {
         let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else { return Ok(()) };
         match op {
-            GpuOp::Tcgen05Mma { .. } => {
-                for (index, value) in data.operands.iter().take(3).enumerate() {
-                    let Some(slot) = self.analysis.slot(*value) else { continue };
-                    let used = UseInFlight { writes: index == 2, commits: None, has_more: false };
-                    let writes = used.writes || state.get(&slot).is_some_and(|before| before.writes);
-                    state.insert(slot, UseInFlight { writes, ..used });
-                }
-            }
+            GpuOp::Tcgen05Mma { .. } => self.start(inst, state, 2),
+            GpuOp::Tcgen05Copy {} => self.start(inst, state, 1),
             GpuOp::Tcgen05Commit {} => {
                 for used in state.values_mut() {
                     used.commit(data.operands[0]);
@@ -135,6 +132,15 @@ fn join(one: &mut UseInFlight, other: UseInFlight) {
 }
 
 impl TensorDots<'_> {
+    /// Records the slots that a dot or a copy uses. It writes the operand `written`.
+    fn start(&self, inst: Inst, state: &mut Facts<UseInFlight>, written: usize) {
+        for (index, value) in self.analysis.function.insts[inst].operands.iter().enumerate() {
+            let Some(slot) = self.analysis.slot(*value) else { continue };
+            let writes = index == written || state.get(&slot).is_some_and(|before| before.writes);
+            state.insert(slot, UseInFlight { user: inst, writes, commits: None, has_more: false });
+        }
+    }
+
     fn ensure_done(
         &self,
         inst: Inst,
@@ -152,11 +158,12 @@ impl TensorDots<'_> {
 
     fn message(&self, inst: Inst, slot: &Slot, used: UseInFlight, does: &str) -> String {
         let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
-        let use_of_dot = if used.writes { "writes" } else { "reads" };
+        let user = self.analysis.function.insts[used.user].op.name();
+        let does_in_flight = if used.writes { "writes" } else { "reads" };
         let missing = match used.commits {
             None => "add a tcgen05_commit, and an mbarrier_wait for its barrier".to_owned(),
             Some([_, barriers]) => format!("add an mbarrier_wait for {}", self.analysis.text(barriers)),
         };
-        format!("{name} {does} {text} while a tcgen05_mma {use_of_dot} it: {missing}")
+        format!("{name} {does} {text} while a {user} {does_in_flight} it: {missing}")
     }
 }

@@ -200,7 +200,10 @@ impl StatedBuffer {
     /// Returns the `cga_layout` of the layout, or `None` if its class has none.
     pub fn cga(&self) -> Option<&Bases> {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+            Self::Swizzled { cga, .. }
+            | Self::Nvmma { cga, .. }
+            | Self::TensorMemory { cga, .. }
+            | Self::TensorMemoryScales { cga } => {
                 Some(cga)
             }
             Self::Linear { .. } | Self::Padded { .. } => None,
@@ -210,7 +213,10 @@ impl StatedBuffer {
     /// Returns the number of blocks of the cluster that hold the buffer.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+            Self::Swizzled { cga, .. }
+            | Self::Nvmma { cga, .. }
+            | Self::TensorMemory { cga, .. }
+            | Self::TensorMemoryScales { cga } => {
                 1 << cga.len()
             }
             Self::Linear { block_bases, .. } => 1 << block_bases.len(),
@@ -224,7 +230,10 @@ impl StatedBuffer {
     /// If the parts are not contiguous boxes of the buffer.
     pub fn division(&self, shape: &[u32]) -> Result<Division, Misfit> {
         match self {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+            Self::Swizzled { cga, .. }
+            | Self::Nvmma { cga, .. }
+            | Self::TensorMemory { cga, .. }
+            | Self::TensorMemoryScales { cga } => {
                 Division::into_grid(shape, cga)
             }
             Self::Linear { block_bases, .. } => Division::by_bases(shape, block_bases),
@@ -237,7 +246,10 @@ impl StatedBuffer {
     pub fn of_block(&self) -> Self {
         let mut found = self.clone();
         match &mut found {
-            Self::Swizzled { cga, .. } | Self::Nvmma { cga, .. } | Self::TensorMemory { cga, .. } => {
+            Self::Swizzled { cga, .. }
+            | Self::Nvmma { cga, .. }
+            | Self::TensorMemory { cga, .. }
+            | Self::TensorMemoryScales { cga } => {
                 cga.clear();
             }
             Self::Linear { block_bases, .. } => block_bases.clear(),

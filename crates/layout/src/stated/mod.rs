@@ -149,6 +149,11 @@ pub enum StatedBuffer {
         /// As for [`StatedLayout::Blocked`].
         cga: Bases,
     },
+    /// Tensor memory for the scales of a dot, each of 8 bits.
+    TensorMemoryScales {
+        /// As for [`StatedLayout::Blocked`].
+        cga: Bases,
+    },
 }
 
 /// The reason why a layout does not fit a tile: one sentence.
@@ -411,7 +416,10 @@ impl StatedBuffer {
                 *order = order.iter().map(|axis| position(axis).map_or(*axis, |at| at as u32)).collect();
             }
             Self::Nvmma { transposed, .. } => *transposed ^= permutation == [1, 0],
-            Self::Linear { .. } | Self::Padded { .. } | Self::TensorMemory { .. } => {}
+            Self::Linear { .. }
+            | Self::Padded { .. }
+            | Self::TensorMemory { .. }
+            | Self::TensorMemoryScales { .. } => {}
         }
         own
     }
@@ -439,7 +447,7 @@ impl StatedBuffer {
                 offset_bases.first().or(block_bases.first()).map_or(0, SmallVec::len)
             }
             Self::Padded { shape, .. } => shape.len(),
-            Self::TensorMemory { .. } => 2,
+            Self::TensorMemory { .. } | Self::TensorMemoryScales { .. } => 2,
         }
     }
 
@@ -452,9 +460,11 @@ impl StatedBuffer {
     pub fn padding(&self) -> impl Iterator<Item = (u32, u32)> {
         let intervals: &[Sizes] = match self {
             Self::Padded { intervals, .. } => intervals,
-            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::TensorMemory { .. } => {
-                &[]
-            }
+            Self::Swizzled { .. }
+            | Self::Nvmma { .. }
+            | Self::Linear { .. }
+            | Self::TensorMemory { .. }
+            | Self::TensorMemoryScales { .. } => &[],
         };
         intervals.iter().map(|pair| (pair[0], pair[1]))
     }
@@ -519,7 +529,7 @@ impl StatedBuffer {
                     _ => Ok(swizzled(shape, &order, element_bits, mode)),
                 }
             }
-            Self::TensorMemory { .. } => {
+            Self::TensorMemory { .. } | Self::TensorMemoryScales { .. } => {
                 Err(format!("{self} is a layout of tensor memory, not of shared memory"))
             }
             Self::Padded { shape: own, .. } if own[..] != *shape => {
@@ -736,6 +746,8 @@ impl fmt::Display for StatedBuffer {
                     if *two_ctas || !cga.is_empty() { format!(", {cga:?}, {pair}") } else { String::new() };
                 write!(f, "TensorMemoryLayout({}, {column_stride}{pair})", List(block))
             }
+            Self::TensorMemoryScales { cga } if cga.is_empty() => f.write_str("TensorMemoryScalesLayout()"),
+            Self::TensorMemoryScales { cga } => write!(f, "TensorMemoryScalesLayout({cga:?})"),
         }
     }
 }

@@ -124,6 +124,9 @@ fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
                 cga: optional_bases(&bases)?,
             }
         }
+        ("TensorMemoryScalesLayout", cga) if cga.len() < 2 => {
+            StatedBuffer::TensorMemoryScales { cga: optional_bases(cga)? }
+        }
         _ => return Err(unknown("a layout of shared memory", term)),
     })
 }

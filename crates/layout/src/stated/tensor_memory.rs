@@ -4,13 +4,16 @@
 //! each other. The blocks of one column of the tile come first. Row `r` of a block of 128 rows is
 //! in lane `r`. Row `r` of a block of 64 rows is in lane `32 * (r / 16) + r % 16`. A warp accesses
 //! the 32 lanes that begin at `32 * (warp % 4)`.
+//!
+//! Scales of dots have blocks of 32 rows and of the four columns of a cell. Each quarter of the
+//! lanes has a copy of them.
 
 use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout, check_extents};
 
 /// The extents of a block, and the position of its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMemoryBlock {
-    /// The number of rows: 64 or 128.
+    /// The number of rows: 64 or 128, or 32 for scales.
     pub rows: u32,
     /// The number of columns.
     pub columns: u32,
@@ -23,11 +26,31 @@ const VARIANTS: [&str; 5] = ["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2
 
 /// The warps that together access all lanes.
 const WARPS: u32 = 4;
+/// The rows of a block of scales, which are the lanes of a quarter.
+const SCALE_ROWS: u32 = 32;
+/// The scales of a cell.
+const SCALES_IN_CELL: u32 = 4;
+
+impl TensorMemoryBlock {
+    /// Returns whether the block holds scales, of which each quarter of the lanes has a copy.
+    pub fn is_scales(&self) -> bool {
+        self.rows == SCALE_ROWS
+    }
+}
 
 impl StatedBuffer {
-    /// Returns the blocks of a layout of tensor memory; `None` for shared memory.
-    pub fn tensor_memory(&self) -> Option<TensorMemoryBlock> {
+    /// Returns whether this is a layout of tensor memory.
+    pub fn is_tensor_memory(&self) -> bool {
+        matches!(self, Self::TensorMemory { .. } | Self::TensorMemoryScales { .. })
+    }
+
+    /// Returns the blocks of a tile of tensor memory; `None` for shared memory.
+    pub fn tensor_memory(&self, shape: &[u32]) -> Option<TensorMemoryBlock> {
         match self {
+            Self::TensorMemoryScales { .. } => {
+                let columns = shape.last().map_or(1, |columns| (*columns).min(SCALES_IN_CELL));
+                Some(TensorMemoryBlock { rows: SCALE_ROWS, columns, stride: 1 })
+            }
             Self::TensorMemory { block: [rows, columns], column_stride: stride, .. } => {
                 Some(TensorMemoryBlock { rows: *rows, columns: *columns, stride: *stride })
             }
@@ -40,16 +63,27 @@ impl StatedBuffer {
     /// # Errors
     /// If the layout is not for tensor memory, or does not fit the tile.
     pub fn tensor_memory_of(&self, shape: &[u32], element_bits: u32) -> Result<TensorMemoryBlock, Misfit> {
-        let Some(block) = self.tensor_memory() else {
+        let Some(block) = self.tensor_memory(shape) else {
             return Err(format!("{self} is no layout of tensor memory"));
         };
-        let Self::TensorMemory { cga, two_ctas, .. } = self else { return Ok(block) };
+        let is_pair = match self {
+            Self::TensorMemory { cga, two_ctas, .. } => *two_ctas || !cga.is_empty(),
+            Self::TensorMemoryScales { cga } => !cga.is_empty(),
+            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::Padded { .. } => false,
+        };
         check_extents(shape)?;
         let &[rows, columns] = shape else {
             return Err(format!("{self} is for tiles with two axes, found {shape:?}"));
         };
-        if *two_ctas || !cga.is_empty() {
+        if is_pair {
             return Err(format!("{self} is for two blocks of a cluster, which this version does not have"));
+        }
+        if block.is_scales() && matches!(self, Self::TensorMemoryScales { .. }) {
+            return match (element_bits, rows) {
+                (8, rows) if rows.is_multiple_of(SCALE_ROWS) => Ok(block),
+                (8, _) => Err(format!("{self} is for a multiple of {SCALE_ROWS} rows, found {shape:?}")),
+                _ => Err(format!("{self} is for scales of 8 bits, found elements of {element_bits} bits")),
+            };
         }
         if !matches!(block.rows, 64 | 128) || !block.columns.is_power_of_two() {
             return Err(format!("a block of {self} has 64 or 128 rows, and a power of two of columns"));
@@ -86,6 +120,9 @@ impl StatedBuffer {
         }
         if warps < WARPS || !warps.is_power_of_two() {
             return Err(format!("{warps} warps do not access tensor memory: a multiple of four does"));
+        }
+        if block.is_scales() {
+            return scales_register_layout(shape, block, (warps, variant));
         }
         let row = |at: u32| Sizes::from_slice(&[at, 0]);
         let column = |at: u32| Sizes::from_slice(&[0, at]);
@@ -147,6 +184,32 @@ impl StatedBuffer {
     }
 }
 
+/// Returns the layout of registers of scales. Warps that access different quarters of the lanes hold
+/// the same scales.
+fn scales_register_layout(
+    shape: &[u32],
+    block: TensorMemoryBlock,
+    (warps, variant): (u32, &str),
+) -> Result<StatedLayout, Misfit> {
+    if variant != "32x32b" {
+        return Err(format!("32x32b is the only instruction that moves scales, not {variant}"));
+    }
+    let row = |at: u32| Sizes::from_slice(&[at, 0]);
+    let column = |at: u32| Sizes::from_slice(&[0, at]);
+    let in_cell: Bases = powers(block.columns).map(column).collect();
+    let rows = powers(shape[0]).filter(|at| *at >= SCALE_ROWS).map(row);
+    let mut cells: Bases =
+        rows.chain(powers(shape[1]).filter(|at| *at >= SCALES_IN_CELL).map(column)).collect();
+    let lanes = powers(SCALE_ROWS).map(row).collect();
+    let mut of_warps: Bases = vec![row(0); WARPS.ilog2() as usize];
+    for _ in 0..(warps / WARPS).ilog2() {
+        of_warps.push(cells.pop().unwrap_or_else(|| row(0)));
+    }
+    let registers = in_cell.into_iter().chain(cells).collect();
+    let bases = [registers, lanes, of_warps];
+    Ok(StatedLayout::Linear { bases, blocks: Bases::new(), shape: Sizes::from_slice(shape) })
+}
+
 /// Returns the powers of two below a limit.
 fn powers(limit: u32) -> impl Iterator<Item = u32> {
     (0..limit.ilog2()).map(|bit| 1 << bit)
@@ -187,6 +250,30 @@ mod tests {
                 let linear = layout.linear(&shape).unwrap();
                 assert!(linear.is_injective() && linear.is_surjective(), "{text} {variant}: {layout}");
             }
+        }
+    }
+
+    #[test]
+    fn a_cell_holds_four_scales_of_a_row() {
+        let memory = buffer("TensorMemoryScalesLayout()");
+        assert_eq!(memory.to_string(), "TensorMemoryScalesLayout()");
+        let layout = memory.register_layout(&[128, 8], 8, (4, "32x32b")).unwrap();
+        let linear = layout.linear(&[128, 8]).unwrap();
+        assert_eq!((linear.registers(), linear.is_surjective()), (32, true));
+        // Register 4 has the next 32 rows, register 16 the next four columns; warps hold copies.
+        let at = |parts: &[(crate::Input, u32)]| linear.output().coordinates(linear.at(parts));
+        assert_eq!(at(&[(crate::Input::Register, 1), (crate::Input::Lane, 3)])[..], [3, 1]);
+        assert_eq!(at(&[(crate::Input::Register, 4), (crate::Input::Lane, 3)])[..], [35, 0]);
+        assert_eq!(at(&[(crate::Input::Register, 16), (crate::Input::Warp, 3)])[..], [0, 4]);
+        let wide = memory.register_layout(&[128, 8], 8, (8, "32x32b")).unwrap();
+        assert_eq!(wide.linear(&[128, 8]).unwrap().registers(), 16);
+        for (shape, bits, variant, expected) in [
+            ([16, 4], 8, "32x32b", "a multiple of 32 rows"),
+            ([32, 4], 16, "32x32b", "scales of 8 bits"),
+            ([32, 4], 8, "16x64b", "the only instruction"),
+        ] {
+            let error = memory.register_layout(&shape, bits, (4, variant)).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -436,6 +436,10 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tcgen05_mma(inst, [a, b, acc], use_acc, [*transposed_a, *transposed_b])
     }
 
+    fn tcgen05_copy(&mut self, inst: Inst, source: Value, memory: Value) -> Lowered {
+        self.lower_tcgen05_copy(inst, [source, memory])
+    }
+
     fn tcgen05_commit(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
         self.lower_tcgen05_commit(inst, [barriers, slot])
     }

@@ -56,28 +56,46 @@ impl MatrixForm {
         Self::of_instruction(memory, mn_axis, (extent, bits), 1)
     }
 
+    /// Returns the form of a matrix of 8-bit scales, `[row, k]`, that copies to tensor memory read: 32
+    /// rows of 16 bytes. The bytes of a row are those of four columns of tensor memory, which hold
+    /// the next scales along k, or the scales of the next 32 rows.
+    pub fn of_scales(memory: &Layout) -> Option<Self> {
+        const ROW_BITS: usize = 5;
+        const IN_CELL_BITS: usize = 2;
+        const CHUNK_BITS: usize = 4;
+        let [rows, columns] = [0, 1].map(|axis| images(memory, axis, 1));
+        let (rows, columns) = (rows?, columns?);
+        if rows.len() < ROW_BITS || columns.len() < IN_CELL_BITS {
+            return None;
+        }
+        let (lanes, further) = rows.split_at(ROW_BITS);
+        let (in_cell, cells) = columns.split_at(IN_CELL_BITS);
+        let k: Vec<u32> = in_cell.iter().chain(further).chain(cells).copied().collect();
+        let inner = [ROW_BITS, CHUNK_BITS];
+        if k.len() < CHUNK_BITS {
+            return None;
+        }
+        let images = Images { mn: lanes.to_vec(), k, inner, element_bytes: 1, min_transposed_bytes: 1 };
+        SWIZZLES.into_iter().find_map(|swizzle| {
+            let form = images.chunks(swizzle)?;
+            images.fits_outside(&form).then_some(form)
+        })
+    }
+
     fn of_instruction(
         memory: &Layout,
         mn_axis: usize,
         (extent, bits): (u32, u32),
         min_transposed_bytes: u32,
     ) -> Option<Self> {
-        let placement = memory.inverse()?;
-        let tile = memory.output();
         let element_bytes = bits / 8;
-        let images = |axis: usize| -> Vec<u32> {
-            let first = tile.shift(axis) as usize;
-            let columns = &placement.columns()[first..first + tile.bits_of(axis) as usize];
-            columns.iter().map(|image| image * element_bytes).collect()
-        };
         let inner = [extent.ilog2() as usize, (DEPTH_BYTES / element_bytes).ilog2() as usize];
-        let (mn, k) = (images(mn_axis), images(1 - mn_axis));
+        let (mn, k) = (images(memory, mn_axis, element_bytes)?, images(memory, 1 - mn_axis, element_bytes)?);
         let images = Images { mn, k, inner, element_bytes, min_transposed_bytes };
         if images.mn.len() < inner[0] || images.k.len() < inner[1] {
             return None;
         }
-        let modes = [SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32, SwizzleMode::None];
-        modes.into_iter().find_map(|swizzle| {
+        SWIZZLES.into_iter().find_map(|swizzle| {
             let form = images.k_major(swizzle).or_else(|| images.mn_major(swizzle))?;
             images.fits_outside(&form).then_some(form)
         })
@@ -93,6 +111,20 @@ impl MatrixForm {
         };
         [(self.leading / CHUNK) << 16, (self.stride / CHUNK) | mode << 30]
     }
+}
+
+/// The modes, the longest lines first.
+const SWIZZLES: [SwizzleMode; 4] =
+    [SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32, SwizzleMode::None];
+
+/// Returns the offset in bytes that each bit of a coordinate adds; `None` if the layout repeats
+/// elements.
+fn images(memory: &Layout, axis: usize, element_bytes: u32) -> Option<Vec<u32>> {
+    let placement = memory.inverse()?;
+    let tile = memory.output();
+    let first = tile.shift(axis) as usize;
+    let columns = &placement.columns()[first..first + tile.bits_of(axis) as usize];
+    Some(columns.iter().map(|image| image * element_bytes).collect())
 }
 
 /// Returns the length of a line, in bytes.
@@ -148,6 +180,16 @@ impl Images {
         }
         let (leading, stride) = (doubling(swizzle, &k[in_line..])?, doubling(swizzle, &mn[3..])?);
         Some(MatrixForm { swizzle, is_mn_major: false, leading, stride })
+    }
+
+    /// Returns the form of rows of one chunk.
+    fn chunks(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {
+        let mn = self.inner_mn();
+        if !Self::are_lines(swizzle, mn) || !self.is_contiguous(self.inner_k()) {
+            return None;
+        }
+        let stride = doubling(swizzle, &mn[3..])?;
+        Some(MatrixForm { swizzle, is_mn_major: false, leading: CHUNK, stride })
     }
 
     fn mn_major(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {

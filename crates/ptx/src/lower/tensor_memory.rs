@@ -10,7 +10,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu_ir::tensor_memory::{TensorMemoryMove, TensorMemoryTransfer};
 use tilewright_gpu_ir::{Feature, TensorMemory};
 use tilewright_ir::{Element, Inst, Value};
-use tilewright_layout::Placement;
+use tilewright_layout::{Layout, Placement};
 
 use super::builder::{Scalar, Width, destinations};
 use super::control::jump;
@@ -19,8 +19,9 @@ use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::{Words, plain_load};
 use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, Comparison, Condition, CtaGroup, DestinationVector, LeftOperand, RegisterId,
-    RepetitionCount, ScalarType, Source, SourceVector, StateSpace, TensorDotKind, TensorMemoryShape,
+    self, Address, Comparison, Condition, CtaGroup, DestinationVector, LaneMulticast, LeftOperand, RegisterId,
+    RepetitionCount, ScalarType, Source, SourceVector, StateSpace, TensorDotKind, TensorMemoryCopyShape,
+    TensorMemoryShape,
 };
 
 /// The bits of a cell of tensor memory.
@@ -366,6 +367,12 @@ impl Lowering<'_> {
                         `gl.NVMMASharedLayout.get_default_for(shape, dtype)`";
             Box::new(self.located(inst, Diagnostic::new(Code::LayoutMismatch, what)).hint(hint))
         })?;
+        Ok(self.described(value, memory, form))
+    }
+
+    /// Returns a matrix in shared memory with the descriptor of this form.
+    fn described(&mut self, value: Value, memory: &Layout, form: MatrixForm) -> SharedOperand {
+        let bytes = memory_bits(self.element(value)) / 8;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let address = self.scalar(value);
         let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());
@@ -374,7 +381,56 @@ impl Lowering<'_> {
         let low = self.builder.bitwise(Bitwise::Or, Width::B32, unit, Scalar::constant(low.into()));
         let high = Scalar::constant((high | DESCRIPTOR_VERSION).into());
         let descriptor = self.join_words(Width::B64, &[low, high]);
-        Ok(SharedOperand { placement, bytes: bits / 8, descriptor, is_mn_major: form.is_mn_major })
+        SharedOperand { placement, bytes, descriptor, is_mn_major: form.is_mn_major }
+    }
+
+    pub(super) fn lower_tcgen05_copy(&mut self, inst: Inst, [source, memory]: [Value; 2]) -> Lowered {
+        self.require(inst, Feature::Tcgen05)?;
+        let to = self.tensor_memory_of(memory).clone();
+        let from = self.layout(source).clone();
+        let bits = memory_bits(self.element(source));
+        let form = if to.holds_scales() {
+            MatrixForm::of_scales(&from)
+        } else {
+            MatrixForm::of_tensor_dot(&from, 0, to.block.rows, bits).filter(|form| !form.is_mn_major)
+        };
+        let form = form.ok_or_else(|| {
+            let what = format!(
+                "the source of `tcgen05_copy`, {}, has a layout that no copy to tensor memory reads: {from}",
+                self.kernel.ty(source)
+            );
+            let hint = if to.holds_scales() {
+                "give each 32 rows 16 contiguous bytes: four scales along K of rows 32 apart, as in a \
+                 [rows / 128, K / 4, 32, 4, 4] array of scales"
+            } else {
+                "allocate it with an `NVMMASharedLayout` that is not transposed"
+            };
+            Box::new(self.located(inst, Diagnostic::new(Code::LayoutMismatch, what)).hint(hint))
+        })?;
+        let matrix = self.described(source, &from, form);
+        let (shape, multicast, columns) = if to.holds_scales() {
+            (TensorMemoryCopyShape::L32x128b, Some(LaneMulticast::Quarters), 4)
+        } else {
+            (TensorMemoryCopyShape::L128x256b, None, DEPTH_BYTES * 8 / CELL_BITS)
+        };
+        let start = self.scalar(memory);
+        let elected = self.elected();
+        self.fence_after_synchronization();
+        for column in (0..to.slot_columns()).step_by(columns as usize) {
+            let place = start.plus(Width::B32, column.into());
+            let destination = self.builder.address(Width::B32, place);
+            let descriptor = matrix.at(to.element_at(column));
+            let copy = isa::Tcgen05Cp {
+                group: GROUP,
+                shape,
+                multicast,
+                format: None,
+                destination,
+                source: self.builder.register(Width::B64, descriptor).into(),
+            };
+            self.builder.emit_if(Some(elected), copy);
+        }
+        Ok(())
     }
 
     pub(super) fn lower_tcgen05_commit(&mut self, inst: Inst, [barriers, slot]: [Value; 2]) -> Lowered {

@@ -426,7 +426,10 @@ class TensorMemoryLayout(_Value):
 
 @dataclass(frozen=True)
 class TensorMemoryScalesLayout(_Value):
-    """The map from scales to tensor memory."""
+    """The layout of the scales of a dot in tensor memory, each of 8 bits.
+
+    Row r of a matrix of scales is in the lanes r mod 32 of each quarter of the lanes. A cell has four columns of it.
+    """
 
     cga_layout: Any = field(default_factory=list)
 

@@ -19,7 +19,7 @@ pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
         slots: tiles.slots,
         element: Element::Value(tiles.dtype),
         shape: tiles.shape.clone(),
-        block: tiles.layout.tensor_memory()?,
+        block: tiles.layout.tensor_memory(&tiles.shape)?,
         cta_group: 1,
     })
 }
@@ -87,6 +87,12 @@ impl Rewrite<'_, '_> {
                 self.predicated(inst, block, 7, |rewrite, block| {
                     rewrite.append(inst, block, op.into(), operands, &[]);
                 });
+            }
+            DeviceFn::TensorCopy { .. } => {
+                self.keep_allocated(inst, 0);
+                let operands = [0, 2].into_iter().map(|index| self.tile_at(inst, block, index)).collect();
+                self.wait_for_reads(inst, block);
+                self.append(inst, block, GpuOp::Tcgen05Copy {}.into(), operands, &[]);
             }
             DeviceFn::TensorCommit { .. } => {
                 let (barriers, slot) = self.place(inst, 0);
