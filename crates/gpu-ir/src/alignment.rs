@@ -139,8 +139,13 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
         | GpuOp::TensorFill {}
         | GpuOp::TensorStore {}
         | GpuOp::TensorReduce { .. } => BoxLayout::of(layout, bits).map(|boxes| boxes.alignment),
-        GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05Copy {} => {
-            Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES))
+        GpuOp::Wgmma { .. }
+        | GpuOp::Tcgen05Mma { .. }
+        | GpuOp::Tcgen05MmaScaled { .. }
+        | GpuOp::Tcgen05Copy {} => {
+            // The padding of elements of 4 bits doubles the distances.
+            let padding = if memory.padding.is_none() { 1 } else { 2 };
+            Some((padding * pattern_bytes(layout, bits / 8)).max(ACCESS_BYTES))
         }
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
         GpuOp::ClcTryCancel { .. } | GpuOp::ClcLoadResult { .. } => Some(CLC_RESPONSE_BYTES),

@@ -417,6 +417,7 @@ impl<'a> Checker<'a> {
             | GpuOp::TmemLoad {}
             | GpuOp::TmemStore {}
             | GpuOp::Tcgen05Mma { .. }
+            | GpuOp::Tcgen05MmaScaled { .. }
             | GpuOp::Tcgen05Copy {}
             | GpuOp::Tcgen05Commit {} => self.tensor_memory_op(op),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),

@@ -5,7 +5,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{
     ANY_REGIONS, AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision,
-    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, define_ops,
+    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, ScaledFormat, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
@@ -231,6 +231,13 @@ define_ops! {
     /// accumulator, and writes to operands, follow a wait for a `tcgen05_commit`'s `mbarrier`.
     Tcgen05Mma tcgen05_mma (a, b, acc, use_acc) [] {transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsTensorDot;
+    /// Starts a dot as `tcgen05_mma` does, by an instruction with scales (`tcgen05.mma.block_scale`).
+    ///
+    /// A and B have bytes, whose elements have the formats; an operand of e2m1 has two elements in a
+    /// byte. The scales are in tensor memory for scales: `[M, K / block]` of A, `[N, K / block]` of B.
+    Tcgen05MmaScaled tcgen05_mma_scaled (a, b, acc, a_scale, b_scale, use_acc) []
+        {a_format: ScaledFormat, b_format: ScaledFormat, transposed_a: bool, transposed_b: bool}
+        regions 0 Write Dot Never ReadsOperands StartsTensorDot;
     /// Starts a copy of a buffer in shared memory to tensor memory of one slot (`tcgen05.cp`), by the
     /// thread that starts each `tcgen05_mma`.
     ///
@@ -372,7 +379,8 @@ impl GpuOp {
     pub fn reads_transpose(&self, operand: usize) -> bool {
         match self {
             Self::Wgmma { transposed_a, transposed_b, .. }
-            | Self::Tcgen05Mma { transposed_a, transposed_b } => {
+            | Self::Tcgen05Mma { transposed_a, transposed_b }
+            | Self::Tcgen05MmaScaled { transposed_a, transposed_b, .. } => {
                 [*transposed_a, *transposed_b].get(operand).is_some_and(|is_transposed| *is_transposed)
             }
             // tidy: wildcard because other ops do not transpose

@@ -56,6 +56,8 @@ pub enum Feature {
     Tcgen05,
     /// Requests for programs that have not begun: `clusterlaunchcontrol`.
     ClusterLaunchControl,
+    /// Dots of 8-bit integers on tensor memory: `.kind::i8` of `tcgen05.mma`. `sm_103a` lacks them.
+    Tcgen05Integers,
     /// `fma` of bf16, and minimum and maximum of bf16 and fp16.
     Bf16Arithmetic,
     /// Addition, subtraction, multiplication and comparison of bf16.
@@ -243,7 +245,8 @@ impl GpuTarget {
         GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
         GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL_DATA_CENTER, 227 << 10),
-        GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10),
+        GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10)
+            .with(Feature::Tcgen05Integers),
         GpuTarget::new("sm_103a", 103, (8, 8), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10),
         GpuTarget::new("sm_120", 120, (8, 7), BLACKWELL, 99 << 10),
     ];
@@ -257,6 +260,11 @@ impl GpuTarget {
     ) -> Self {
         let tuning = Tuning::of(capability);
         Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes, tuning }
+    }
+
+    const fn with(mut self, feature: Feature) -> Self {
+        self.features.0 |= 1 << feature as u32;
+        self
     }
 
     /// Returns the most bytes of a thread's access to global memory.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use tilewright_layout::{StatedBuffer, StatedLayout};
 
+use crate::attributes::Attribute;
 use crate::pixel_window::PixelWindow;
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
+use crate::scaled::ScaledFormat;
 use crate::types::{Dtype, Shape, Type};
 
 /// Tiles in shared memory or, by their layout, in tensor memory.
@@ -173,6 +175,10 @@ device_functions! {
     /// accumulator. If `transposed_a` is true, A is the transpose of its tile; likewise
     /// `transposed_b` for B.
     TensorDot "tcgen05_mma" {a: SharedTiles, b: SharedTiles, acc: SharedTiles, transposed_a: bool, transposed_b: bool};
+    /// `(memory, slot, …, use_acc, predicate)`: starts a dot as `tcgen05_mma` does, by an instruction
+    /// with scales. The memories are those of A, B, the accumulator, and the scales of A and of B.
+    TensorDotScaled "tcgen05_mma_scaled" {a: SharedTiles, b: SharedTiles, acc: SharedTiles, a_scale: SharedTiles,
+        b_scale: SharedTiles, a_format: ScaledFormat, b_format: ScaledFormat, transposed_a: bool, transposed_b: bool};
     /// `(memory, slot, memory, slot)`: starts a copy of a tile from shared memory, the first memory,
     /// to tensor memory.
     TensorCopy "tcgen05_copy" {source: SharedTiles, destination: SharedTiles};
@@ -223,6 +229,15 @@ impl Field for bool {
     }
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
+    }
+}
+
+impl Field for ScaledFormat {
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+    fn read(text: &str) -> Option<Self> {
+        Attribute::parse(text)
     }
 }
 
@@ -305,6 +320,20 @@ impl DeviceFn {
             Self::TensorDot { .. } => {
                 &["memory", "slot", "memory", "slot", "memory", "slot", "predicate", "predicate"]
             }
+            Self::TensorDotScaled { .. } => &[
+                "memory",
+                "slot",
+                "memory",
+                "slot",
+                "memory",
+                "slot",
+                "memory",
+                "slot",
+                "memory",
+                "slot",
+                "predicate",
+                "predicate",
+            ],
             Self::TensorCopy { .. } => &["memory", "slot", "memory", "slot"],
             Self::RemoteArrive { .. } => &["memory", "slot", "predicate", "slot"],
             Self::ClcTryCancel { .. } => &["memory", "slot", "memory", "slot", "predicate"],
@@ -391,6 +420,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::FenceProxy {}
         | DeviceFn::TensorMemoryStore { .. }
         | DeviceFn::TensorDot { .. }
+        | DeviceFn::TensorDotScaled { .. }
         | DeviceFn::TensorCopy { .. }
         | DeviceFn::TensorCommit { .. }
         | DeviceFn::ClcTryCancel { .. }

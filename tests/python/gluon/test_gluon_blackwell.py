@@ -56,7 +56,8 @@ def assemble(handle, tmp_path):
 def numbers(*shape, dtype, seed=0):
     """Small numbers that each type represents exactly."""
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randint(-8, 9, shape, generator=generator) / 8).to(dtype)
+    whole = torch.randint(-8, 9, shape, generator=generator)
+    return whole.to(dtype) if dtype in (torch.int8, torch.uint8) else (whole / 8).to(dtype)
 
 
 @gluon.jit
@@ -107,6 +108,8 @@ def one_tile(
 
 
 KINDS = [
+    (torch.int8, gl.int32),
+    (torch.uint8, gl.int32),
     (torch.float16, gl.float32),
     (torch.float16, gl.float16),
     (torch.bfloat16, gl.float32),
@@ -120,7 +123,7 @@ def check_tile(tmp_path, dtype, acc, shape, block, variant="32x32b", transposed=
     """Multiplies one tile, and compares with torch."""
     m, n, k = shape
     a, b = numbers(m, k, dtype=dtype), numbers(*(n, k) if transposed else (k, n), dtype=dtype, seed=1)
-    c = torch.zeros(m, n, dtype=torch.float16 if acc == gl.float16 else torch.float32)
+    c = torch.zeros(m, n, dtype={gl.float16: torch.float16, gl.int32: torch.int32}.get(acc, torch.float32))
     handle = one_tile[(1,)](a, b, c, m, n, k, acc, block, variant, transposed, num_warps=warps)
     expected = a.double() @ (b.double().T if transposed else b.double())
     torch.testing.assert_close(c.double(), expected, rtol=1e-3, atol=1e-3)
@@ -432,8 +435,22 @@ def test_other_gpus_have_no_tensor_memory():
     assert raised.value.code == "TW0024"
 
 
+@gluon.jit
+def integer_tile(a_ptr, c_ptr):
+    one_tile(a_ptr, a_ptr, c_ptr, 128, 128, 32, gl.int32, [128, 128], "32x32b", True)
+
+
+def test_a_gpu_without_dots_of_integers():
+    tilewright.runtime.set_device("sim:sm_103")
+    with pytest.raises(tilewright.TritonError, match="`tcgen05_mma` of integers") as raised:
+        integer_tile[(1,)](numbers(128, 32, dtype=torch.int8), torch.zeros(128, 128, dtype=torch.int32))
+    assert raised.value.code == "TW0024"
+
+
 @pytest.mark.parametrize("target", ["sm_100", "sm_103"])
-@pytest.mark.parametrize("example", ["60_gluon_tcgen05", "61_gluon_tcgen05_attention"])
+@pytest.mark.parametrize(
+    "example", ["60_gluon_tcgen05", "61_gluon_tcgen05_attention", "62_gluon_scaled_matmul"]
+)
 def test_examples(run, example, target):
     done = run("-m", "tilewright", "run", "--device", f"sim:{target}", ROOT / f"examples/{example}.py")
     assert done.code == 0, done.err

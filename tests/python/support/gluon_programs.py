@@ -17,9 +17,8 @@ from tilewright.experimental.gluon.language.nvidia.hopper import (
     cluster, fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
 )
 from tilewright.experimental.gluon.language.nvidia.blackwell import (
-    TensorMemoryLayout, allocate_tensor_memory, clc, tcgen05_commit, tcgen05_copy, tcgen05_mma,
-    tcgen05_mma_barrier_count,
-    tensor_memory_descriptor_type,
+    TensorMemoryLayout, TensorMemoryScalesLayout, allocate_tensor_memory, clc, tcgen05_commit, tcgen05_copy,
+    tcgen05_mma, tcgen05_mma_barrier_count, tcgen05_mma_scaled, tensor_memory_descriptor_type,
 )
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor, TensorDescriptorIm2Col
 """

@@ -558,6 +558,10 @@ macro_rules! builtins {
         /// it arrives at each of `mbarriers`; without them, the threads wait for it.
         Tcgen05Mma "tcgen05_mma(a, b, acc, *, use_acc=True, pred=True, multicast=False, mbarriers=None, \
             mbarrier_preds=None)" [GluonBlackwell] => tensor_memory::mma;
+        /// Starts acc + a @ b as `tcgen05_mma` does, of elements that scales multiply: one for each 32
+        /// or 16 elements along K.
+        Tcgen05MmaScaled "tcgen05_mma_scaled(a, b, acc, a_scale, b_scale, a_type, b_type, *, use_acc=True, pred=True, \
+            multicast=False, mbarriers=None, mbarrier_preds=None)" [GluonBlackwell] => tensor_memory::mma_scaled;
         /// Starts a copy of a tile from shared memory to tensor memory, by one thread. Later dots see its
         /// result; a commit arrives when it is complete.
         Tcgen05Copy "tcgen05_copy(src, dst)" [GluonBlackwell] => tensor_memory::copy;

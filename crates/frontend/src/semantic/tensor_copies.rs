@@ -46,6 +46,12 @@ fn descriptor_for<C: Caller + ?Sized>(
             .argument(memory_index, format!("this has {}", tiles.layout))
             .hint("allocate the memory with `desc.layout`"));
     }
+    if tiles.layout.is_padded() {
+        let message = format!("no tensor copy accesses memory with {}, which has padding", tiles.layout);
+        return Err(SemanticError::new(Code::LayoutMismatch, message)
+            .argument(memory_index, format!("this is {}", memory.describe()))
+            .hint("load a tile by `gl.load`, and store it by `smem.store`"));
+    }
     let dtype = element_type(c, &found)?;
     // The shared memory may have leading axes of extent 1 that the blocks lack. The blocks may also
     // have such axes that the memory lacks.

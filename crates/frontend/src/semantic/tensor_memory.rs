@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;
-use tilewright_ir::{DeviceFn, Dtype, Shape, SharedTiles, StatedBuffer, StatedLayout, Type};
+use tilewright_ir::{
+    DeviceFn, Dtype, ScaledFormat, ScaledKind, Shape, SharedTiles, StatedBuffer, StatedLayout, Type,
+};
 
 use super::arguments::{Arguments, constant_of};
 use super::barriers::{allocate_one, mbarrier_of, predicate};
@@ -322,7 +324,7 @@ fn operand<C: Caller + ?Sized>(
 
 /// Checks the shapes and element types of a dot.
 fn check_dot<C: Caller + ?Sized>(a: &Arguments<'_, C>, [left, right, acc]: [&Type; 3]) -> Semantic<()> {
-    use Dtype::{BF16, F8E4NV, F8E5, F16, F32};
+    use Dtype::{BF16, F8E4NV, F8E5, F16, F32, I8, I32, U8};
     let error = |message: String| {
         SemanticError::new(Code::TypeMismatch, message)
             .argument(0, format!("this is {left}"))
@@ -342,12 +344,14 @@ fn check_dot<C: Caller + ?Sized>(a: &Arguments<'_, C>, [left, right, acc]: [&Typ
         [Some(F16), Some(F16), Some(sum)] => matches!(sum, F16 | F32),
         [Some(F8E4NV | F8E5), Some(F8E4NV | F8E5), Some(sum)] => matches!(sum, F16 | F32),
         [Some(BF16), Some(BF16), Some(sum)] | [Some(F32), Some(F32), Some(sum)] => sum == F32,
+        [Some(I8 | U8), Some(I8 | U8), Some(sum)] => sum == I32,
         _ => false,
     };
     if !is_kind {
         let message = format!("`{}` has no instruction for {left}, {right} and {acc}", a.spec.name);
         return Err(error(message)
-            .note("operands are fp16, bf16, fp32 (as tf32), fp8e4nv or fp8e5; the accumulator is fp32, or fp16 for fp16 and 8 bits"));
+            .note("operands are fp16, bf16, fp32 (as tf32), fp8e4nv or fp8e5, and the accumulator is fp32, or fp16 for \
+                   fp16 and 8 bits; operands of int8 or uint8 have an accumulator of int32"));
     }
     let least = 256 / left.dtype().map_or(16, Dtype::bits);
     if !k.is_multiple_of(least) {
@@ -395,17 +399,17 @@ fn both<C: Caller + ?Sized>(c: &mut C, one: &ValueOf<C>, other: &ValueOf<C>) -> 
 pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((left, left_ty), (right, right_ty)) = (operand(c, a, 0)?, operand(c, a, 1)?);
     let acc = tile_memory(c, a, 2)?;
-    let acc_ty = Type::tile(acc.form.tiles.dtype, acc.form.tiles.shape.clone());
+    let acc_ty = tile_type(&acc);
+    for (index, memory) in [&left, &right].into_iter().enumerate() {
+        let layout = &memory.form.tiles.layout;
+        if layout.is_padded() {
+            return Err(misfit(index, format!("no `{}` reads {layout}, which has padding", a.spec.name)));
+        }
+    }
     check_dot(a, [&left_ty, &right_ty, &acc_ty])?;
     check_layouts(&left.form.tiles, &acc.form.tiles)?;
-    if a.flag(c, 5)? && c.num_ctas() > 1 {
-        return Err(not_there("`multicast=True` of `tcgen05_mma`"));
-    }
     let (use_acc, condition) = (predicate(c, a, 3)?, predicate(c, a, 4)?);
-    let mut operands = place(c, &left)?;
-    for memory in [&right, &acc] {
-        operands.extend(place(c, memory)?);
-    }
+    let mut operands = places(c, &[&left, &right, &acc])?;
     operands.extend([use_acc, condition.clone()]);
     let function = DeviceFn::TensorDot {
         a: left.form.tiles.clone(),
@@ -414,17 +418,43 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
         transposed_a: left.form.is_transposed,
         transposed_b: right.form.is_transposed,
     };
-    let signaled = items(c, a, 6)?;
-    let conditions = items(c, a, 7)?;
+    start_dot(c, a, 5, (function, operands, condition))
+}
+
+/// Returns the operands that select tiles.
+fn places<C: Caller + ?Sized>(
+    c: &mut C,
+    memories: &[&SharedMemory<Op<C>>],
+) -> Semantic<SmallVec<[ValueOf<C>; 4]>> {
+    let mut operands = SmallVec::new();
+    for memory in memories {
+        operands.extend(place(c, memory)?);
+    }
+    Ok(operands)
+}
+
+/// Emits a dot, then the commits to its `mbarrier`s, or the wait for it. The arguments from `first`
+/// on are `multicast`, `mbarriers` and `mbarrier_preds`.
+fn start_dot<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    first: usize,
+    (function, operands, condition): (DeviceFn, SmallVec<[ValueOf<C>; 4]>, ValueOf<C>),
+) -> Semantic<Op<C>> {
+    if a.flag(c, first)? && c.num_ctas() > 1 {
+        return Err(not_there(&format!("`multicast=True` of `{}`", a.spec.name)));
+    }
+    let signaled = items(c, a, first + 1)?;
+    let conditions = items(c, a, first + 2)?;
     let Some(signaled) = signaled else {
         return wait_for_dot(c, (function, operands), condition);
     };
     device(c, function, operands)?;
     for (number, barrier) in signaled.iter().enumerate() {
-        let barrier = mbarrier_of(c, a, 6, barrier)?;
+        let barrier = mbarrier_of(c, a, first + 1, barrier)?;
         let condition = match conditions.as_ref().and_then(|conditions| conditions.get(number)) {
             Some(own) => {
-                let own = tensor(c, own, 7)?;
+                let own = tensor(c, own, first + 2)?;
                 let own = cast(c, own, Dtype::I1)?;
                 both(c, &condition, &own)?
             }
@@ -437,10 +467,144 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     Ok(Operand::Constant(NONE))
 }
 
+/// Returns an argument that is the format of an operand.
+fn format<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<ScaledFormat> {
+    let text = a.string(c, index)?.unwrap_or_default();
+    let found = ScaledFormat::ALL.into_iter().find(|format| format.name() == text);
+    found.ok_or_else(|| a.unexpected(index, "\"e4m3\", \"e5m2\" or \"e2m1\"", &format!("{text:?}")))
+}
+
+/// Returns an argument that is tensor memory for scales.
+fn scales<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let hint = "allocate it by `allocate_tensor_memory(gl.uint8, [rows, K // 32], TensorMemoryScalesLayout())`, and \
+                fill it by `tcgen05_copy` or `store`";
+    let found = tile_memory(c, a, index).map_err(|error| error.hint(hint))?;
+    let tiles = &found.form.tiles;
+    if tiles.layout.tensor_memory(&tiles.shape).is_some_and(|block| block.is_scales()) {
+        return Ok(found);
+    }
+    Err(misfit(index, format!("{} is not for scales", tiles.layout)).hint(hint))
+}
+
+/// `tcgen05_mma_scaled(a, b, acc, a_scale, b_scale, a_type, b_type, use_acc, pred, …)`.
+pub(super) fn mma_scaled<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let ((left, left_ty), (right, right_ty)) = (operand(c, a, 0)?, operand(c, a, 1)?);
+    let acc = tile_memory(c, a, 2)?;
+    let factors = [scales(c, a, 3)?, scales(c, a, 4)?];
+    let formats = [format(c, a, 5)?, format(c, a, 6)?];
+    let dot =
+        ScaledDot { operands: [&left, &right, &acc], types: [left_ty, right_ty, tile_type(&acc)], formats };
+    dot.check(a, [&factors[0], &factors[1]])?;
+    let (use_acc, condition) = (predicate(c, a, 7)?, predicate(c, a, 8)?);
+    let mut operands = places(c, &[&left, &right, &acc, &factors[0], &factors[1]])?;
+    operands.extend([use_acc, condition.clone()]);
+    let function = DeviceFn::TensorDotScaled {
+        a: left.form.tiles.clone(),
+        b: right.form.tiles.clone(),
+        acc: acc.form.tiles.clone(),
+        a_scale: factors[0].form.tiles.clone(),
+        b_scale: factors[1].form.tiles.clone(),
+        a_format: formats[0],
+        b_format: formats[1],
+        transposed_a: left.form.is_transposed,
+        transposed_b: right.form.is_transposed,
+    };
+    start_dot(c, a, 9, (function, operands, condition))
+}
+
+/// A dot with scales: A, B and the accumulator.
+struct ScaledDot<'a, T> {
+    operands: [&'a SharedMemory<T>; 3],
+    types: [Type; 3],
+    formats: [ScaledFormat; 2],
+}
+
+impl<T> ScaledDot<'_, T> {
+    fn error(&self, message: String) -> SemanticError {
+        self.types
+            .iter()
+            .enumerate()
+            .fold(SemanticError::new(Code::TypeMismatch, message), |error, (at, ty)| {
+                error.argument(at, format!("this is {ty}"))
+            })
+    }
+
+    /// Checks types, shapes and layouts.
+    fn check<C: Caller + ?Sized>(&self, a: &Arguments<'_, C>, scales: [&SharedMemory<T>; 2]) -> Semantic<()> {
+        let name = a.spec.name;
+        let [left, right, acc] = &self.types;
+        for (index, format) in self.formats.into_iter().enumerate() {
+            if !self.types[index].dtype().is_some_and(|dtype| format.is_held_by(dtype)) {
+                let message = format!("`{name}` reads {} from bytes, or from its own type", format.name());
+                return Err(self.error(message).hint("pass uint8; a byte has two elements of e2m1"));
+            }
+        }
+        let shapes = [&left.shape[..], &right.shape[..], &acc.shape[..]];
+        let [[m, k], [depth, n], [rows, columns]] = shapes else {
+            return Err(self.error(format!("`{name}` takes matrices")));
+        };
+        let [k, depth] = [k * self.formats[0].in_byte(), depth * self.formats[1].in_byte()];
+        if [*m, k, *n] != [*rows, depth, *columns] {
+            let message = format!("`{name}` cannot multiply {left} by {right} into {acc}");
+            return Err(self.error(message).note(format!(
+                "it takes [M, K], [K, N] and [M, N], found [{m}, {k}], [{depth}, {n}] and [{rows}, {columns}]"
+            )));
+        }
+        if acc.dtype() != Some(Dtype::F32) {
+            return Err(self.error(format!("the accumulator of `{name}` is fp32")));
+        }
+        let padded = [0, 1].map(|index| self.operands[index].form.tiles.layout.is_padded());
+        let types = scales.map(|scale| scale.form.tiles.dtype);
+        let kind = ScaledKind::of(self.formats, padded, types).map_err(|rule| {
+            self.error(format!("`{name}` has no instruction for these operands: {rule}"))
+                .argument(3, format!("this is {}", tile_type(scales[0])))
+                .argument(4, format!("this is {}", tile_type(scales[1])))
+        })?;
+        if !k.is_multiple_of(kind.depth()) {
+            let least = kind.depth();
+            return Err(self.error(format!("K of `{name}` is {k}, and must be a multiple of {least}")));
+        }
+        for (index, (scale, rows)) in scales.into_iter().zip([m, n]).enumerate() {
+            let needed = [*rows, k / kind.block()];
+            if scale.form.tiles.shape[..] != needed {
+                let operand = ["A", "B"][index];
+                let message = format!("`{name}` needs scales {needed:?} for {operand}");
+                let block = kind.block();
+                return Err(SemanticError::new(Code::TypeMismatch, message)
+                    .argument(index, format!("this is {}", self.types[index]))
+                    .argument(3 + index, format!("this is {}", tile_type(scale)))
+                    .note(format!("a scale is for {block} elements along K")));
+            }
+        }
+        self.check_layouts()
+    }
+
+    fn check_layouts(&self) -> Semantic<()> {
+        let [left, _, acc] = self.operands.map(|memory| &memory.form.tiles);
+        check_layouts(left, acc)?;
+        let Some(block) = acc.layout.tensor_memory(&acc.shape) else { return Err(no_result()) };
+        if block.rows != 128 || !block.columns.is_multiple_of(32) {
+            let message =
+                "an accumulator of a dot with scales has blocks of 128 rows and of a multiple of 32 columns";
+            return Err(misfit(2, format!("{message}, not those of {}", acc.layout)));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the type of a tile in memory.
+fn tile_type<T>(memory: &SharedMemory<T>) -> Type {
+    Type::tile(memory.form.tiles.dtype, memory.form.tiles.shape.clone())
+}
+
 /// Emits a dot and the wait for it, at an `mbarrier` of its own.
 fn wait_for_dot<C: Caller + ?Sized>(
     c: &mut C,
-    (function, operands): (DeviceFn, smallvec::SmallVec<[ValueOf<C>; 4]>),
+    (function, operands): (DeviceFn, SmallVec<[ValueOf<C>; 4]>),
     condition: ValueOf<C>,
 ) -> Semantic<Op<C>> {
     let barrier = allocate_one(c)?;

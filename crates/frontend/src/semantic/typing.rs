@@ -265,6 +265,14 @@ parameters! {
     "tcgen05_mma.use_acc" "_Value" "False if the result starts from zeros.";
     "mbarriers" "Sequence[shared_memory_descriptor]" "The mbarriers at which the dot arrives when it is complete.";
     "mbarrier_preds" "Sequence[_Value]" "For each mbarrier, false if nothing arrives there.";
+    "tcgen05_mma_scaled.a" "shared_memory_descriptor | tensor_memory_descriptor" "The left operand [M, K].";
+    "tcgen05_mma_scaled.b" "shared_memory_descriptor" "The right operand [K, N].";
+    "tcgen05_mma_scaled.acc" "tensor_memory_descriptor" "The accumulator [M, N].";
+    "a_scale" "tensor_memory_descriptor" "The scales of the left operand, [M, K / 32] or [M, K / 16].";
+    "b_scale" "tensor_memory_descriptor" "The scales of the right operand, [N, K / 32] or [N, K / 16].";
+    "a_type" "_Text" "The format of the left operand: e4m3, e5m2 or e2m1.";
+    "b_type" "_Text" "The format of the right operand.";
+    "tcgen05_mma_scaled.use_acc" "_Value" "False if the result starts from zeros.";
     "tcgen05_copy.src" "shared_memory_descriptor" "The tile to copy.";
     "tcgen05_copy.dst" "tensor_memory_descriptor" "The tensor memory, of the same shape and element type.";
     "tcgen05_commit.barrier" "shared_memory_descriptor" "The mbarrier at which the dots arrive.";
@@ -395,7 +403,7 @@ results! {
     "gluon.tma.async_load_im2col" "gluon.tma.async_copy_global_to_shared_im2col"
     "gluon.cluster.barrier" "gluon.cluster.arrive" "gluon.cluster.wait"
     "gluon.blackwell.tcgen05_mma" "gluon.blackwell.tcgen05_commit"
-    "gluon.blackwell.tcgen05_copy"
+    "gluon.blackwell.tcgen05_copy" "gluon.blackwell.tcgen05_mma_scaled"
     "gluon.tensor_memory_descriptor.store" "gluon.clc.try_cancel"
         => "None";
     "gluon.allocate_shared_memory" "gluon.mbarrier.allocate_mbarrier"

@@ -283,14 +283,17 @@ impl SourceHost {
             let part = part.ok_or_else(|| format!("{class} lacks its argument '{field}'"))?;
             let is_set = default.is_some_and(|default| default != part)
                 || class == "PaddedSharedLayout" && *field == "cga_layout" && part != "[]";
-            let is_missing = *field == "fp4_padded" || UNDIVIDED.contains(&class) && *field == "cga_layout";
+            let is_padded_memory = *field == "fp4_padded" && class == "TensorMemoryLayout";
+            let is_missing = is_padded_memory || UNDIVIDED.contains(&class) && *field == "cga_layout";
             if is_set && is_missing {
                 return Err(format!("{field} of {class} is not available in this version of tilewright"));
             }
             let is_omitted = OMITTED.contains(field) && class != "DistributedLinearLayout";
             if is_omitted && is_set && *field != "alignment" {
                 // The bases follow `fp4_padded`.
-                parts.extend((class == "NVMMASharedLayout").then(|| "False".to_owned()));
+                let lacks_padding =
+                    class == "NVMMASharedLayout" && *field == "cga_layout" && parts.len() == 4;
+                parts.extend(lacks_padding.then(|| "False".to_owned()));
                 parts.push(part);
             } else if !is_omitted {
                 parts.push(part);
@@ -354,21 +357,27 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
     else {
         return Err("get_default_for takes a shape and an element type".to_owned());
     };
+    let is_padded = at(3, "fp4_padded").is_some_and(|value| value.is_true());
     let bits = dtype.dtype().map_or(32, tilewright_ir::Dtype::bits);
     let transposed = at(2, "transposed").is_some_and(|value| value.is_true());
     let row = if transposed { extents.first() } else { extents.last() };
     let Some(Constant::Int(row)) = row else { return Err("the shape has no integers".to_owned()) };
-    let bytes = row * i128::from(bits) / 8;
+    // Padding doubles the bytes of a row.
+    let bytes = row * i128::from(bits) / 8 * if is_padded { 2 } else { 1 };
     let width = [128, 64, 32].into_iter().find(|width| bytes >= *width).unwrap_or(0);
     let is_transposed = if transposed { "True" } else { "False" };
+    let padded = if is_padded { "True" } else { "False" };
     let cga = match at(4, "cga_layout") {
         Some(Constant::Tuple(bases)) if !bases.is_empty() => {
             let bases: Vec<String> = bases.iter().map(list_text).collect();
-            format!(", False, [{}]", bases.join(", "))
+            format!(", [{}]", bases.join(", "))
         }
         _ => String::new(),
     };
-    normalized(&format!("NVMMASharedLayout({width}, {bits}, {}, {is_transposed}{cga})", extents.len()))
+    normalized(&format!(
+        "NVMMASharedLayout({width}, {bits}, {}, {is_transposed}, {padded}{cga})",
+        extents.len()
+    ))
 }
 
 fn list_text(list: &Constant) -> String {

@@ -47,7 +47,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that only threads access memory with padding.
+    /// Checks that only threads, and dots with scales, access memory with padding.
     pub(super) fn padding(&self, op: &GpuOp) -> Check {
         let mut memory = self.inst.operands.iter().filter_map(|value| self.ty(*value).as_memory());
         if memory.all(|buffer| buffer.padding.is_none()) {
@@ -60,6 +60,9 @@ impl Checker<'_> {
                 | GpuOp::LocalStore {}
                 | GpuOp::LocalLoad { matrix: false }
                 | GpuOp::CopyAsync { .. }
+                // Elements of 4 bits that a dot reads beside those of 8 bits are padded.
+                | GpuOp::Tcgen05MmaScaled { .. }
+                | GpuOp::FenceProxy {}
         );
         ensure(is_by_threads, || format!("{} does not access memory with padding", self.name()))
     }

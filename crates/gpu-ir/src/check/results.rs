@@ -40,6 +40,7 @@ pub(super) fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Tcgen05Dealloc { .. }
         | GpuOp::TmemStore {}
         | GpuOp::Tcgen05Mma { .. }
+        | GpuOp::Tcgen05MmaScaled { .. }
         | GpuOp::Tcgen05Copy {}
         | GpuOp::Tcgen05Commit {}
         | GpuOp::Publish {}

@@ -1,7 +1,8 @@
 //! Checks of the ops on tensor memory.
 
+use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::Dtype;
+use tilewright_ir::{Dtype, Element, ScaledFormat, ScaledKind};
 
 use super::{Check, Checker, ensure};
 use crate::tensor_memory::{
@@ -11,6 +12,10 @@ use crate::{GpuOp, TensorMemory, Type, element_bits};
 
 /// The extent along K of one instruction, in bits.
 const DEPTH_BITS: u32 = 256;
+/// The padding of elements of 4 bits: 16 of them are followed by as many bytes.
+const FP4_PADDING: [(u32, u32); 1] = [(8, 8)];
+/// The fewest columns of one instruction with scales.
+const MIN_SCALED_COLUMNS: u32 = 32;
 
 impl Checker<'_> {
     pub(super) fn tensor_memory_op(&self, op: &GpuOp) -> Check {
@@ -33,6 +38,7 @@ impl Checker<'_> {
                 self.moves(memory, self.operand(1), false)
             }
             GpuOp::Tcgen05Mma { .. } => self.tensor_dot(op),
+            GpuOp::Tcgen05MmaScaled { a_format, b_format, .. } => self.scaled_dot(op, [*a_format, *b_format]),
             GpuOp::Tcgen05Copy {} => self.copy_to_tensor_memory(),
             GpuOp::Tcgen05Commit {} => self.barriers(0),
             // tidy: wildcard because the caller passes only the ops above
@@ -74,12 +80,15 @@ impl Checker<'_> {
         })
     }
 
-    fn tensor_dot(&self, op: &GpuOp) -> Check {
-        let acc = self.tensor_memory(2)?;
-        let is_condition = *self.operand(3) == Type::scalar(ir::Type::scalar(Dtype::I1));
-        ensure(is_condition, || format!("use_acc must be a scalar int1, found {}", self.operand(3)))?;
+    fn condition(&self, index: usize) -> Check {
+        let is_condition = *self.operand(index) == Type::scalar(ir::Type::scalar(Dtype::I1));
+        ensure(is_condition, || format!("use_acc must be a scalar int1, found {}", self.operand(index)))
+    }
+
+    /// Returns the types of A and B, each after its transpose.
+    fn factors(&self, op: &GpuOp) -> Result<[ir::Type; 2], String> {
         self.memory(1)?;
-        let mut tiles: Vec<ir::Type> = Vec::new();
+        let mut tiles: SmallVec<[ir::Type; 2]> = SmallVec::new();
         for index in 0..2 {
             let ty = self.operand(index);
             let is_transposed = op.reads_transpose(index);
@@ -90,12 +99,66 @@ impl Checker<'_> {
             let transposed = || tile.with_shape(tile.shape.iter().rev().copied().collect());
             tiles.push(if is_transposed { transposed() } else { tile.clone() });
         }
-        let [a, b] = &tiles[..] else { return Ok(()) };
+        let [a, b] = tiles.into_inner().expect("there are two operands");
+        ensure([a.rank(), b.rank()] == [2, 2], || format!("{} multiplies matrices", self.name()))?;
+        Ok([a, b])
+    }
+
+    fn scaled_dot(&self, op: &GpuOp, formats: [ScaledFormat; 2]) -> Check {
+        let acc = self.tensor_memory(2)?;
+        self.condition(5)?;
+        let [a, b] = &self.factors(op)?;
+        let scales = [self.tensor_memory(3)?, self.tensor_memory(4)?];
+        let is_padded = [0, 1].map(|index| {
+            self.operand(index).as_memory().is_some_and(|buffer| buffer.padding.0[..] == FP4_PADDING)
+        });
+        let has_padding = [0, 1]
+            .map(|index| self.operand(index).as_memory().is_some_and(|buffer| !buffer.padding.is_none()));
+        ensure(is_padded == has_padding, || "tcgen05_mma_scaled reads no such padding".to_owned())?;
+        let dtype = |ty: &ir::Type| ty.dtype().unwrap_or(Dtype::F64);
+        let kind = ScaledKind::of(formats, is_padded, scales.map(|scale| dtype(&scale.tile())))
+            .map_err(|rule| format!("tcgen05_mma_scaled: {rule}"))?;
+        let is_held = formats[0].is_held_by(dtype(a)) && formats[1].is_held_by(dtype(b));
+        ensure(is_held && acc.element == Element::Value(Dtype::F32), || {
+            format!("tcgen05_mma_scaled has no kind for {a}, {b} and {}", acc.tile())
+        })?;
+        let depth = a.shape[1] * formats[0].in_byte();
+        let fits = [a.shape[0], b.shape[1]] == acc.shape[..] && depth == b.shape[0] * formats[1].in_byte();
+        ensure(fits && depth.is_multiple_of(kind.depth()), || {
+            format!("tcgen05_mma_scaled cannot multiply {a} by {b} into {}", acc.tile())
+        })?;
+        for (scale, rows) in scales.iter().zip(acc.shape.iter()) {
+            ensure(scale.holds_scales() && scale.shape[..] == [*rows, depth / kind.block()], || {
+                format!("tcgen05_mma_scaled needs scales [{rows}, {}], found {scale}", depth / kind.block())
+            })?;
+        }
+        let block = acc.block;
+        let is_block = block.rows == 128
+            && block.stride == 1
+            && block.columns.is_multiple_of(MIN_SCALED_COLUMNS)
+            && block.columns <= MAX_DOT_COLUMNS;
+        ensure(is_block, || format!("tcgen05_mma_scaled has no accumulator {acc}"))?;
+        match self.operand(0).as_tensor_memory() {
+            Some(left) => {
+                self.tensor_memory(0)?;
+                let is_left = left.block.rows == 128
+                    && left.block.stride == 1
+                    && left.block.columns.is_multiple_of(DEPTH_BITS / 8);
+                ensure(is_left, || format!("tcgen05_mma_scaled does not read A from {left} for {acc}"))
+            }
+            None => self.memory(0).map(drop),
+        }
+    }
+
+    fn tensor_dot(&self, op: &GpuOp) -> Check {
+        let acc = self.tensor_memory(2)?;
+        self.condition(3)?;
+        let [a, b] = &self.factors(op)?;
         let dtypes = [a.dtype(), b.dtype(), acc.tile().dtype()];
-        ensure(is_tensor_dot(dtypes), || format!("tcgen05_mma has no kind for {a}, {b} and {}", acc.tile()))?;
-        let fits = [a.rank(), b.rank()] == [2, 2]
-            && [a.shape[0], b.shape[1]] == [acc.shape[0], acc.shape[1]]
-            && a.shape[1] == b.shape[0];
+        ensure(is_tensor_dot(dtypes) || is_integer_dot(dtypes), || {
+            format!("tcgen05_mma has no kind for {a}, {b} and {}", acc.tile())
+        })?;
+        let fits = [a.shape[0], b.shape[1]] == [acc.shape[0], acc.shape[1]] && a.shape[1] == b.shape[0];
         ensure(fits, || format!("tcgen05_mma cannot multiply {a} by {b} into {}", acc.tile()))?;
         let depth = DEPTH_BITS / element_bits(a);
         ensure(a.shape[1].is_multiple_of(depth), || {
@@ -126,4 +189,10 @@ impl Checker<'_> {
             | Type::Mbarrier { .. } => self.memory(0).map(drop),
         }
     }
+}
+
+/// Returns whether an instruction of some targets has these types of A, B and the accumulator.
+fn is_integer_dot(dtypes: [Option<Dtype>; 3]) -> bool {
+    let is_byte = |dtype: Option<Dtype>| matches!(dtype, Some(Dtype::I8 | Dtype::U8));
+    is_byte(dtypes[0]) && is_byte(dtypes[1]) && dtypes[2] == Some(Dtype::I32)
 }

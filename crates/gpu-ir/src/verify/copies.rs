@@ -167,12 +167,18 @@ impl Transfer for Copies<'_> {
             GpuOp::LocalLoad { .. } | GpuOp::GatherBlocks { .. } | GpuOp::ClcLoadResult { .. } => {
                 self.read(inst, state, operand(0), false)
             }
-            GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. } => {
-                let is_async = matches!(op, GpuOp::Wgmma { .. } | GpuOp::Tcgen05Mma { .. });
+            GpuOp::MmaSync { .. }
+            | GpuOp::FmaDot { .. }
+            | GpuOp::Wgmma { .. }
+            | GpuOp::Tcgen05Mma { .. }
+            | GpuOp::Tcgen05MmaScaled { .. } => {
+                let is_async = !matches!(op, GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. });
                 let places = [0, 1].into_iter();
                 places.map(operand).try_for_each(|value| self.read(inst, state, value, is_async))
             }
-            GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } | GpuOp::Tcgen05Copy {} => self.read(inst, state, operand(0), true),
+            GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } | GpuOp::Tcgen05Copy {} => {
+                self.read(inst, state, operand(0), true)
+            }
             GpuOp::CommitGroup {} => {
                 each(state, |written| match written.stage {
                     Stage::Started => written.stage = Stage::Committed(0),

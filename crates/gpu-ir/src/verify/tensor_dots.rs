@@ -48,7 +48,8 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     let (mut is_used, mut arrivals) = (false, Vec::new());
     function.walk(function.entry, &mut |inst| {
         let Op::Gpu(op) = &function.insts[inst].op else { return };
-        is_used |= matches!(op, GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05Copy {});
+        is_used |=
+            matches!(op, GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05MmaScaled { .. } | GpuOp::Tcgen05Copy {});
         if let GpuOp::MbarrierExpect { .. }
         | GpuOp::MbarrierArriveTimes { .. }
         | GpuOp::MbarrierArrive {}
@@ -86,7 +87,7 @@ impl Transfer for TensorDots<'_> {
         let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else { return Ok(()) };
         match op {
-            GpuOp::Tcgen05Mma { .. } => self.start(inst, state, 2),
+            GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05MmaScaled { .. } => self.start(inst, state, 2),
             GpuOp::Tcgen05Copy {} => self.start(inst, state, 1),
             GpuOp::Tcgen05Commit {} => {
                 for used in state.values_mut() {

@@ -117,3 +117,64 @@ fn types_are_checked() {
     let error = check("  tcgen05_dealloc {columns = 48}\n").unwrap_err();
     assert!(error.contains("a power of two from 32 to 512 columns, not 48"), "{error}");
 }
+
+/// Layouts and allocations of dots with scales: A and B have K = 32, so each row has one scale.
+const SCALED_LAYOUTS: &str = "\
+L4 = [128,4] offset (0,1) (0,2) (32,0) (64,0) (1,0) (2,0) (4,0) (8,0) (16,0)
+L5 = [128,32] offset (0,1) (0,2) (0,4) (0,8) (0,16) (1,0) (2,0) (4,0) (8,0) (16,0) (32,0) (64,0)
+L6 = [64,32] offset (0,1) (0,2) (0,4) (0,8) (0,16) (1,0) (2,0) (4,0) (8,0) (16,0) (32,0)
+L7 = [128,4] register (0,1) (0,2) (32,0) (64,0) lane (1,0) (2,0) (4,0) (8,0) (16,0) warp (0,0) (0,0)
+";
+
+const SCALED_BODY: &str = "\
+  %from = alloc {offset = ?} : buffer<1, uint8[128, 4]@L4>
+  %f = alloc {offset = ?} : buffer<1, uint8[128, 32]@L5>
+  %g = alloc {offset = ?} : buffer<1, uint8[64, 32]@L6>
+  %scales = alloc {offset = ?} : tensor_memory<1, uint8[128, 4], m32n4, stride 1, cta_group 1>
+  %sa = alloc {offset = ?} : tensor_memory<1, uint8[128, 1], m32n1, stride 1, cta_group 1>
+  %sb = alloc {offset = ?} : tensor_memory<1, uint8[64, 1], m32n1, stride 1, cta_group 1>
+  tcgen05_copy %from, %scales
+  tcgen05_mma_scaled %f, %g, %acc, %sa, %sb, %yes {a_format = e4m3, b_format = e5m2, transposed_a = false, transposed_b = true}
+  tcgen05_commit %bar, %0
+  mbarrier_wait %bar, %0, %0
+  %s = tmem_load %scales : uint8[128, 4]@L7
+  tmem_store %scales, %s
+  %r = tmem_load %acc : fp32[128, 64]@L0
+";
+
+fn check_scaled(body: &str) -> Result<(), String> {
+    let head = HEAD.replacen("kernel", &format!("{SCALED_LAYOUTS}kernel"), 1);
+    let text = format!("{head}{body}  return_values\n}}\n");
+    let module = parse_dialect::<Gpu>(&text).map_err(|error| error.message)?;
+    let printed = print(&module, false);
+    let again = parse_dialect::<Gpu>(&printed).map_err(|error| error.message)?;
+    assert_eq!(print(&again, false), printed);
+    Ok(())
+}
+
+#[test]
+fn copies_and_scaled_dots_are_awaited_and_fit() {
+    check_scaled(SCALED_BODY).unwrap();
+    for (from, to, expected) in [
+        (
+            "  mbarrier_wait %bar, %0, %0\n",
+            "",
+            "tmem_load reads %scales while a tcgen05_copy writes it: add an mbarrier_wait for %bar",
+        ),
+        ("tcgen05_copy %from, %scales", "tcgen05_copy %f, %scales", "the tiles differ"),
+        ("tcgen05_copy %from, %scales", "tcgen05_copy %scales, %scales", "takes a buffer of one slot"),
+        (
+            "%sa, %sb, %yes",
+            "%scales, %sb, %yes",
+            "needs scales [128, 1], found tensor_memory<1, uint8[128, 4]",
+        ),
+        ("%sa, %sb, %yes", "%sa, %acc, %yes", "the scales of both operands"),
+        ("b_format = e5m2", "b_format = e2m1", "with `fp4_padded=True`"),
+        ("transposed_b = true", "transposed_b = false", "cannot multiply uint8[128, 32] by uint8[64, 32]"),
+        ("uint8[128, 4]@L7", "uint8[128, 4]@L4", "uint8[128, 4]@L4"),
+    ] {
+        assert!(SCALED_BODY.contains(from), "{from}");
+        let error = check_scaled(&SCALED_BODY.replacen(from, to, 1)).expect_err(expected);
+        assert!(error.contains(expected), "{error}");
+    }
+}

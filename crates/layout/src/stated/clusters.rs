@@ -203,9 +203,7 @@ impl StatedBuffer {
             Self::Swizzled { cga, .. }
             | Self::Nvmma { cga, .. }
             | Self::TensorMemory { cga, .. }
-            | Self::TensorMemoryScales { cga } => {
-                Some(cga)
-            }
+            | Self::TensorMemoryScales { cga } => Some(cga),
             Self::Linear { .. } | Self::Padded { .. } => None,
         }
     }
@@ -216,9 +214,7 @@ impl StatedBuffer {
             Self::Swizzled { cga, .. }
             | Self::Nvmma { cga, .. }
             | Self::TensorMemory { cga, .. }
-            | Self::TensorMemoryScales { cga } => {
-                1 << cga.len()
-            }
+            | Self::TensorMemoryScales { cga } => 1 << cga.len(),
             Self::Linear { block_bases, .. } => 1 << block_bases.len(),
             Self::Padded { .. } => 1,
         }
@@ -233,9 +229,7 @@ impl StatedBuffer {
             Self::Swizzled { cga, .. }
             | Self::Nvmma { cga, .. }
             | Self::TensorMemory { cga, .. }
-            | Self::TensorMemoryScales { cga } => {
-                Division::into_grid(shape, cga)
-            }
+            | Self::TensorMemoryScales { cga } => Division::into_grid(shape, cga),
             Self::Linear { block_bases, .. } => Division::by_bases(shape, block_bases),
             Self::Padded { .. } => Ok(Division::whole(shape, 1)),
         }

@@ -4,6 +4,7 @@
 //! prints as the Python expression that makes the object.
 
 mod clusters;
+mod fp4_padding;
 mod parse;
 mod tensor_memory;
 
@@ -19,6 +20,8 @@ use crate::map::Layout;
 use crate::memory::{SwizzleMode, swizzled};
 use crate::space::{Hardware, Input, Tile};
 use crate::tensor_core::{Fragment, Mma};
+
+use fp4_padding::FP4_INTERVAL;
 
 pub use clusters::Division;
 pub use tensor_memory::TensorMemoryBlock;
@@ -118,6 +121,9 @@ pub enum StatedBuffer {
         rank: u32,
         /// True if the first of the last two axes is contiguous.
         transposed: bool,
+        /// True if each eight bytes, of elements of 4 bits, are followed by as many unused bytes. The
+        /// swizzle is that of the bytes with this padding.
+        fp4_padded: bool,
         /// The bases of the blocks, as in [`StatedLayout::Blocked`].
         cga: Bases,
     },
@@ -453,20 +459,21 @@ impl StatedBuffer {
 
     /// Returns whether there is padding between elements.
     pub fn is_padded(&self) -> bool {
-        matches!(self, Self::Padded { .. })
+        self.padding().next().is_some()
     }
 
     /// Returns the intervals with padding, each with the padding after it, in elements.
     pub fn padding(&self) -> impl Iterator<Item = (u32, u32)> {
-        let intervals: &[Sizes] = match self {
-            Self::Padded { intervals, .. } => intervals,
+        let (intervals, of_fp4): (&[Sizes], _) = match self {
+            Self::Padded { intervals, .. } => (intervals, None),
+            Self::Nvmma { fp4_padded: true, .. } => (&[], Some((FP4_INTERVAL, FP4_INTERVAL))),
             Self::Swizzled { .. }
             | Self::Nvmma { .. }
             | Self::Linear { .. }
             | Self::TensorMemory { .. }
-            | Self::TensorMemoryScales { .. } => &[],
+            | Self::TensorMemoryScales { .. } => (&[], None),
         };
-        intervals.iter().map(|pair| (pair[0], pair[1]))
+        intervals.iter().map(|pair| (pair[0], pair[1])).chain(of_fp4)
     }
 
     /// Returns the element at each offset without padding.
@@ -496,6 +503,7 @@ impl StatedBuffer {
                 }
                 Ok(permuted_rows(shape, &axes(order)?, [*vec, *per_phase, *max_phase]))
             }
+            Self::Nvmma { fp4_padded: true, .. } => self.fp4_padded(shape, element_bits),
             Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed, .. } => {
                 if *rank as usize != shape.len() {
                     return Err(format!("{self} has {rank} axes, but the buffer has {}", shape.len()));
@@ -725,13 +733,18 @@ impl fmt::Display for StatedBuffer {
                 let more = More("", cga);
                 write!(f, "SwizzledSharedLayout({vec}, {per_phase}, {max_phase}, {}{more})", List(order))
             }
-            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed, cga } => {
+            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed, fp4_padded, cga } => {
                 let transposed = if *transposed { "True" } else { "False" };
                 // The argument `fp4_padded` comes before the bases.
-                let more = More("False, ", cga);
+                let more = More("", cga);
+                let padded = match (fp4_padded, cga.is_empty()) {
+                    (true, _) => ", True",
+                    (false, false) => ", False",
+                    (false, true) => "",
+                };
                 write!(
                     f,
-                    "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed}{more})"
+                    "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed}{padded}{more})"
                 )
             }
             Self::Linear { offset_bases, block_bases } => {

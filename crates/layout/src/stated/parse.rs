@@ -88,15 +88,13 @@ fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
         ("NVMMASharedLayout", [bytes, bits, rank, Term::Call(transposed, _), rest @ ..])
             if rest.len() < 3 =>
         {
-            // The first of the further arguments is `fp4_padded`.
-            if rest.first().is_some_and(|padded| *padded != Term::Call("False".into(), Vec::new())) {
-                return Err("fp4_padded layouts are for GPUs of Blackwell".into());
-            }
             StatedBuffer::Nvmma {
                 swizzle_byte_width: number(bytes)?,
                 element_bitwidth: number(bits)?,
                 rank: number(rank)?,
                 transposed: transposed == "True",
+                // The first of the further arguments is `fp4_padded`.
+                fp4_padded: rest.first() == Some(&Term::Call("True".into(), Vec::new())),
                 cga: optional_bases(rest.get(1..).unwrap_or_default())?,
             }
         }
@@ -246,6 +244,9 @@ mod tests {
         for text in [
             "SwizzledSharedLayout(8, 1, 8, [1, 0])",
             "NVMMASharedLayout(128, 16, 2, False)",
+            "NVMMASharedLayout(128, 8, 2, False, True)",
+            "NVMMASharedLayout(128, 8, 2, False, True, [[1, 0]])",
+            "NVMMASharedLayout(128, 8, 2, False, False, [[1, 0]])",
             "SharedLinearLayout([[1], [2]])",
             "PaddedSharedLayout([[2, 1]], [[1], [2]], [4])",
         ] {

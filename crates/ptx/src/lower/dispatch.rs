@@ -4,11 +4,12 @@ use tilewright_gpu_ir::warps_of_dot;
 use tilewright_gpu_ir::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{
     AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
-    MemorySemantics, Value,
+    MemorySemantics, ScaledFormat, Value,
 };
 
 use super::memory::Policy;
 use super::shared_memory::Loads;
+use super::tensor_memory::TensorDotOperands;
 use super::wgmma::WgmmaWindow;
 use super::{Lowered, Lowering};
 
@@ -433,7 +434,27 @@ impl GpuVisitor for Lowering<'_> {
         transposed_a: &bool,
         transposed_b: &bool,
     ) -> Lowered {
-        self.lower_tcgen05_mma(inst, [a, b, acc], use_acc, [*transposed_a, *transposed_b])
+        let transposed = [*transposed_a, *transposed_b];
+        self.lower_tcgen05_mma(inst, &TensorDotOperands { a, b, acc, use_acc, transposed })
+    }
+
+    fn tcgen05_mma_scaled(
+        &mut self,
+        inst: Inst,
+        a: Value,
+        b: Value,
+        acc: Value,
+        a_scale: Value,
+        b_scale: Value,
+        use_acc: Value,
+        a_format: &ScaledFormat,
+        b_format: &ScaledFormat,
+        transposed_a: &bool,
+        transposed_b: &bool,
+    ) -> Lowered {
+        let transposed = [*transposed_a, *transposed_b];
+        let operands = TensorDotOperands { a, b, acc, use_acc, transposed };
+        self.lower_tcgen05_mma_scaled(inst, &operands, [a_scale, b_scale], [*a_format, *b_format])
     }
 
     fn tcgen05_copy(&mut self, inst: Inst, source: Value, memory: Value) -> Lowered {

@@ -56,6 +56,29 @@ impl MatrixForm {
         Self::of_instruction(memory, mn_axis, (extent, bits), 1)
     }
 
+    /// Returns the form of an operand of `tcgen05.mma` that has elements of 4 bits, two in a byte:
+    /// eight of these bytes are followed by eight bytes of padding.
+    pub fn of_padded(memory: &Layout, mn_axis: usize, extent: u32) -> Option<Self> {
+        /// The bits of the offset within the bytes of a chunk.
+        const IN_CHUNK: usize = 3;
+        let padded = |image: &u32| image & 7 | (image & !7) << 1;
+        let mn: Vec<u32> = images(memory, mn_axis, 1)?.iter().map(padded).collect();
+        let mut k: Vec<u32> = images(memory, 1 - mn_axis, 1)?.iter().map(padded).collect();
+        if k.len() <= IN_CHUNK {
+            return None;
+        }
+        k.insert(IN_CHUNK, CHUNK / 2);
+        let inner = [extent.ilog2() as usize, DEPTH_BYTES.ilog2() as usize];
+        if mn.len() < inner[0] || k.len() < inner[1] {
+            return None;
+        }
+        let images = Images { mn, k, inner, element_bytes: 1, min_transposed_bytes: 1 };
+        SWIZZLES.into_iter().find_map(|swizzle| {
+            let form = images.k_major(swizzle)?;
+            images.fits_outside(&form).then_some(form)
+        })
+    }
+
     /// Returns the form of a matrix of 8-bit scales, `[row, k]`, that copies to tensor memory read: 32
     /// rows of 16 bytes. The bytes of a row are those of four columns of tensor memory, which hold
     /// the next scales along k, or the scales of the next 32 rows.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_gpu_ir::tensor_memory::{TensorMemoryMove, TensorMemoryTransfer};
 use tilewright_gpu_ir::{Feature, TensorMemory};
-use tilewright_ir::{Element, Inst, Value};
+use tilewright_ir::{Element, Inst, Operation, ScaledFormat, ScaledKind, Value};
 use tilewright_layout::{Layout, Placement};
 
 use super::builder::{Scalar, Width, destinations};
@@ -19,9 +19,9 @@ use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
 use super::memory::{Words, plain_load};
 use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, Comparison, Condition, CtaGroup, DestinationVector, LaneMulticast, LeftOperand, RegisterId,
-    RepetitionCount, ScalarType, Source, SourceVector, StateSpace, TensorDotKind, TensorMemoryCopyShape,
-    TensorMemoryShape,
+    self, Address, Comparison, Condition, CtaGroup, DestinationVector, LaneMulticast, LeftOperand, Predicate,
+    RegisterId, RepetitionCount, ScalarType, ScaleVectorSize, ScaledDotKind, Source, SourceVector,
+    StateSpace, TensorDotKind, TensorMemoryCopyShape, TensorMemoryShape,
 };
 
 /// The bits of a cell of tensor memory.
@@ -32,11 +32,14 @@ const WARPS: u32 = 4;
 const DESCRIPTOR_UNIT: u32 = 16;
 /// The version of descriptors of shared memory, in their high word.
 const DESCRIPTOR_VERSION: u32 = 1 << 14;
+/// The scales of a cell.
+const SCALES_IN_CELL: u32 = 4;
 const GROUP: CtaGroup = CtaGroup::One;
 
 /// An operand of a dot in shared memory.
 struct SharedOperand {
     placement: Placement,
+    /// The bytes of an element and of its share of the padding.
     bytes: u32,
     /// The descriptor of the first part.
     descriptor: Scalar,
@@ -52,10 +55,73 @@ impl SharedOperand {
 }
 
 /// The operand A of a dot.
-enum LeftMatrix<'p> {
+enum LeftMatrix {
     Shared(SharedOperand),
     /// The address of the first element.
-    TensorMemory(Scalar, &'p TensorMemory),
+    TensorMemory(Scalar, TensorMemory),
+}
+
+impl LeftMatrix {
+    /// Returns the bytes of an element.
+    fn bytes(&self) -> u32 {
+        match self {
+            Self::Shared(shared) => shared.bytes,
+            Self::TensorMemory(_, memory) => memory_bits(memory.element) / 8,
+        }
+    }
+}
+
+/// The operands of a dot of tensor memory.
+pub(super) struct TensorDotOperands {
+    pub a: Value,
+    pub b: Value,
+    pub acc: Value,
+    pub use_acc: Value,
+    /// True if the operand is the transpose of its buffer, for A and for B.
+    pub transposed: [bool; 2],
+}
+
+/// A dot of tensor memory, whose operands are lowered.
+struct TensorDot {
+    left: LeftMatrix,
+    right: SharedOperand,
+    /// The accumulator.
+    memory: TensorMemory,
+    /// The number of instructions along K.
+    steps: u32,
+    /// The address of the accumulator.
+    start: Scalar,
+    /// False if the result starts from zeros.
+    initial: Scalar,
+}
+
+impl TensorDot {
+    fn is_left_transposed(&self) -> bool {
+        matches!(&self.left, LeftMatrix::Shared(shared) if shared.is_mn_major)
+    }
+
+    /// Returns the instruction descriptor without the types.
+    fn layout(&self) -> u32 {
+        let block = self.memory.block;
+        u32::from(self.is_left_transposed()) << 15
+            | u32::from(self.right.is_mn_major) << 16
+            | (block.columns / 8) << 17
+            | (block.rows / 16) << 24
+    }
+}
+
+/// One instruction of a dot.
+struct TensorDotStep {
+    /// The first row of the accumulator.
+    row: u32,
+    /// The first column of the accumulator.
+    column: u32,
+    /// The number of the instruction along K.
+    index: u32,
+    d: Address,
+    a: LeftOperand,
+    b: Source,
+    accumulate: Condition,
 }
 
 /// Returns the number of repetitions of an instruction that moves this number of registers.
@@ -88,9 +154,18 @@ fn shape_of(transfer: TensorMemoryTransfer) -> (TensorMemoryShape, Option<Source
 /// Returns the code of an element type in the instruction descriptor: of D, or of A and B.
 fn type_code(ty: ScalarType, is_result: bool) -> u32 {
     match (ty, is_result) {
-        (ScalarType::F32, true) | (ScalarType::Bf16 | ScalarType::E5m2, false) => 1,
-        (ScalarType::Tf32, false) => 2,
+        (ScalarType::F32, true) | (ScalarType::Bf16 | ScalarType::E5m2 | ScalarType::S8, false) => 1,
+        (ScalarType::Tf32, false) | (ScalarType::S32, true) => 2,
         _ => 0,
+    }
+}
+
+/// Returns the code of the format of A or B in the instruction descriptor of a dot with scales.
+fn scaled_type_code(format: ScaledFormat, kind: ScaledKind) -> u32 {
+    match (format, kind) {
+        (ScaledFormat::E4m3, _) => 0,
+        (ScaledFormat::E5m2, _) | (ScaledFormat::E2m1, ScaledKind::Mxf4 | ScaledKind::Nvf4) => 1,
+        (ScaledFormat::E2m1, ScaledKind::Mxf8f6f4) => 5,
     }
 }
 
@@ -264,73 +339,151 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn lower_tcgen05_mma(
+    pub(super) fn lower_tcgen05_mma(&mut self, inst: Inst, operands: &TensorDotOperands) -> Lowered {
+        let TensorDotOperands { a, b, acc, .. } = *operands;
+        let types = self.mma_types([a, b, acc]).ok_or_else(|| self.no_op(inst))?;
+        let [d_ty, a_ty, b_ty] = types;
+        if d_ty == ScalarType::S32 && !self.has(Feature::Tcgen05Integers) {
+            return Err(self.unsupported(inst, "`tcgen05_mma` of integers"));
+        }
+        let dot = self.tensor_dot(inst, operands)?;
+        let layout = dot.layout()
+            | type_code(d_ty, true) << 4
+            | type_code(a_ty, false) << 7
+            | type_code(b_ty, false) << 10;
+        let kind = match a_ty {
+            ScalarType::F16 | ScalarType::Bf16 => TensorDotKind::F16,
+            ScalarType::Tf32 => TensorDotKind::Tf32,
+            ScalarType::S8 | ScalarType::U8 => TensorDotKind::I8,
+            _ => TensorDotKind::F8f6f4,
+        };
+        self.dot_steps(&dot, |lowering, guard, step| {
+            let layout = lowering.builder.register(Width::B32, Scalar::constant(layout.into())).into();
+            let instruction = isa::Tcgen05Mma {
+                group: GROUP,
+                kind,
+                shift_a: false,
+                collector: None,
+                d: step.d,
+                a: step.a,
+                b: step.b,
+                layout,
+                disabled_lanes: None,
+                accumulate: step.accumulate,
+                scale_d: None,
+            };
+            lowering.builder.emit_if(Some(guard), instruction);
+        });
+        Ok(())
+    }
+
+    pub(super) fn lower_tcgen05_mma_scaled(
         &mut self,
         inst: Inst,
-        [a, b, acc]: [Value; 3],
-        use_acc: Value,
-        transposed: [bool; 2],
+        operands: &TensorDotOperands,
+        scales: [Value; 2],
+        formats: [ScaledFormat; 2],
     ) -> Lowered {
+        let is_padded = [operands.a, operands.b].map(|value| self.is_padded(value));
+        let kind = ScaledKind::of(formats, is_padded, scales.map(|scale| self.dtype(scale)));
+        let kind = kind.map_err(|rule| self.unsupported(inst, rule))?;
+        let dot = self.tensor_dot(inst, operands)?;
+        for (index, is_mn_major) in [dot.is_left_transposed(), dot.right.is_mn_major].into_iter().enumerate()
+        {
+            if is_mn_major && formats[index] == ScaledFormat::E2m1 {
+                let what = format!("operand {} of e2m1 is not contiguous along K", ["A", "B"][index]);
+                let found = Diagnostic::new(Code::LayoutMismatch, what);
+                let hint = "store B as [N, K / 2], and pass `b.permute((1, 0))`";
+                return Err(Box::new(self.located(inst, found).hint(hint)));
+            }
+        }
+        let (instruction_kind, vector_size) = match kind {
+            ScaledKind::Mxf8f6f4 => (ScaledDotKind::Mxf8f6f4, ScaleVectorSize::X1),
+            ScaledKind::Mxf4 => (ScaledDotKind::Mxf4, ScaleVectorSize::X2),
+            ScaledKind::Nvf4 => (ScaledDotKind::Mxf4nvf4, ScaleVectorSize::X4),
+        };
+        let [a_code, b_code] = formats.map(|format| scaled_type_code(format, kind));
+        let is_power = u32::from(kind != ScaledKind::Nvf4);
+        let layout = dot.layout() | a_code << 7 | b_code << 10 | is_power << 23;
+        let memories = scales.map(|scale| self.tensor_memory_of(scale).clone());
+        let starts = scales.map(|scale| self.scalar(scale));
+        let in_step = kind.depth() / kind.block();
+        self.dot_steps(&dot, |lowering, guard, step| {
+            // The scales of a step are in one cell, from a byte on that the descriptor states.
+            let first = step.index * in_step;
+            let byte = first % SCALES_IN_CELL;
+            let layout = layout | byte << 4 | byte << 29;
+            let layout = lowering.builder.register(Width::B32, Scalar::constant(layout.into())).into();
+            let mut address = |operand: usize, row: u32| {
+                let offset = memories[operand].block_address(row, first);
+                lowering.builder.address(Width::B32, starts[operand].plus(Width::B32, offset.into()))
+            };
+            let [scales_a, scales_b] = [address(0, step.row), address(1, step.column)];
+            let instruction = isa::Tcgen05MmaScaled {
+                group: GROUP,
+                kind: instruction_kind,
+                block_scale: true,
+                vector_size: Some(vector_size),
+                collector: None,
+                d: step.d,
+                a: step.a,
+                b: step.b,
+                layout,
+                scales_a,
+                scales_b,
+                accumulate: step.accumulate,
+            };
+            lowering.builder.emit_if(Some(guard), instruction);
+        });
+        Ok(())
+    }
+
+    /// Returns whether a buffer has padding: an operand of e2m1.
+    fn is_padded(&self, value: Value) -> bool {
+        self.kernel.ty(value).as_memory().is_some_and(|buffer| !buffer.padding.is_none())
+    }
+
+    /// Returns the operands of a dot.
+    fn tensor_dot(&mut self, inst: Inst, operands: &TensorDotOperands) -> Result<TensorDot, Box<Diagnostic>> {
         self.require(inst, Feature::Tcgen05)?;
+        let TensorDotOperands { a, b, acc, use_acc, transposed } = *operands;
         let memory = self.tensor_memory_of(acc).clone();
         let block = memory.block;
-        let types = self.mma_types([a, b, acc]).ok_or_else(|| self.no_op(inst))?;
-        let left = match self.kernel.ty(a).as_tensor_memory() {
+        let left = match self.kernel.ty(a).as_tensor_memory().cloned() {
             Some(left) => LeftMatrix::TensorMemory(self.scalar(a), left),
             None => LeftMatrix::Shared(self.shared_operand(inst, (a, 0, block.rows), transposed[0])?),
         };
         let right = self.shared_operand(inst, (b, 1, block.columns), transposed[1])?;
-        let is_left_transposed = matches!(&left, LeftMatrix::Shared(shared) if shared.is_mn_major);
-        let [d_ty, a_ty, b_ty] = types;
-        let layout = type_code(d_ty, true) << 4
-            | type_code(a_ty, false) << 7
-            | type_code(b_ty, false) << 10
-            | u32::from(is_left_transposed) << 15
-            | u32::from(right.is_mn_major) << 16
-            | (block.columns / 8) << 17
-            | (block.rows / 16) << 24;
-        let kind = match a_ty {
-            ScalarType::F16 | ScalarType::Bf16 => TensorDotKind::F16,
-            ScalarType::Tf32 => TensorDotKind::Tf32,
-            _ => TensorDotKind::F8f6f4,
-        };
-        let [rows, columns] = [memory.shape[0], memory.shape[1]];
         let depth = self.tile(a).shape[usize::from(!transposed[0])];
-        let step = DEPTH_BYTES / right.bytes;
+        let step = DEPTH_BYTES / left.bytes();
         let (start, initial) = (self.scalar(acc), self.scalar(use_acc));
+        Ok(TensorDot { left, right, memory, steps: depth / step, start, initial })
+    }
+
+    /// Emits the instructions of a dot, each by `each`, for the thread of the predicate.
+    fn dot_steps(&mut self, dot: &TensorDot, mut each: impl FnMut(&mut Self, Predicate, TensorDotStep)) {
+        let TensorDot { left, right, memory, start, initial, .. } = dot;
+        let [rows, columns] = [memory.shape[0], memory.shape[1]];
+        let [left_step, right_step] = [left.bytes(), right.bytes].map(|bytes| DEPTH_BYTES / bytes);
         let elected = self.elected();
         self.fence_after_synchronization();
-        for row in (0..rows).step_by(block.rows as usize) {
-            for column in (0..columns).step_by(block.columns as usize) {
+        for row in (0..rows).step_by(memory.block.rows as usize) {
+            for column in (0..columns).step_by(memory.block.columns as usize) {
                 let place = start.plus(Width::B32, memory.block_address(row, column).into());
                 let d = self.builder.address(Width::B32, place);
-                for k in (0..depth).step_by(step as usize) {
-                    let accumulates = if k == 0 { initial } else { Scalar::TRUE };
+                for index in 0..dot.steps {
+                    let accumulates = if index == 0 { *initial } else { Scalar::TRUE };
                     let accumulate = Condition::Predicate(self.builder.predicate(accumulates));
-                    let a = self.left_operand(&left, row, k);
-                    let b = self.builder.register(Width::B64, right.at([k, column])).into();
-                    let layout = self.builder.register(Width::B32, Scalar::constant(layout.into())).into();
-                    let dot = isa::Tcgen05Mma {
-                        group: GROUP,
-                        kind,
-                        shift_a: false,
-                        collector: None,
-                        d,
-                        a,
-                        b,
-                        layout,
-                        disabled_lanes: None,
-                        accumulate,
-                        scale_d: None,
-                    };
-                    self.builder.emit_if(Some(elected), dot);
+                    let a = self.left_operand(left, row, index * left_step);
+                    let descriptor = right.at([index * right_step, column]);
+                    let b = self.builder.register(Width::B64, descriptor).into();
+                    each(self, elected, TensorDotStep { row, column, index, d, a, b, accumulate });
                 }
             }
         }
-        Ok(())
     }
 
-    fn left_operand(&mut self, left: &LeftMatrix<'_>, row: u32, k: u32) -> LeftOperand {
+    fn left_operand(&mut self, left: &LeftMatrix, row: u32, k: u32) -> LeftOperand {
         match left {
             LeftMatrix::Shared(shared) => {
                 let descriptor = self.builder.register(Width::B64, shared.at([row, k]));
@@ -357,10 +510,15 @@ impl Lowering<'_> {
         let own = self.layout(value);
         let memory = &if is_transposed { own.transpose(&[1, 0]) } else { own.clone() };
         let bits = memory_bits(self.element(value));
-        let form = MatrixForm::of_tensor_dot(memory, mn_axis, extent, bits).ok_or_else(|| {
-            let operand = ["A", "B"][mn_axis];
+        let form = if self.is_padded(value) {
+            MatrixForm::of_padded(memory, mn_axis, extent)
+        } else {
+            MatrixForm::of_tensor_dot(memory, mn_axis, extent, bits)
+        };
+        let form = form.ok_or_else(|| {
+            let (operand, name) = (["A", "B"][mn_axis], self.kernel.insts[inst].op.name());
             let what = format!(
-                "operand {operand} of `tcgen05_mma`, {}, has a layout that no matrix descriptor describes: {memory}",
+                "operand {operand} of `{name}`, {}, has a layout that no matrix descriptor describes: {memory}",
                 self.kernel.ty(value)
             );
             let hint = "in Gluon, allocate it with an `NVMMASharedLayout`, such as \
@@ -372,7 +530,8 @@ impl Lowering<'_> {
 
     /// Returns a matrix in shared memory with the descriptor of this form.
     fn described(&mut self, value: Value, memory: &Layout, form: MatrixForm) -> SharedOperand {
-        let bytes = memory_bits(self.element(value)) / 8;
+        let padding = if self.is_padded(value) { 2 } else { 1 };
+        let bytes = memory_bits(self.element(value)) / 8 * padding;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let address = self.scalar(value);
         let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());

@@ -59,9 +59,9 @@ class _Value:
     def _text(self) -> str:
         """The expression that makes the layout, which the compiler reads. Every launch reads it."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        missing = ["fp4_padded", *(["cga_layout"] if isinstance(self, PaddedSharedLayout) else [])]
-        for name in missing:
-            if parts.get(name):
+        is_missing = {TensorMemoryLayout: "fp4_padded", PaddedSharedLayout: "cga_layout"}
+        for kind, name in is_missing.items():
+            if isinstance(self, kind) and parts.get(name):
                 raise _native.not_available(
                     f"{name} of {type(self).__name__} is not available in this version of tilewright", HINT
                 )
@@ -76,10 +76,12 @@ class _Value:
             names = ("cga_layout", "block_bases")
             bases = [parts.pop(name) for name in names if name in parts]
             padded = [parts.pop(name) for name in ("fp4_padded",) if name in parts]
-            if any(bases):
-                parts |= {str(at): part for at, part in enumerate([*padded, *bases])}
-        kind = SwizzledSharedLayout if isinstance(self, SwizzledSharedLayout) else type(self)
-        return f"{kind.__name__}({', '.join(map(_text_of, parts.values()))})"
+            if any(bases) or any(padded):
+                parts |= {
+                    str(at): part for at, part in enumerate([*padded, *(basis for basis in bases if basis)])
+                }
+        own = SwizzledSharedLayout if isinstance(self, SwizzledSharedLayout) else type(self)
+        return f"{own.__name__}({', '.join(map(_text_of, parts.values()))})"
 
 
 class DistributedLayout(_Value):
@@ -255,7 +257,8 @@ class NVMMASharedLayout(SharedLayout):
     """The layout of tensor copies and of operands of ``warpgroup_mma``, with swizzled rows.
 
     ``swizzle_byte_width`` is 0, 32, 64 or 128, and at most the bytes of a row; ``transposed`` makes the first axis the
-    fastest.
+    fastest. ``fp4_padded`` is for bytes of two 4-bit elements that a dot with scales reads beside elements of 8 bits.
+    Each 8 bytes are followed by 8 unused ones, and ``swizzle_byte_width`` is 128.
     """
 
     swizzle_byte_width: Any
@@ -285,7 +288,9 @@ class NVMMASharedLayout(SharedLayout):
         columns = extents[0 if transposed else -1]
         rows = math.prod(extents) // columns
         widths = (128, 64, 32) if rows >= 8 else ()
-        widest = next((width for width in widths if columns * bits // 8 >= width), 0)
+        widest = next(
+            (width for width in widths if columns * bits // 8 * (2 if fp4_padded else 1) >= width), 0
+        )
         return NVMMASharedLayout(widest, bits, len(extents), transposed, fp4_padded, cga_layout or [])
 
 

@@ -325,6 +325,7 @@ impl Rewrite<'_, '_> {
             DeviceFn::TensorMemoryLoad { .. }
             | DeviceFn::TensorMemoryStore { .. }
             | DeviceFn::TensorDot { .. }
+            | DeviceFn::TensorDotScaled { .. }
             | DeviceFn::TensorCopy { .. }
             | DeviceFn::TensorCommit { .. } => self.tensor_memory_function(inst, block, &function),
             DeviceFn::JoinWorkers {} => self.wait_for_all_partitions(inst, block),

@@ -13,6 +13,9 @@ use tilewright_gpu_ir::{GpuOp, TensorMemory};
 /// The most warps that access disjoint lanes of tensor memory.
 const DISJOINT_WARPS: u32 = 4;
 
+/// The operand of a dot that names the memory of the accumulator.
+const ACCUMULATOR: usize = 4;
+
 /// Returns the type of tensor memory for tiles; `None` for shared memory.
 pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
     Some(TensorMemory {
@@ -75,18 +78,17 @@ impl Rewrite<'_, '_> {
                 });
             }
             DeviceFn::TensorDot { transposed_a, transposed_b, .. } => {
-                for index in [0, 2] {
-                    self.keep_allocated(inst, index);
-                }
-                let mut operands: SmallVec<[Value; 4]> =
-                    [0, 2, 4].into_iter().map(|index| self.tile_at(inst, block, index)).collect();
-                operands.push(self.get(data.operands[6], None));
                 let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
-                // One thread starts the dot, after the accesses of all threads to tensor memory.
-                self.wait_for_reads(inst, block);
-                self.predicated(inst, block, 7, |rewrite, block| {
-                    rewrite.append(inst, block, op.into(), operands, &[]);
-                });
+                self.tensor_dot(inst, block, op, &[0, 2, 4]);
+            }
+            DeviceFn::TensorDotScaled { a_format, b_format, transposed_a, transposed_b, .. } => {
+                let op = GpuOp::Tcgen05MmaScaled {
+                    a_format: *a_format,
+                    b_format: *b_format,
+                    transposed_a: *transposed_a,
+                    transposed_b: *transposed_b,
+                };
+                self.tensor_dot(inst, block, op, &[0, 2, 4, 6, 8]);
             }
             DeviceFn::TensorCopy { .. } => {
                 self.keep_allocated(inst, 0);
@@ -104,6 +106,23 @@ impl Rewrite<'_, '_> {
             // tidy: wildcard because the caller passes only functions of tensor memory
             other => unreachable!("{} is no function of tensor memory", other.name()),
         }
+    }
+
+    /// Appends a dot whose operands are the tiles at these operands of the old instruction, and the
+    /// condition after them. The last operand of the old instruction is its predicate.
+    fn tensor_dot(&mut self, inst: Inst, block: Block, op: GpuOp, tiles: &[usize]) {
+        for index in tiles.iter().filter(|index| **index != ACCUMULATOR) {
+            self.keep_allocated(inst, *index);
+        }
+        let mut operands: SmallVec<[Value; 4]> =
+            tiles.iter().map(|index| self.tile_at(inst, block, *index)).collect();
+        let condition = 2 * tiles.len();
+        operands.push(self.get(self.context.function.insts[inst].operands[condition], None));
+        // One thread starts the dot, after the accesses of all threads to tensor memory.
+        self.wait_for_reads(inst, block);
+        self.predicated(inst, block, condition + 1, |rewrite, block| {
+            rewrite.append(inst, block, op.into(), operands, &[]);
+        });
     }
 
     /// Appends a barrier if several warps access the same lanes and accesses are in flight.

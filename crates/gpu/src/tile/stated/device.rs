@@ -178,6 +178,7 @@ impl Writer<'_> {
             DeviceFn::TensorMemoryLoad { .. }
             | DeviceFn::TensorMemoryStore { .. }
             | DeviceFn::TensorDot { .. }
+            | DeviceFn::TensorDotScaled { .. }
             | DeviceFn::TensorCopy { .. }
             | DeviceFn::TensorCommit { .. } => {
                 return Err(self.unsupported(inst, "tensor memory in a kernel for a cluster"));
