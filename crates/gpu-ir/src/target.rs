@@ -233,10 +233,10 @@ const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
 ];
 
 impl GpuTarget {
-    /// Every target. The PTX version is the oldest with all features, with three exceptions. The
+    /// Every target. The PTX version is the oldest with all features, with four exceptions. The
     /// lowering raises the version for them. `VectorAtomics` need 8.1, the kernel's tensor maps
-    /// 8.3, and `WideAccesses` 8.8. Shared memory is the opt-in limit per block in the CUDA
-    /// programming guide's technical specifications.
+    /// 8.3, dots of nvfp4 8.7, and `WideAccesses` 8.8. Shared memory is the opt-in limit per block in
+    /// the CUDA programming guide's technical specifications.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
         GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),

@@ -32,6 +32,8 @@ const WARPS: u32 = 4;
 const DESCRIPTOR_UNIT: u32 = 16;
 /// The version of descriptors of shared memory, in their high word.
 const DESCRIPTOR_VERSION: u32 = 1 << 14;
+/// The first PTX version with `.kind::mxf4nvf4`.
+const NVF4_SINCE: (u32, u32) = (8, 7);
 /// The scales of a cell.
 const SCALES_IN_CELL: u32 = 4;
 const GROUP: CtaGroup = CtaGroup::One;
@@ -387,6 +389,9 @@ impl Lowering<'_> {
         let is_padded = [operands.a, operands.b].map(|value| self.is_padded(value));
         let kind = ScaledKind::of(formats, is_padded, scales.map(|scale| self.dtype(scale)));
         let kind = kind.map_err(|rule| self.unsupported(inst, rule))?;
+        if kind == ScaledKind::Nvf4 {
+            self.module.version = self.module.version.max(NVF4_SINCE);
+        }
         let dot = self.tensor_dot(inst, operands)?;
         for (index, is_mn_major) in [dot.is_left_transposed(), dot.right.is_mn_major].into_iter().enumerate()
         {
