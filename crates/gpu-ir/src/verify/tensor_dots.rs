@@ -159,12 +159,12 @@ impl TensorDots<'_> {
 
     fn message(&self, inst: Inst, slot: &Slot, used: UseInFlight, does: &str) -> String {
         let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
-        let user = self.analysis.function.insts[used.user].op.name();
+        let in_flight = self.analysis.function.insts[used.user].op.name();
         let does_in_flight = if used.writes { "writes" } else { "reads" };
         let missing = match used.commits {
             None => "add a tcgen05_commit, and an mbarrier_wait for its barrier".to_owned(),
             Some([_, barriers]) => format!("add an mbarrier_wait for {}", self.analysis.text(barriers)),
         };
-        format!("{name} {does} {text} while a {user} {does_in_flight} it: {missing}")
+        format!("{name} {does} {text} while a {in_flight} {does_in_flight} it: {missing}")
     }
 }

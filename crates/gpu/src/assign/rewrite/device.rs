@@ -225,6 +225,7 @@ impl Rewrite<'_, '_> {
         self.get(operand, layout)
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each function")]
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
         if reads_shared_memory(self.context.function, inst) {
             self.memory.all_have_read = None;
