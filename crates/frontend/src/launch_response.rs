@@ -8,6 +8,9 @@ pub const LAUNCH_RESPONSE: &str = "a response of `try_cancel`";
 pub const LAUNCH_RESPONSE_PARTS: [&str; 4] =
     ["is_canceled", "program_id(0)", "program_id(1)", "program_id(2)"];
 
+/// The methods of a response.
+pub const LAUNCH_RESPONSE_METHODS: &[&str] = &["is_canceled", "program_id"];
+
 /// A response: whether a program was taken over, and its indices. `T` is the type of the parts.
 #[derive(Clone, Debug)]
 pub struct LaunchResponse<T> {

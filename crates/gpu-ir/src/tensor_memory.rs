@@ -132,7 +132,7 @@ impl TensorMemory {
         Ok(())
     }
 
-    /// Returns whether the tiles are scales of dots, of which each quarter of the lanes has a copy.
+    /// Returns whether the tiles are scales of dots. Each quarter of the lanes has a copy of them.
     pub fn holds_scales(&self) -> bool {
         let TensorMemoryBlock { columns, stride, .. } = self.block;
         let is_cell = matches!(columns, 1 | 2 | 4) && columns == self.shape[1].min(4);

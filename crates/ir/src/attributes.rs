@@ -9,6 +9,7 @@ use tilewright_layout::StatedLayout;
 use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
+use crate::scaled::ScaledFormat;
 use crate::types::{Dtype, Element, Shape};
 
 /// An attribute: a value that is part of the op, can be compared, and round-trips through text.
@@ -471,6 +472,15 @@ impl Attribute for Failure {
                 None => String::parse(text).map(Failure::Assertion),
             },
         }
+    }
+}
+
+impl Attribute for ScaledFormat {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Self::named(text)
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tilewright_layout::{StatedBuffer, StatedLayout};
 
-use crate::attributes::Attribute;
 use crate::pixel_window::PixelWindow;
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::scaled::ScaledFormat;
@@ -237,7 +236,7 @@ impl Field for ScaledFormat {
         self.name().to_owned()
     }
     fn read(text: &str) -> Option<Self> {
-        Attribute::parse(text)
+        Self::named(text)
     }
 }
 

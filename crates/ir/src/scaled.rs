@@ -1,14 +1,13 @@
 //! The operands of dots with scales (`tcgen05_mma_scaled`): their formats, and the instructions.
 
-use crate::attributes::Attribute;
 use crate::types::Dtype;
 
 /// The format of the elements of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScaledFormat {
-    /// 8 bits, of which three are the mantissa.
+    /// 8 bits with three bits of mantissa.
     E4m3,
-    /// 8 bits, of which two are the mantissa.
+    /// 8 bits with two bits of mantissa.
     E5m2,
     /// 4 bits; a byte of a tile has two elements along K, the first in its low half.
     E2m1,
@@ -27,6 +26,11 @@ impl ScaledFormat {
         }
     }
 
+    /// Returns the format with a name of the language.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// Returns the number of elements of a byte of a tile.
     pub fn in_byte(self) -> u32 {
         if self == Self::E2m1 { 2 } else { 1 }
@@ -41,15 +45,6 @@ impl ScaledFormat {
             // tidy: wildcard because the other types have other formats
             _ => false,
         }
-    }
-}
-
-impl Attribute for ScaledFormat {
-    fn print(&self, out: &mut String) {
-        out.push_str(self.name());
-    }
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == text)
     }
 }
 

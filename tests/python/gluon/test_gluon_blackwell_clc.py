@@ -308,10 +308,16 @@ def misuse(x_ptr, KIND: gl.constexpr):
         clc.load_result(response).program_ids(0)
     elif KIND == "load":
         response.is_canceled()
-    else:
-        request(response, ready)
-        mbarrier.wait(ready, 0)
-        gl.store(x_ptr, clc.load_result(response).program_id(0))
+
+
+@gluon.jit
+def next_program(x_ptr):
+    ready = mbarrier.allocate_mbarrier()
+    mbarrier.init(ready, count=1)
+    response = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    request(response, ready)
+    mbarrier.wait(ready, 0)
+    gl.store(x_ptr, clc.load_result(response).program_id(0))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +343,7 @@ def test_misuses_have_their_codes(kind, code, message):
 def test_other_gpus_say_that_they_lack_it():
     tilewright.runtime.set_device("sim:sm_90")
     with pytest.raises(tilewright.TritonError, match="clc_try_cancel") as raised:
-        misuse[(1,)](torch.zeros(1, dtype=torch.int32), "none")
+        next_program[(1,)](torch.zeros(1, dtype=torch.int32))
     assert raised.value.code == "TW0024"
 
 

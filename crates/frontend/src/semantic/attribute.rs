@@ -6,12 +6,12 @@ use tilewright_ir::{Builder, Dtype, Element, Type};
 use super::constants::dtype_name;
 use super::convert::{kind_of, tensor};
 use super::descriptor::{descriptor_attribute, descriptor_names};
+use super::gluon;
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use super::{cluster_launches, gluon};
 use crate::descriptor::DescriptorKind;
-use crate::launch_response::LAUNCH_RESPONSE;
+use crate::launch_response::{LAUNCH_RESPONSE, LAUNCH_RESPONSE_METHODS};
 use crate::repr::mangled;
 use crate::shared_memory::is_tensor_memory;
 use crate::suggest::suggest;
@@ -102,11 +102,11 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Err(unknown(&shared.describe(), name, names))
         }
         Operand::Launch(_) => {
-            if cluster_launches::METHODS.contains(&name) {
+            if LAUNCH_RESPONSE_METHODS.contains(&name) {
                 let path = format!("gluon.clc_result.{name}");
                 return Ok(Operand::Method(Box::new(value.clone()), path.into()));
             }
-            let names = cluster_launches::METHODS.iter().copied();
+            let names = LAUNCH_RESPONSE_METHODS.iter().copied();
             Err(unknown(LAUNCH_RESPONSE, name, names))
         }
         Operand::Constant(Constant::Type(ty)) => {

@@ -15,9 +15,6 @@ use crate::launch_response::{LAUNCH_RESPONSE, LaunchResponse};
 use crate::shared_memory::SharedMemory;
 use crate::value::{Constant, Operand};
 
-/// The methods of a response.
-pub(super) const METHODS: &[&str] = &["is_canceled", "program_id"];
-
 /// The elements of a response.
 const WORDS: [u32; 1] = [2];
 

@@ -1,10 +1,10 @@
-//! Dots and copies of tensor memory: nothing accesses the accumulator of a `tcgen05_mma` or the
-//! destination of a `tcgen05_copy`, or writes their operands, before a wait for an `mbarrier` at
-//! which a later `tcgen05_commit` arrives.
+//! Dots and copies of tensor memory. Nothing accesses the accumulator of a `tcgen05_mma` or the
+//! destination of a `tcgen05_copy`, or writes their operands, before a wait. The wait is for an
+//! `mbarrier` at which a later `tcgen05_commit` arrives.
 //!
-//! Dots and copies of one thread execute in order, so a dot may use the result of an earlier one. A wait
-//! counts for any `mbarrier` of the allocation of a commit. A wait also counts for an `mbarrier` at
-//! which another partition arrives: that partition may have waited for the dot.
+//! Dots and copies of one thread execute in order, so a dot may use the result of an earlier one. A
+//! wait counts for any `mbarrier` of the allocation of a commit. A wait also counts for an
+//! `mbarrier` at which another partition arrives: that partition may have waited for the dot.
 
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Inst, MemoryAccess, Operation, Value};

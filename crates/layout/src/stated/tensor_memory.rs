@@ -32,7 +32,7 @@ const SCALE_ROWS: u32 = 32;
 const SCALES_IN_CELL: u32 = 4;
 
 impl TensorMemoryBlock {
-    /// Returns whether the block holds scales, of which each quarter of the lanes has a copy.
+    /// Returns whether the block holds scales. Each quarter of the lanes has a copy of them.
     pub fn is_scales(&self) -> bool {
         self.rows == SCALE_ROWS
     }
