@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 import torch
 from conftest import DEVICE, ROOT
+from support.assembler import find_assembler, spilled_bytes
 from tilewright.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     allocate_tensor_memory,
@@ -38,19 +34,9 @@ def blackwell(device):
 
 def assemble(handle, tmp_path):
     """Checks that NVIDIA's assembler accepts the code of a launch, without spills."""
-    package = importlib.util.find_spec("nvidia")
-    folders = [Path(folder) for folder in package.submodule_search_locations] if package else []
-    found = [path for folder in folders for path in folder.glob("*/bin/ptxas")]
-    program = next(iter(found), None) or shutil.which("ptxas")
-    if program is None:
-        return
-    path = tmp_path / "kernel.ptx"
-    path.write_text(handle.asm["ptx"])
-    target = handle.asm["ptx"].split(".target ")[1].split()[0].rstrip(",")
-    command = [str(program), "-v", f"-arch={target}", str(path), "-o", str(tmp_path / "kernel.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
+    assembler = find_assembler()
+    if assembler is not None:
+        assert spilled_bytes(assembler, handle.asm["ptx"], tmp_path) == 0
 
 
 def numbers(*shape, dtype, seed=0):
