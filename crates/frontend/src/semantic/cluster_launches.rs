@@ -62,10 +62,10 @@ pub(super) fn load_result<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     let function = DeviceFn::ClcLoadResult { tiles: found.form.tiles.clone(), blocks: 1 };
     let loaded = c.builder().emit(IrOp::Device { function }, operands, SmallVec::new())?;
     let parts: Vec<Op<C>> = loaded.into_iter().map(Operand::Tensor).collect();
-    let Ok([is_canceled, x, y, z]) = <[Op<C>; 4]>::try_from(parts) else {
+    let Ok([is_canceled, program_ids @ ..]) = <[Op<C>; 4]>::try_from(parts) else {
         return Err(SemanticError::new(Code::TypeMismatch, "the load of a response has other results"));
     };
-    Ok(Operand::Launch(Box::new(LaunchResponse { is_canceled, program_ids: [x, y, z] })))
+    Ok(Operand::Launch(Box::new(LaunchResponse { is_canceled, program_ids })))
 }
 
 /// Returns an argument that is a response.

@@ -217,7 +217,9 @@ impl TensorDots<'_> {
                     self.load(inst);
                 }
                 Op::Tile(ir::Op::Yield {}) if yields => {
-                    data.operands.iter().for_each(|value| self.ensure_current(*value));
+                    for value in &data.operands {
+                        self.ensure_current(*value);
+                    }
                     self.cursor.function.insts[inst].operands.push(issued);
                     self.cursor.insert(inst);
                 }
@@ -242,13 +244,17 @@ impl TensorDots<'_> {
         }
         let conditions = self.cursor.function.conditions(inst).len();
         let carried: Vec<Carried> = self.cursor.function.carried(inst).collect();
-        carried.iter().filter_map(|carried| carried.initial).for_each(|value| self.ensure_current(value));
+        for initial in carried.iter().filter_map(|carried| carried.initial) {
+            self.ensure_current(initial);
+        }
         let before = self.current.clone();
         for (number, region) in data.regions.into_iter().enumerate() {
             let first = if is_loop { self.cursor.function.add_parameter(region, ty(), None) } else { issued };
             self.current.clone_from(&before);
             for carried in &carried {
-                carried.parameters.get(number).into_iter().for_each(|value| self.set_current(*value));
+                if let Some(parameter) = carried.parameters.get(number) {
+                    self.set_current(*parameter);
+                }
             }
             let outer = self.cursor.enter(region);
             let insts = self.cursor.take_rest();
@@ -256,7 +262,9 @@ impl TensorDots<'_> {
             self.cursor.go_to(outer);
         }
         self.cursor.insert(inst);
-        carried.iter().for_each(|carried| self.set_current(carried.result));
+        for carried in &carried {
+            self.set_current(carried.result);
+        }
         let function = &mut *self.cursor.function;
         let definition = Definition::Result(inst, function.insts[inst].results.len() as u32);
         let result = function.values.push(ValueData { ty: ty(), definition, name: None });

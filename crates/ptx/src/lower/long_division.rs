@@ -3,9 +3,9 @@
 //! (warning C7509 of `ptxas`). This code has no call, and quotients by one divisor share its
 //! reciprocal.
 //!
-//! For a divisor d > 0, let r' = 2^64 / d and 0 <= r <= r' an integer. Newton's method takes r to r
-//! + floor(r * (2^64 - d * r) / 2^64). The result is at most r', and at least r' - 1 - (r' - r)^2 /
-//! r'. The first r is rounded down, with a relative error up to 2^-19. So r' - r <= 2 after two
+//! For a divisor d > 0, let r' = 2^64 / d and 0 <= r <= r' an integer. Newton's method takes r to
+//! `r + floor(r * (2^64 - d * r) / 2^64)`. The result is at most r', and at least
+//! `r' - 1 - (r' - r)^2 / r'`. The first r is rounded down, with a relative error up to 2^-19. So r' - r <= 2 after two
 //! steps. The high half of n * r is then in (n / d - 3, n / d]. Two corrections make it the
 //! quotient.
 
