@@ -23,6 +23,7 @@ fn main() -> Result<(), Error> {
     run()
 }
 
+/// Runs the example.
 pub fn run() -> Result<(), Error> {
     let softmax = Module::from_source("kernels.py", KERNELS)?.kernel("softmax")?;
     let (rows, columns) = (5, 50);

@@ -54,7 +54,7 @@ mod tests {
             let padded = offset + offset / 8 * 8;
             // Lines of 128 bytes, in which the row moves chunks of 16 bytes; then the next columns.
             let (line, chunk) = (byte / 64, byte % 64 / 8);
-            let expected = (line * 16 + row) * 128 + (chunk ^ row % 8) * 16 + byte % 8;
+            let expected = (line * 16 + row) * 128 + (chunk ^ (row % 8)) * 16 + byte % 8;
             assert_eq!(padded, expected, "{row} {byte}");
         }
     }
