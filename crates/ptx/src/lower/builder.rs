@@ -63,6 +63,9 @@ pub(super) struct Builder {
     pure: usize,
     /// The word of each list of elements that were unpacked from it.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
+    /// The pairs of adjacent elements of a tile that were converted from fp32 to 16 bits. The pass
+    /// `pair_conversions` converts a pair that is packed by one instruction.
+    pub pairs: FxHashSet<[Scalar; 2]>,
     /// The word and the index of each extracted byte.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
     /// Words of four bytes whose high bits are known to be 0.
@@ -143,6 +146,7 @@ impl Builder {
             scopes: vec![Vec::new()],
             pure: 0,
             packed: FxHashMap::default(),
+            pairs: FxHashSet::default(),
             bytes: FxHashMap::default(),
             small_bytes: FxHashSet::default(),
             shifted: FxHashMap::default(),

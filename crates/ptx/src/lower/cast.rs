@@ -36,11 +36,17 @@ impl Lowering<'_> {
             return Ok(());
         }
         let mut scalars = Vec::with_capacity(operands.len());
+        let is_halved = from == Element::Value(Dtype::F32)
+            && width_of(element) == Width::B16
+            && self.has(Feature::MmaSyncWide);
         for &operand in operands.iter() {
             let scalar = self.convert(from, element, towards_zero, operand);
             scalars.push(
                 scalar.ok_or_else(|| self.unsupported(inst, &format!("a cast of {from} to {element}")))?,
             );
+        }
+        if is_halved {
+            self.builder.pairs.extend(scalars.as_chunks().0);
         }
         self.set(result, scalars);
         Ok(())

@@ -292,11 +292,12 @@ impl Lowering<'_> {
             && is_in_a_row()
     }
 
-    /// Returns the elements in a word of a tile that was unpacked from words.
+    /// Returns the elements in a word of a tile that was unpacked from words, or that instructions
+    /// convert to words.
     fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
         let element = self.layout_of(tile).map(|_| self.element(tile))?;
         let count = 32 / memory_bits(element) as usize;
-        let is_packed = |word: &[Scalar]| word.len() == count && self.builder.packed.contains_key(word);
+        let is_packed = |word: &[Scalar]| word.len() == count && self.builder.is_word(word);
         (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 

@@ -258,6 +258,12 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Bfe { ty, d, a, b, c })
     }
 
+    /// Returns whether elements were unpacked from a word, or are converted to one.
+    pub fn is_word(&self, elements: &[Scalar]) -> bool {
+        let is_pair = |elements: [Scalar; 2]| self.pairs.contains(&elements);
+        self.packed.contains_key(elements) || elements.try_into().is_ok_and(is_pair)
+    }
+
     /// Packs elements into a word; the bits above them are arbitrary.
     pub fn pack(&mut self, words: Words, elements: &[Scalar]) -> Scalar {
         let bits = memory_bits(words.element);
