@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import os
 import sys
@@ -25,7 +26,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command; a mistake ends the process with exit code 2 and the help text on stderr."""
+    """The parser of a command; a mistake ends the process with exit code 2 and two lines on stderr."""
 
     def __init__(self, prog: str, usage: Sequence[str], description: str) -> None:
         formatter = functools.partial(_Formatter, width=100, max_help_position=26)
@@ -55,8 +56,8 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with the message."""
-        self.exit(2, f"error: {message}\n\n{self.format_help()}")
+        """Ends the process with the message, and the command that prints the help."""
+        self.exit(2, f"error: {message}\nhelp: `{self.prog} --help` lists the options\n")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of the options and positionals, which may come in any order."""
@@ -67,8 +68,14 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, unknown: Sequence[str]) -> None:
         if unknown:
-            advice = self.refusals.get(unknown[0].partition("=")[0])
-            self.error(f"unknown option '{unknown[0]}'{f': {advice}' if advice else ''}")
+            name = unknown[0].partition("=")[0]
+            advice = self.refusals.get(name)
+            known = [option for action in self.options._group_actions for option in action.option_strings]
+            # The dashes are no similarity.
+            words = {option.lstrip("-"): option for option in known}
+            near = difflib.get_close_matches(name.lstrip("-"), words, 1)
+            suggestion = f"; did you mean `{words[near[0]]}`?" if near else ""
+            self.error(f"unknown option '{unknown[0]}'{f': {advice}' if advice else suggestion}")
 
 
 CHECKED = "--arguments-are-checked"

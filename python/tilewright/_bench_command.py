@@ -46,6 +46,9 @@ _MIN_SAMPLE_SECONDS = 1e-3
 """The minimum duration of a sample in seconds: a shorter one measures the clock."""
 
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C, as that of a shell: 128 and the number of the signal."""
+
 _PACKAGES = {"torch": "torch", "np": "numpy", "triton": "triton"}
 """The packages that ``--args`` and ``--grid`` may use, by their names there."""
 
@@ -141,7 +144,15 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """The command; after Ctrl-C, it reports the pairs that were measured, and the exit code is 130."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        print("tilewright: interrupted before a pair was measured", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _main(arguments: list[str]) -> int:
     command = parser()
     wanted = command.parse(arguments)
     names: list[str] = wanted.names
@@ -173,9 +184,16 @@ def main(arguments: list[str]) -> int:
         else:
             result = _measured(versions, wanted.time)
     except _Refused as error:
-        print(f"error: {error}", file=sys.stderr)
+        # A diagnostic begins with `error` itself.
+        text = str(error)
+        print(text if text.startswith("error[") else f"error: {text}", file=sys.stderr)
         return 2
+    is_interrupted = result.get("interrupted", False)
+    pairs = result["comparison"].pairs if is_interrupted else 0
     print_result(_text(result, labels, wanted.json))
+    if is_interrupted:
+        print(f"tilewright: interrupted after {_counted(pairs, 'pair')}", file=sys.stderr)
+        return _INTERRUPTED
     return int(difference is not None)
 
 
@@ -459,9 +477,9 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         return sample(versions[number], counts[number])
 
     draw = random.Random(1)
-    times: list[list[float]] = [[], []]
-    end = time.perf_counter() + seconds
-    while len(times[0]) < _MAX_PAIRS and (len(times[0]) < _MIN_PAIRS or time.perf_counter() < end):
+    pairs: list[tuple[float, float]] = []
+
+    def measure_pair() -> tuple[float, float]:
         pair: list[list[float]] = [[], []]
         order = [0, 1] if draw.random() < 0.5 else [1, 0]
         for number in order:
@@ -472,10 +490,23 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
             for number in reversed(order):
                 pair[number].append(measure(number))
             _exchange_tensors(places)
-        for number in (0, 1):
-            times[number].append(sum(pair[number]) / len(pair[number]))
-    medians = [1e9 * _median(one) for one in times]
-    return {"ns": medians, "comparison": compare(times[0], times[1])}
+        return sum(pair[0]) / len(pair[0]), sum(pair[1]) / len(pair[1])
+
+    end = time.perf_counter() + seconds
+    is_interrupted = False
+    try:
+        while len(pairs) < _MAX_PAIRS and (len(pairs) < _MIN_PAIRS or time.perf_counter() < end):
+            pairs.append(measure_pair())
+    except KeyboardInterrupt:
+        if not pairs:
+            raise
+        is_interrupted = True
+    times = [[pair[number] for pair in pairs] for number in (0, 1)]
+    result: dict[str, Any] = {
+        "ns": [1e9 * _median(one) for one in times],
+        "comparison": compare(times[0], times[1]),
+    }
+    return {**result, "interrupted": True} if is_interrupted else result
 
 
 def _counts(seconds: Sequence[float]) -> list[int]:
@@ -500,7 +531,7 @@ def _estimated(versions: list[Callable[[], Any]], gpu: str | None) -> dict[str, 
             version()
             taken = json.loads(_native.take_profile(gpu))
         except TritonError as error:
-            raise _Refused(f"--gpu: {error}" if gpu is not None else str(error)) from error
+            raise _Refused(str(error)) from error
         finally:
             _native.stop_profile()
         if not taken["kernels"]:

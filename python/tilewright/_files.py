@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 
+def cannot(verb: str, path: object, error: OSError) -> str:
+    """Returns the sentence about a file that cannot be read or written, such as ``cannot read x: there is no …``."""
+    import errno
+
+    reason = error.strerror
+    if error.errno == errno.ENOENT:
+        reason = "there is no such file" if verb == "read" else "there is no such folder"
+    elif error.errno is not None:
+        # The text of an error of the native module also has the number.
+        import os
+
+        reason = os.strerror(error.errno)
+    return f"cannot {verb} {path}: {reason}"
+
+
 def write_file(path: str, content: bytes | str, mode: int = 0o666) -> None:
     """Writes a file atomically, text as UTF-8: concurrent readers, and readers after a failure, see the old file.
 
@@ -19,8 +34,11 @@ def write_file(path: str, content: bytes | str, mode: int = 0o666) -> None:
         return
     # A link stays a link, and its target is replaced. The temporary file is in the folder of the target,
     # because a rename works only within a file system.
-    path = os.path.realpath(path)
-    number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
+    given, path = path, os.path.realpath(path)
+    try:
+        number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, given) from None
     try:
         with open(number, "wb") as file:
             file.write(data)

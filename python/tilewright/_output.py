@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def print_result(text: str) -> None:
@@ -29,6 +30,26 @@ def run_command(command: Callable[[list[str]], int], arguments: list[str]) -> in
     except BrokenPipeError:
         _discard_output()
     return code
+
+
+@contextlib.contextmanager
+def without_output() -> Iterator[None]:
+    """Discards what native code prints to standard output."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:
+        # The process has no standard output.
+        yield
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _discard_output() -> None:

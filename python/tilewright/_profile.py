@@ -74,10 +74,16 @@ def main(arguments: list[str]) -> int:
     if (failure := _check(wanted)) is not None:
         print(f"error: {failure}", file=sys.stderr)
         return 2
+    if (diagnostic := _check_gpu(wanted.gpu)) is not None:
+        print(diagnostic, file=sys.stderr)
+        return 2
 
-    from tilewright import _native, _run
+    from tilewright import _run
+    from tilewright._measurements import MEASUREMENTS
 
-    _native.start_profile(cupti_folders())
+    if wanted.locked is not None and not _run.can_read_lock(_run.set_lock(wanted.locked)):
+        return 1
+    MEASUREMENTS.begin_command(wanted.gpu)
     atexit.register(_finish, wanted)
     _run.end_in_order()
     device = [] if wanted.device is None else ["--device", wanted.device]
@@ -90,15 +96,8 @@ def _check(wanted: Namespace) -> str | None:
 
     Paths become absolute: the program may change folders.
     """
-    from tilewright import _native
-    from tilewright.errors import TritonError
-
     if wanted.lines < 0:
         return f"--lines is a number of lines, not '{wanted.lines}'"
-    try:
-        _native.take_profile(wanted.gpu)
-    except TritonError as error:
-        return f"--gpu: {error}"
     if wanted.flame is not None and not wanted.flame.endswith((".svg", ".html", ".folded")):
         return f"--flame takes a .svg, .html or .folded file, not '{wanted.flame}'"
     for name in ("json", "flame", "trace", "report"):
@@ -114,6 +113,18 @@ def _check(wanted: Namespace) -> str | None:
     return None
 
 
+def _check_gpu(name: str | None) -> str | None:
+    """Returns the diagnostic about an unknown GPU."""
+    from tilewright import _native
+    from tilewright.errors import TritonError
+
+    try:
+        _native.take_profile(name)
+    except TritonError as error:
+        return str(error)
+    return None
+
+
 def cupti_folders() -> list[str]:
     """The folders of NVIDIA's Python packages, which torch brings, that have CUPTI."""
     import glob
@@ -124,10 +135,9 @@ def cupti_folders() -> list[str]:
 
 
 def _finish(wanted: Namespace) -> None:
-    from tilewright import _native
+    from tilewright._measurements import MEASUREMENTS
 
-    _native.stop_profile()
-    profile = complete(json.loads(_native.take_profile(wanted.gpu)))
+    profile = complete(MEASUREMENTS.end_command())
     text = table(profile, wanted.lines)
     if wanted.report is not None:
         _write(wanted.report, text)

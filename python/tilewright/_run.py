@@ -151,14 +151,36 @@ def _options(
         os.environ["TILEWRIGHT_PORTABLE"] = "1"
         _native.reload_knobs()
     if given.locked is not None:
-        from tilewright import _native
-        from tilewright._lock import DEFAULT
-
-        # The program may change the working directory.
-        os.environ["TILEWRIGHT_LOCK"] = os.path.abspath(given.locked or DEFAULT)
-        _native.reload_knobs()
+        path = set_lock(given.locked)
+        if not can_read_lock(path):
+            _end_before_prompt(1)
+            raise SystemExit(1)
     sanitize = "all" if given.sanitize == "" else given.sanitize
     return given.kind, given.program, given.device, given.strict, sanitize, given.report
+
+
+def set_lock(path: str) -> str:
+    """Makes this process and those that it starts launch from a lock; returns its absolute path."""
+    from tilewright import _native
+    from tilewright._lock import DEFAULT
+
+    # The program may change the working directory.
+    path = os.path.abspath(path or DEFAULT)
+    os.environ["TILEWRIGHT_LOCK"] = path
+    _native.reload_knobs()
+    return path
+
+
+def can_read_lock(path: str) -> bool:
+    """Returns whether a lock can be read; prints the diagnostic if not.
+
+    A launch would fail with the same diagnostic, but the program may run for long before it launches a kernel.
+    """
+    from tilewright import _native
+    from tilewright._output import without_output
+
+    with without_output():
+        return _native.command_line(["lock", "list", path]) == 0
 
 
 def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
@@ -173,10 +195,15 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
 def _refuse(failure: str, code: int) -> int:
     """Prints why no program runs; returns the exit code. With ``-i``, ends the process, so that no prompt follows."""
     print(failure, file=sys.stderr)
+    _end_before_prompt(code)
+    return code
+
+
+def _end_before_prompt(code: int) -> None:
+    """With ``-i``, ends the process, so that no prompt follows."""
     if sys.flags.inspect:
         sys.stderr.flush()
         os._exit(code)
-    return code
 
 
 def _prepare(device: str | None, is_strict: bool = False, parts: tuple[str, ...] = PARTS) -> str | None:
@@ -431,7 +458,7 @@ def _end(error: BaseException) -> NoReturn:
             continue
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
-        if isinstance(one, TritonError):
+        if isinstance(one, TritonError) or hasattr(one, "_is_about_program"):
             hide_own_frames(one)
         errors += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
     try:

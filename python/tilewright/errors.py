@@ -182,6 +182,8 @@ def hide_own_frames(error: BaseException) -> None:
     import os
     from types import TracebackType
 
+    # `tilewright run` hides the frames to which the error is raised later, too.
+    error.__dict__["_is_about_program"] = True
     folder = os.path.dirname(__file__) + os.sep
     kept: list[TracebackType] = []
     trace = error.__traceback__

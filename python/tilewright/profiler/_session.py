@@ -3,13 +3,13 @@ module."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 from typing import Any
 
 from tilewright import _native
+from tilewright._measurements import MEASUREMENTS
 from tilewright.profiler._records import Memory, Records, complain
 
 Number = int | float
@@ -162,12 +162,7 @@ class Sessions:
             self.known[session.number] = session
 
     def _changed(self) -> None:
-        if any(session.is_active for session in self.known.values()):
-            from tilewright._profile import cupti_folders
-
-            _native.start_profile(cupti_folders())
-        else:
-            _native.stop_profile()
+        MEASUREMENTS.set_measured(any(session.is_active for session in self.known.values()))
         self.mark()
 
     def mark(self, metrics: dict[str, Any] | None = None, name: str | None = None) -> None:
@@ -202,14 +197,15 @@ class Sessions:
         ``memory`` has the scopes that the last launch recorded; only those of ``programs`` are kept.
         """
         with self.lock:
-            taken = json.loads(_native.take_profile())
-            # `take_profile` waits for the launches, so their records are complete.
+            taken = MEASUREMENTS.take()
+            # `take` waits for the launches, so their records are complete.
             records = None if memory is None else memory.take(programs)
             if records is not None:
                 complain(records)
             kernels = taken["kernels"]
             for note in taken["notes"]:
-                if note not in self.notes:
+                # `tilewright profile` prints the notes at its end.
+                if note not in self.notes and not MEASUREMENTS.has_command:
                     self.notes.add(note)
                     print(note, file=sys.stderr)
             for launch in taken["launches"]:
@@ -219,7 +215,9 @@ class Sessions:
                     active = tuple(number for number, session in self.known.items() if session.is_active)
                     scope = _Scope((), active)
                 for number in scope.sessions:
-                    if (session := self.known.get(number)) is not None:
+                    session = self.known.get(number)
+                    # A thread keeps the sessions of its scope when another thread ends or deactivates them.
+                    if session is not None and session.is_active:
                         is_last = records is not None and launch is taken["launches"][-1]
                         _add(session, scope, launch, kernels[launch["kernel"]], records if is_last else None)
 

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import re
 import sys
 from typing import Any
+
+from tilewright._files import cannot
 
 _TIMES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _SIZES = {"": 1.0, "g": 1e9, "t": 1e12}
@@ -90,7 +93,25 @@ def _check(metrics: list[str], root: dict[str, Any]) -> None:
         else:
             needed = {name}
         if not needed & known:
-            raise ValueError(f"the profile has no '{name}': it has {', '.join(sorted(known))}")
+            derived = _derived(known)
+            near = difflib.get_close_matches(name, [*derived, *known], 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            more = f", and from these {', '.join(derived)}" if derived else ""
+            raise ValueError(f"the profile has no '{name}': it has {', '.join(sorted(known))}{more}{hint}")
+
+
+def _derived(known: set[str]) -> list[str]:
+    """Returns the metrics that the viewer computes from those of a profile."""
+    times = [kind for kind in ("time", "cpu_time") if f"{kind} (ns)" in known]
+    derived = [f"{prefix}{kind}/{unit}" for kind in times for prefix in ("", "avg_") for unit in _TIMES]
+    derived += [f"{kind}/%" for kind in times]
+    flops = [name for name in _FLOPS if name in known]
+    rates = [
+        *(name.replace("flops", "flop", 1) for name in flops),
+        *(["flop"] if flops or "flops" in known else []),
+    ]
+    rates += ["byte"] if "bytes" in known else []
+    return derived + [f"{prefix}{rate}/s" for rate in rates for prefix in _SIZES]
 
 
 def get_raw_metrics(file: Any) -> tuple[dict[str, Any], list[str], dict[str, Any], dict[str, Any]]:
@@ -234,7 +255,10 @@ def main(arguments: list[str] | None = None) -> int:
         print_tree(tree, metrics, given.depth, given.format, given.print_sorted)
     except BrokenPipeError:
         raise
-    except (OSError, ValueError, re.error) as error:
+    except OSError as error:
+        print(f"error: {cannot('read', given.file, error)}", file=sys.stderr)
+        return 1
+    except (ValueError, re.error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -123,6 +123,8 @@ _server: _Server | None = None
 def serve(port: int = 0) -> str:
     """Serves the page of the trace in the background; returns its address."""
     global _server
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"the port is {port}, expected 0 to 65535; 0 is any free one")
     with _lock:
         if _server is not None and port in (0, _server.server_address[1]):
             return _server.url
@@ -160,7 +162,13 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     """
     import json
 
-    url = serve(_chosen_port() if port is None else port)
+    from tilewright.errors import hide_own_frames
+
+    try:
+        url = serve(_chosen_port() if port is None else port)
+    except (OSError, ValueError) as error:
+        hide_own_frames(error)
+        raise error
     print(f"tilewright: the trace is at {url}", file=sys.stderr, flush=True)
     if share:
         print(

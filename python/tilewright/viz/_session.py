@@ -160,7 +160,10 @@ def load(path: str | os.PathLike[str], append: bool = False) -> None:
     """
     global _loaded
     found = Path(path).absolute()
-    _native.TraceFile(found)
+    try:
+        _native.TraceFile(found)
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0), os.fspath(path)) from None
     with _lock:
         before = globals()["path"]() if append else None
         joined = found if before is None else _join(before, found)

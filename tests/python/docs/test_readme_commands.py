@@ -48,6 +48,16 @@ def test_a_command_of_the_readme_runs(command, run, tmp_path):
     assert result.out or result.err or "run" in words
 
 
+def test_the_shown_fault_is_what_the_program_prints(run, tmp_path):
+    (shown,) = (text for info, text in fences() if info == "text run=without-mask")
+    path = tmp_path / "kernels.py"
+    path.write_text(program().replace(", mask=mask)", ")"))
+    done = run(path, cwd=tmp_path)
+    assert done.code == 1
+    # The dots are for the folder of the file.
+    assert done.err.endswith(f"\n{shown.replace('…/kernels.py', str(path))}"), done.err
+
+
 def test_figures_are_those_of_their_pages():
     """Each number in the table of figures is in the table of the page that its row links."""
     rows = re.findall(

@@ -255,6 +255,46 @@ def test_the_simulator_compares_by_its_model(tmp_path):
     assert slower.stdout.splitlines()[-1].startswith("a.py::copy is ")
 
 
+INTERRUPTED = """
+import os, signal, time
+
+calls = 0
+
+
+def first():
+    global calls
+    calls += 1
+    time.sleep(1.1e-3)
+    if calls == LAST:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def second():
+    time.sleep(1.1e-3)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_ctrl_c_reports_the_pairs_so_far(tmp_path, options):
+    """The first version takes 1.1 ms, so each sample is one call: one before the measurement, three to count, pairs."""
+    (tmp_path / "c.py").write_text(INTERRUPTED.replace("LAST", "1 + 3 + 6"))
+    made = bench(tmp_path, "c.py::first", "c.py::second", "--time", "60", *options)
+    assert made.returncode == 130, made.stderr
+    (line,) = made.stderr.splitlines()
+    assert line == "tilewright: interrupted after 5 pairs"
+    if options:
+        assert json.loads(made.stdout)["pairs"] == 5
+    else:
+        assert made.stdout.splitlines()[-1].endswith(", 5 pairs)")
+
+
+def test_ctrl_c_before_the_first_pair_is_a_line(tmp_path):
+    (tmp_path / "c.py").write_text(INTERRUPTED.replace("LAST", "1"))
+    made = bench(tmp_path, "c.py::first", "c.py::second")
+    assert (made.returncode, made.stdout) == (130, "")
+    assert made.stderr == "tilewright: interrupted before a pair was measured\n"
+
+
 def test_mistakes(tmp_path):
     for arguments, expected in (
         (["a.py::copy"], "two versions are compared"),
@@ -267,12 +307,18 @@ def test_mistakes(tmp_path):
         (["a.py::takes", "b.py::takes"], "takes arguments (what)"),
         (["a.py::tl", "b.py::tl"], "neither a function nor a kernel"),
         (["a.py::work", "b.py::work", "--time", "long"], "argument --time: invalid float value: 'long'"),
-        (["a.py::work", "b.py::work", "--what"], "unknown option"),
+        (["a.py::work", "b.py::work", "--jsom"], "unknown option '--jsom'; did you mean `--json`?\nhelp: "),
+        (
+            ["a.py::copy", "b.py::copy", *LAUNCH, "--device", "sim:sm_90", "--gpu", "H300"],
+            "error[TW0109]: there is no model of a GPU 'H300'",
+        ),
         (["a.py::work", "b.py::work", "--device", "sim:sm_90"], "launches no kernel"),
     ):
         made = bench(tmp_path, *arguments)
         assert made.returncode == 2, (arguments, made.stdout, made.stderr)
         assert expected in made.stderr, made.stderr
+        assert "error: error" not in made.stderr
+        assert "--gpu: error" not in made.stderr
         assert "Traceback" not in made.stderr
     (tmp_path / "bytes.py").write_bytes(b'x = "\xff"\n')
     made = bench(tmp_path, "bytes.py::k", "a.py::work")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -492,6 +493,19 @@ def test_other_commands_launch_from_a_lock(
     loose = project.command(*command, "--locked", "my.lock", project.program)
     assert loose.code == 2
     assert "follows '=' without a space: --locked=my.lock" in loose.err
+
+
+@pytest.mark.parametrize("command", [("run",), ("profile",), ("sim", "report")])
+def test_a_lock_that_cannot_be_read_is_told_before_the_program_runs(
+    project: Project, command: tuple[str, ...]
+) -> None:
+    project.program.write_text("print('runs')\n")
+    for name, said in (("no.lock", "cannot be read"), ("program.py", "is not a lock file")):
+        done = project.command(*command, f"--locked={name}", "program.py", cwd=project.folder)
+        assert (done.code, done.out) == (1, "")
+        assert re.match(rf"error\[TW0120\]: .*{re.escape(name)} {said}", done.err), done.err
+        assert "Traceback" not in done.err
+        assert "launch" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -290,12 +290,16 @@ def test_a_reader_may_close_the_pipe(tmp_path):
 
 def test_mistakes(tmp_path):
     for options, expected in (
-        (["--gpu", "Voodoo2"], "no model of a GPU 'Voodoo2'"),
+        (["--gpu", "Voodoo2"], "error[TW0109]: there is no model of a GPU 'Voodoo2'\n"),
         (["--flame", "x.png"], ".svg"),
         (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
         (["--lines", "many"], "argument --lines: invalid int value: 'many'"),
         (["--lines=-1"], "--lines is a number of lines"),
         (["--what"], "unknown option '--what'"),
+        (
+            ["--flam", "x.svg"],
+            "unknown option '--flam'; did you mean `--flame`?\nhelp: `tilewright profile --help`",
+        ),
         ([], "no program to profile"),
     ):
         arguments = [*options, "program.py"] if options else []
@@ -307,6 +311,7 @@ def test_mistakes(tmp_path):
         )
         assert made.returncode == 2, made.stderr
         assert expected in made.stderr
+        assert made.stderr.count("error") == 1
         assert "Traceback" not in made.stderr
 
 
@@ -437,3 +442,102 @@ def test_launches_with_other_code_have_their_own_counters(tmp_path):
     _, data = profile(tmp_path, program=COMPILATIONS, device="sim:sm_80")
     found = [(row["launches"], row["threads"], row["sim"]["blocks"]) for row in data["kernels"]]
     assert found == [(1, 32 << launch % 3, 8) for launch in range(24)]
+
+
+WITH_SESSIONS = """
+import os, signal, time
+import numpy as np
+import triton, triton.language as tl, triton.profiler as proton
+
+
+@triton.jit
+def add(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+
+x = np.zeros(1000, np.float32)
+
+
+def launch():
+    add[(8,)](x, 1000, BLOCK=128)
+
+
+launch()
+first = START
+launch()
+launch()
+PAUSE
+launch()
+GO_ON
+launch()
+END
+"""
+
+START = {"START": "proton.start('first')"}
+DEACTIVATE = {"PAUSE": "proton.deactivate(first)", "GO_ON": "proton.activate(first)"}
+SESSIONS = {
+    "open": ("cpu", START, 0, 4),
+    "finalized": ("cpu", START | {"GO_ON": "proton.finalize(first)"}, 0, 3),
+    "deactivated": ("sim:sm_80", START | DEACTIVATE | {"END": "proton.finalize(first)"}, 0, 3),
+    "interrupted": (
+        "sim:sm_80",
+        START | {"END": "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)"},
+        130,
+        4,
+    ),
+    "terminated": ("cpu", START | {"END": "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(9)"}, 143, 4),
+}
+
+
+@pytest.mark.parametrize("sessions", SESSIONS)
+def test_the_sessions_of_the_program_take_no_launch_from_the_table(tmp_path, sessions):
+    """The program launches 5 times; its session has those between its start, its end and its pauses."""
+    device, parts, code, in_session = SESSIONS[sessions]
+    program = WITH_SESSIONS
+    for part in ("START", "PAUSE", "GO_ON", "END"):
+        program = program.replace(part, parts.get(part, "None"))
+    (tmp_path / "program.py").write_text(program)
+    options = ["--device", device, "--gpu", "A100", "--json", "out.json", "program.py"]
+    made = subprocess.run(
+        [sys.executable, "-m", "tilewright", "profile", *options],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment_of(),
+        timeout=PATIENCE,
+    )
+    # A process that Ctrl-C ends says so by the signal.
+    assert made.returncode in (code, -2 if code == 130 else code), made.stderr
+    rows = re.findall(r"% +(\d+) .*BLOCK=128\) on ", made.stderr)
+    assert sum(map(int, rows)) == 5, made.stderr
+    measured = json.loads((tmp_path / "out.json").read_text())
+    (row,) = measured["kernels"]
+    assert row["launches"] == len(measured["launches"]) == 5
+    # Each launch loads and stores 1000 floats.
+    assert (row["read"], row["written"]) == (20_000, 20_000)
+    assert row["ns"] == pytest.approx(sum(one["ns"] for one in measured["launches"]))
+    tree, _ = json.loads((tmp_path / "first.hatchet").read_text())
+    assert [child["metrics"]["count"] for child in tree["children"]] == [in_session]
+
+
+def test_a_profile_in_parts_is_the_profile(tmp_path):
+    """A session takes the counters after each launch; their sum is what one profile of all launches has."""
+    found = []
+    loop = "for _ in range(3):\n"
+    for replaced in (loop, f"{loop}    triton.profiler.start({str(tmp_path / 'session')!r})\n"):
+        program = PROGRAM.replace(loop, replaced, 1).replace(
+            "import tilewright as triton", "import tilewright as triton, tilewright.profiler"
+        )
+        _, data = profile(tmp_path, program=program, device="sim:sm_90")
+        found.append(data["kernels"])
+    for whole, parts in zip(*found, strict=True):
+        expected, sim = whole.pop("sim"), parts.pop("sim")
+        estimate, summed = expected.pop("estimate"), sim.pop("estimate")
+        for one in (expected, sim):
+            one["lines"].sort(key=lambda line: (line["file"], line["line"]))
+        assert sim == expected
+        assert summed.pop("busy") == pytest.approx(estimate.pop("busy"))
+        for name, value in estimate.items():
+            assert summed[name] == (value if isinstance(value, str) else pytest.approx(value)), name
+        assert (parts["launches"], parts["read"]) == (whole["launches"], whole["read"])

@@ -501,6 +501,12 @@ def test_programs_read_profiles(profile_file, capsys):
     [
         (["-m", "time/h"], "unknown unit in 'time/h'"),
         (["-m", "flops64"], "the profile has no 'flops64': it has bytes, count, flops16, flops8, time (ns)"),
+        (
+            ["-m", "tme/ms"],
+            "it has bytes, count, flops16, flops8, time (ns), and from these time/s, time/ms, ",
+        ),
+        (["-m", "tme/ms"], "; did you mean 'time/ms'?"),
+        (["-m", "tflops16/s"], "; did you mean 'tflop16/s'?"),
         (["-i", "("], "missing )"),
     ],
 )
@@ -509,6 +515,20 @@ def test_mistakes_of_the_viewer_are_a_line(profile_file, capsys, arguments, said
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert said in line
+
+
+def test_every_metric_that_the_viewer_suggests_can_be_printed(profile_file):
+    tree, _ = viewer.read(profile_file)
+    derived = viewer._derived(viewer.names_below(tree))
+    assert {"avg_time/us", "time/%", "gbyte/s", "tflop16/s", "flop/s"} < set(derived)
+    viewer.parse(derived, profile_file)
+
+
+def test_a_profile_that_cannot_be_read_is_a_line(capsys, tmp_path):
+    assert viewer.main([str(tmp_path / "no.hatchet")]) == 1
+    assert capsys.readouterr().err == f"error: cannot read {tmp_path / 'no.hatchet'}: there is no such file\n"
+    assert viewer.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"error: cannot read {tmp_path}: Is a directory\n"
 
 
 def test_the_output_of_the_viewer_may_be_closed_early(profile_file):

@@ -393,9 +393,8 @@ def test_an_unknown_option_is_a_mistake_of_usage(environment):
     for command in ("activate", "deactivate", "status"):
         done = environment.tilewright(command, "--nonsense")
         assert (done.code, done.out) == (2, "")
-        assert done.err.startswith(
-            f"error: unknown option '--nonsense'\n\nUsage: tilewright {command} [options]\n"
-        )
+        help_line = f"help: `tilewright {command} --help` lists the options\n"
+        assert done.err == f"error: unknown option '--nonsense'\n{help_line}"
 
 
 def test_a_file_that_cannot_be_written_is_named(environment):

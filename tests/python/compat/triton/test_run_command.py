@@ -182,10 +182,13 @@ def test_usage(run):
         (["-c"], "no code to run"),
         (["--device"], "argument --device: expected one argument"),
         (["--strict=1", "x.py"], "argument --strict: ignored explicit argument '1'"),
-        (["--divice", "cpu", "x.py"], "unknown option '--divice'"),
+        (["--divice", "cpu", "x.py"], "unknown option '--divice'; did you mean `--device`?"),
+        (["--sanitze=race", "x.py"], "unknown option '--sanitze=race'; did you mean `--sanitize`?"),
+        (["--fourteen", "x.py"], "unknown option '--fourteen'"),
     ]:
         wrong = run("-m", "tilewright", "run", *arguments)
-        assert (wrong.code, wrong.err) == (2, f"error: {message}\n\n{usage}")
+        help_line = "help: `tilewright run --help` lists the options\n"
+        assert (wrong.code, wrong.err) == (2, f"error: {message}\n{help_line}")
 
 
 @pytest.mark.parametrize(
