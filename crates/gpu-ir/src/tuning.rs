@@ -112,6 +112,19 @@ pub struct Tuning {
     /// A decode with weights of 8 bits took 33 us without the division of K and 24.6 us with it.
     /// With 64 rows, it took 34.0 and 33.2 us (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
+    /// The layouts of the third selection run replace others if their cost is lower by this part of
+    /// it: 8 means an eighth.
+    ///
+    /// With 1 % less cost, experts with mxfp4 weights and 64 tokens took 271 us, and 261 us before.
+    /// With half of the cost, a dot with AWQ weights of 64x4096x4096 took 23.1 us, and 39.8 us
+    /// before (H200, 2026-11-30).
+    pub other_layouts_gain: u32,
+    /// The fewest bytes of a box for which a kernel makes a tensor map. Making a map takes about a
+    /// microsecond, in which the program copies nothing.
+    ///
+    /// Chunk states of Mamba-2, whose loop has 8 iterations, took 152 us with maps of two vectors of
+    /// 128 bytes, and 142 us without (H200, 2026-11-30).
+    pub device_map_bytes: u32,
     /// The most operand elements that a thread computes per iteration with a copy partition. A copy
     /// partition is warps that make the loop's copies. A longer iteration hides the start of copies
     /// without it.
@@ -295,6 +308,8 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     accumulator_registers: 240,
     depth_split_registers: 128,
     depth_split_rows: 64,
+    other_layouts_gain: 8,
+    device_map_bytes: 1024,
     specialized_elements: 64,
     kept_operand_registers: 32,
     moved_operand_registers: 128,

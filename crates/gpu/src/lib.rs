@@ -41,10 +41,11 @@ pub fn assign_layouts(
     target: GpuTarget,
     num_warps: u32,
 ) -> Result<Module, Box<Diagnostic>> {
-    assign_layouts_for(module, target, num_warps, Launcher::default())
+    assign_layouts_for(module, target, num_warps, 1, Launcher::default())
 }
 
-/// Assigns layouts for a launcher other than the default.
+/// Assigns layouts for a launcher other than the default. `num_stages` applies to each loop without
+/// its own number of pipeline stages.
 ///
 /// # Errors
 /// If the kernel has a construct that the GPU path does not support.
@@ -52,6 +53,7 @@ pub fn assign_layouts_for(
     module: &ir::Module,
     target: GpuTarget,
     num_warps: u32,
+    num_stages: u32,
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     if module.states_layouts() {
@@ -60,7 +62,8 @@ pub fn assign_layouts_for(
     let mut kernel = Preparation { module: module.clone(), target, num_warps, cluster: 1, launcher };
     ir::run_passes(&Preparation::PASSES, &mut kernel, |_, _| ())?;
     let Preparation { module, num_warps, cluster, .. } = kernel;
-    let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
+    let mut program = assign::assign_layouts(&module, target, (num_warps, num_stages), launcher);
+    program.header.stages = num_stages;
     program.header.cluster = cluster;
     if cluster == 1 {
         program.header.order = idioms::program_order(&module);
@@ -119,8 +122,7 @@ pub fn compile_for(
     num_stages: u32,
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
-    let mut program = assign_layouts_for(module, target, num_warps, launcher)?;
-    program.header.stages = if program.header.explicit { 0 } else { num_stages };
+    let mut program = assign_layouts_for(module, target, num_warps, num_stages, launcher)?;
     verify(&program, "assign");
     check_explicit(&program)?;
     run_passes(&mut program)?;

@@ -78,8 +78,8 @@ mod tensor_core;
 pub use banks::{BankUse, bank_use, ldmatrix_bank_use, matrix_bank_use};
 pub use blocked::{blocked, coalesced};
 pub use convert::{
-    Access, ConvertError, Plan, Round, Select, SharedPlan, ShufflePlan, Start, convert, shared_plan,
-    shuffle_plan,
+    Access, ConvertError, Plan, Round, Select, SharedPlan, ShufflePlan, Start, convert, copy_plan,
+    shared_plan, shuffle_plan,
 };
 pub use ldmatrix::MatrixAccess;
 pub use map::{Layout, Map, Placement, Transfer};

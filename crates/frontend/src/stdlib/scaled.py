@@ -32,10 +32,10 @@ def _nibbles(x, axis: tl.constexpr):
 @triton.jit
 def _from_e2m1(x):
     """Converts e2m1 numbers (a sign, two bits of exponent, one bit of mantissa) to fp32."""
-    sign = (x & 8).to(tl.uint32) << 28
-    magnitude = (x & 7).to(tl.uint32) << 22
-    # The bits are at their positions in fp32; the factor corrects the bias of the exponent.
-    return (sign | magnitude).to(tl.float32, bitcast=True) * 2.0**126
+    # One multiplication copies the bits to two positions: the sign is bit 31 of fp32, and the magnitude is at bit 22.
+    bits = x.to(tl.uint32) * (1 << 28 | 1 << 22) & (1 << 31 | 7 << 22)
+    # The factor corrects the bias of the exponent.
+    return bits.to(tl.float32, bitcast=True) * 2.0**126
 
 
 @triton.jit

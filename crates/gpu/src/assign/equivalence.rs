@@ -5,7 +5,7 @@
 //! layout. An edge whose ends have different layouts needs a `convert_layout`; [`super::selection`]
 //! counts its cost. Values that each use recomputes ([`super::rematerialization`]) are in no class.
 
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
@@ -48,6 +48,8 @@ pub struct Accesses {
     /// have another layout than the class.
     pub are_free: bool,
     pub is_store: bool,
+    /// True if asynchronous copies probably replace the loads ([`super::copied_loads`]).
+    pub are_copied: bool,
     /// The relative execution count.
     pub weight: u64,
 }
@@ -85,6 +87,7 @@ impl Classes {
         function: &Function,
         rematerializable: &Rematerializable,
         dots: &DotPlans,
+        copied: &EntitySet<Inst>,
         (infos, target): (&Infos, GpuTarget),
     ) -> Self {
         let mut union = ClassUnion::new(function, rematerializable);
@@ -101,6 +104,7 @@ impl Classes {
             function,
             rematerializable,
             dots,
+            copied,
             infos,
             target,
             classes: &mut classes,
@@ -251,6 +255,7 @@ struct ClassCollector<'a> {
     function: &'a Function,
     rematerializable: &'a Rematerializable,
     dots: &'a DotPlans,
+    copied: &'a EntitySet<Inst>,
     infos: &'a Infos,
     target: GpuTarget,
     classes: &'a mut Classes,
@@ -371,15 +376,19 @@ impl ClassCollector<'_> {
         let accesses = &mut self.classes.list[class].accesses;
         let weight = u64::from(weight);
         let is_store = data.op.family() == OpFamily::Store;
+        let are_copied = self.copied.contains(inst);
         let is_equal = |known: &&mut Accesses| {
-            known.shape == shape && known.are_free == are_free && known.is_store == is_store
+            known.shape == shape
+                && known.are_free == are_free
+                && known.is_store == is_store
+                && known.are_copied == are_copied
         };
-        match accesses.iter_mut().find(is_equal) {
-            Some(known) => {
-                known.insts.push(inst);
-                known.weight += weight;
-            }
-            None => accesses.push(Accesses { insts: vec![inst], shape, are_free, is_store, weight }),
+        if let Some(known) = accesses.iter_mut().find(is_equal) {
+            known.insts.push(inst);
+            known.weight += weight;
+        } else {
+            let insts = vec![inst];
+            accesses.push(Accesses { insts, shape, are_free, is_store, are_copied, weight });
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `equivalence` | groups values that are not rematerialized into classes with one layout each |
 //! | `boxes` | finds the loads and stores that tensor copies may execute |
 //! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
+//! | `copied_loads` | finds the loads that asynchronous copies probably replace |
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |
 //! | `propagation` | collects the layouts that the users of each value demand |
 //! | `accumulators` | finds the accumulators of a stated program that stay in flight |
@@ -25,6 +26,7 @@ mod accumulators;
 pub mod boxes;
 mod chosen_allocations;
 pub mod coalescing;
+mod copied_loads;
 mod cost;
 pub mod dot_decomposition;
 mod equivalence;
@@ -46,6 +48,7 @@ use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::launcher::Launcher;
 use boxes::TensorBoxes;
+use copied_loads::copied_loads;
 use cost::LayoutCosts;
 use equivalence::Classes;
 use mma_selection::DotPlans;
@@ -56,11 +59,12 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 pub use stated::translate as translate_stated;
 
-/// Assigns a layout to every value of a kernel without calls.
+/// Assigns a layout to every value of a kernel without calls. `num_stages` applies to each loop
+/// without its own number of pipeline stages.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
-    num_warps: u32,
+    (num_warps, num_stages): (u32, u32),
     launcher: Launcher<'_>,
 ) -> Module {
     let function = module.kernel();
@@ -70,9 +74,10 @@ pub fn assign_layouts(
     let mut costs = LayoutCosts::new(target.tuning);
     let dots = DotPlans::new(function, target, num_warps, &mut costs);
     let rematerializable = Rematerializable::new(function, target.tuning);
-    let classes = Classes::new(function, &rematerializable, &dots, (&addresses, target));
-    let choice = selection::select_layouts(function, &classes, &mut costs, num_warps);
     let boxes = TensorBoxes::new(module, &addresses, target, launcher);
+    let copied = copied_loads(function, num_stages, target, &boxes);
+    let classes = Classes::new(function, &rematerializable, &dots, &copied, (&addresses, target));
+    let choice = selection::select_layouts(function, &classes, &mut costs, num_warps);
     let context = AssignContext {
         function,
         boxes: &boxes,

@@ -12,6 +12,9 @@
 //! conversions on its edges. This cost depends on the neighbors' layouts, so the selection is
 //! iterated.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
 use tilewright_base::{Remark, RemarkKind, is_collecting, remark};
@@ -36,8 +39,13 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// In a first run, classes with edges but without candidates get the default layout. In a second
-/// run, such classes wait for the layout of a neighbor. Returns the cheaper result.
+/// The result depends on the order in which classes are visited first, so there are several runs.
+/// The cheapest result wins.
+///
+/// - In the first run, classes with edges but without candidates get the default layout.
+/// - In the second run, such classes wait for the layout of a neighbor.
+/// - In the third run, classes are visited along the edges with the largest conversions. Its result
+///   must be cheaper by a margin.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
@@ -56,8 +64,8 @@ pub fn select_layouts(
     let mut selection =
         LayoutSelection { function, classes, layouts, num_warps, chosen, waits: false, has_guessed: false };
     selection.select_all(&order);
+    let mut best = (selection.total_cost(), selection.chosen.clone());
     if selection.has_guessed {
-        let first = (selection.total_cost(), selection.chosen.clone());
         selection.chosen.fill(None);
         selection.waits = true;
         let mut changed = true;
@@ -69,11 +77,51 @@ pub fn select_layouts(
         }
         selection.waits = false;
         selection.select_all(&order);
-        if first.0 <= selection.total_cost() {
-            selection.chosen = first.1;
+        selection.keep_cheaper(&mut best, 0);
+    }
+    if selection.has_conversions() {
+        selection.chosen.fill(None);
+        selection.select_all(&spanning_order(classes, &order));
+        let margin = best.0 / u64::from(selection.layouts.tuning.other_layouts_gain);
+        selection.keep_cheaper(&mut best, margin);
+    }
+    selection.chosen = best.1;
+    selection.finish()
+}
+
+/// Returns the classes in the order of a maximum spanning tree (Prim's algorithm). The roots are the
+/// classes with accumulators and accesses. The weight of an edge is the number of bits that a
+/// conversion on it moves.
+fn spanning_order(classes: &Classes, order: &[usize]) -> Vec<usize> {
+    let is_root = |class: &usize| {
+        let data = &classes.list[*class];
+        !data.accumulators.is_empty() || !data.accesses.is_empty()
+    };
+    let bits = |edge: &Edge| {
+        let elements = classes.list[edge.from].shape.elements() as u64;
+        elements * u64::from(edge.element_bits) * u64::from(edge.weight)
+    };
+    let mut rank = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(index, class)| rank[*class] = index);
+    // Of edges with the same weight, the heap yields that of the first class in `order`.
+    let entry = |bits: u64, class: usize| (bits, Reverse(rank[class]), class);
+    let mut reached: BinaryHeap<_> =
+        order.iter().map(|class| entry(if is_root(class) { u64::MAX } else { 0 }, *class)).collect();
+    let mut found: Vec<usize> = Vec::new();
+    let mut is_found = vec![false; order.len()];
+    while let Some((_, _, class)) = reached.pop() {
+        if std::mem::replace(&mut is_found[class], true) {
+            continue;
+        }
+        found.push(class);
+        for index in &classes.list[class].edges {
+            let edge = &classes.edges[*index];
+            if let EdgeEnd::Shape(_, to) | EdgeEnd::Reduced(_, to) = edge.to {
+                reached.extend([edge.from, to].map(|class| entry(bits(edge), class)));
+            }
         }
     }
-    selection.finish()
+    found
 }
 
 /// Returns the number of shape ops between each class and a batched dot. Returns `usize::MAX` for a
@@ -125,24 +173,15 @@ impl LayoutSelection<'_> {
         }
         let shared = self.shared(class);
         let candidates = self.candidates(class);
+        let others = candidates.into_iter().filter(|candidate| !shared.contains(candidate));
         let mut best = None;
-        for candidate in candidates.into_iter().filter(|candidate| !shared.contains(candidate)) {
-            let cost = self.cost(class, candidate);
+        for candidate in others.chain(shared.iter().copied()) {
+            let cost = self.cost(class, candidate) + self.arithmetic(class, candidate);
             if best.is_none_or(|(lowest, _)| cost < lowest) {
                 best = Some((cost, candidate));
             }
         }
-        let mut chosen = best.map(|(_, candidate)| candidate);
-        // Fewer registers make pointwise ops cheaper, so compare costs that include these ops.
-        if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
-            let mut lowest = cost + self.arithmetic(class, whole);
-            for candidate in shared {
-                let cost = self.cost(class, candidate) + self.arithmetic(class, candidate);
-                if cost < lowest {
-                    (lowest, chosen) = (cost, Some(candidate));
-                }
-            }
-        }
+        let chosen = best.map(|(_, candidate)| candidate);
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
@@ -248,11 +287,31 @@ impl LayoutSelection<'_> {
         Some(self.layouts.add(layout))
     }
 
+    /// Replaces the best result if the current one costs at least `margin` less.
+    fn keep_cheaper(&mut self, best: &mut (u64, Vec<Option<LayoutId>>), margin: u64) {
+        let cost = self.total_cost();
+        if cost + margin < best.0 {
+            *best = (cost, self.chosen.clone());
+        }
+    }
+
+    /// Returns whether a loop has a conversion.
+    fn has_conversions(&mut self) -> bool {
+        let classes = self.classes;
+        classes.edges.iter().any(|edge| {
+            let from = self.chosen[edge.from];
+            edge.weight >= self.layouts.tuning.loop_weight
+                && from.is_some_and(|from| self.edge_cost(edge, edge.from, from) > 0)
+        })
+    }
+
     fn total_cost(&mut self) -> u64 {
         let classes = self.classes;
         let mut cost = 0;
         for class in 0..classes.list.len() {
-            cost += self.chosen[class].map_or(0, |layout| self.own_cost(class, layout));
+            if let Some(layout) = self.chosen[class] {
+                cost += self.own_cost(class, layout) + self.arithmetic(class, layout);
+            }
         }
         for edge in &classes.edges {
             let from = self.chosen[edge.from].expect("each class has a layout");
@@ -342,6 +401,20 @@ impl LayoutSelection<'_> {
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }
 
+    /// Returns the layout of accesses of a class that has its final layout.
+    ///
+    /// An asynchronous copy writes to shared memory, from which threads read the layout of the
+    /// class. The access then has its own layout at no further cost.
+    fn final_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> LayoutId {
+        let own = self.own_layout(access, shape);
+        let cost = |layout| access.shape.cost(self.layouts.get(layout));
+        if access.are_copied && access.are_free && cost(own) < cost(class) {
+            own
+        } else {
+            self.access_layout(access, shape, class).0
+        }
+    }
+
     /// Reports the layout of each class, and the costs of the other candidates.
     fn report(&mut self) {
         for class in 0..self.classes.list.len() {
@@ -363,7 +436,7 @@ impl LayoutSelection<'_> {
             names.truncate(6);
             let mut costs: Vec<(u64, LayoutId)> = Vec::new();
             for candidate in self.candidates(class) {
-                costs.push((self.cost(class, candidate), candidate));
+                costs.push((self.cost(class, candidate) + self.arithmetic(class, candidate), candidate));
             }
             let Some(chosen) = self.chosen[class] else { continue };
             let own = costs.iter().find(|(_, layout)| *layout == chosen).map_or(0, |(cost, _)| *cost);
@@ -375,8 +448,8 @@ impl LayoutSelection<'_> {
                 format!("estimated cost {own}; no other candidate")
             } else {
                 format!(
-                    "estimated cost {own} (accesses, reductions, scans, exchanges, conversions; not \
-                     arithmetic); others: {}",
+                    "estimated cost {own} (accesses, arithmetic, reductions, scans, exchanges, \
+                     conversions); others: {}",
                     others.join("; ")
                 )
             };
@@ -401,7 +474,7 @@ impl LayoutSelection<'_> {
         let mut of_access = SecondaryMap::new();
         for (data, class) in classes.list.iter().zip(&of_class) {
             for access in &data.accesses {
-                let layout = self.access_layout(access, &data.shape, *class).0;
+                let layout = self.final_layout(access, &data.shape, *class);
                 for inst in &access.insts {
                     of_access[*inst] = Some(layout);
                 }

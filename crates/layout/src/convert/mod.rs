@@ -7,7 +7,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-pub use shared::{Access, SharedPlan, Start, shared_plan};
+pub use shared::{Access, SharedPlan, Start, copy_plan, shared_plan};
 pub use shuffle::{Round, Select, ShufflePlan, shuffle_plan};
 
 use crate::map::Layout;

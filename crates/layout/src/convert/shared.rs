@@ -85,6 +85,37 @@ pub struct Start {
 /// # Panics
 /// If the layouts are of different tiles, or an element does not have 8, 16, 32, 64 or 128 bits.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
+    plan(from, to, element_bits, from.bases(Input::Register), |candidate| (0, candidate.cost))
+}
+
+/// Plans a conversion whose stores are asynchronous copies from global memory.
+///
+/// A copy moves elements that are contiguous in global memory: the registers that `run` spans. The
+/// widest copies have priority over bank conflicts, because they request more of a sector at once.
+///
+/// # Errors
+/// As [`shared_plan`].
+///
+/// # Panics
+/// As [`shared_plan`].
+pub fn copy_plan(
+    from: &Layout,
+    to: &Layout,
+    element_bits: u32,
+    run: &[u32],
+) -> Result<SharedPlan, ConvertError> {
+    plan(from, to, element_bits, run, |candidate| (usize::MAX - candidate.widths[0], candidate.cost))
+}
+
+/// Plans a conversion by the candidate with the lowest rank. A store moves registers that `run`
+/// spans.
+fn plan(
+    from: &Layout,
+    to: &Layout,
+    element_bits: u32,
+    run: &[u32],
+    rank: impl Fn(&Candidate) -> (usize, u32),
+) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(
         element_bits.is_power_of_two() && (8..=128).contains(&element_bits),
@@ -103,6 +134,7 @@ pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<Shar
         most: (CHUNK_BYTES * 8 / element_bits).ilog2() as usize,
         log_bytes: (element_bits / 8).ilog2() as usize,
     };
+    let store = Side { registers: run, ..store };
     let narrow = planner.common_vector(&store, &load);
     let candidates = [
         Some(planner.buffer(&store, &load, &narrow, &[])),
@@ -113,7 +145,7 @@ pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<Shar
             ..candidate
         }),
     ];
-    let best = candidates.into_iter().flatten().min_by_key(|candidate| candidate.cost);
+    let best = candidates.into_iter().flatten().min_by_key(rank);
     let best = best.expect("the first candidate is always there");
     let bytes = (element_bits / 8) << best.columns.len();
     let memory = buffer(from.output(), best.columns);

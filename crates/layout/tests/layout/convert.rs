@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tilewright_layout::{
     Access, ConvertError, Fragment, Input, Layout, Mma, Plan, Select, SharedPlan, ShufflePlan, bank_use,
-    blocked, convert, shared_plan, shuffle_plan,
+    blocked, convert, copy_plan, f2, shared_plan, shuffle_plan,
 };
 
 use crate::random::{Bits, TRIP_COST, check, surjective, tiles};
@@ -177,6 +177,28 @@ fn shared_memory_moves_every_element_to_its_place() {
         let plan = shared_plan(&from, &to, bits).expect("one block");
         check_plan(&Plan::Shared(Box::new(plan)), &from, &to, bits);
     });
+}
+
+#[test]
+fn copies_move_every_element_to_its_place() {
+    check(300, (pairs(), widths()), |((from, to), bits)| {
+        let registers = from.bases(Input::Register);
+        let run = f2::independent(&registers[..registers.len().min(2)]);
+        let plan = copy_plan(&from, &to, bits, &run).expect("one block");
+        assert!(plan.store.vector.width() <= 1 << run.len(), "a copy moves elements of its run");
+        check_plan(&Plan::Shared(Box::new(plan)), &from, &to, bits);
+    });
+}
+
+#[test]
+fn copies_for_fragments_are_whole_and_reads_have_no_conflicts() {
+    let rows = blocked(&[64, 64], &[1, 4], &[2, 16], &[4, 1], &[1, 0]);
+    let fragment = Mma::new(16, 8, 16, 16).layout(Fragment::A, &[64, 64], [4, 1]);
+    let run: Vec<u32> = rows.bases(Input::Register)[..2].to_vec();
+    let plan = copy_plan(&rows, &fragment, 32, &run).unwrap();
+    assert_eq!(plan.store.vector.width(), 4);
+    let width = plan.load.vector.width();
+    assert_eq!(bank_use(&plan.memory, &fragment, 32, width).conflicts(), 0);
 }
 
 #[test]

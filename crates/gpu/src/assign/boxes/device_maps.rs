@@ -78,6 +78,11 @@ impl Search<'_> {
 
     /// Returns the kernel's tensor map for an access, and the coordinates of the box.
     pub(super) fn device_map(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
+        let pointers = self.evolution.function.ty(self.evolution.function.insts[inst].operands[0]);
+        let bytes = pointers.element.pointee()?.bytes() * pointers.shape.elements();
+        if bytes < self.tuning.device_map_bytes as usize {
+            return None;
+        }
         let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
         let launch = std::mem::replace(&mut self.evolution, any_base);
         let found = self.device_map_of_any_base(inst);

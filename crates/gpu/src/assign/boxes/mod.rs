@@ -54,6 +54,7 @@ use rows::index_along;
 use sign::Proof;
 use tilewright_gpu_ir::box_layout::MAX_BOX_EXTENT;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
+use tilewright_gpu_ir::tuning::Tuning;
 use tilewright_gpu_ir::{
     LaunchInteger, LaunchTerm, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
@@ -113,7 +114,7 @@ impl TensorBoxes {
         };
         let is_possible = obstacle.is_none();
         if is_possible && target.features.has(Feature::TmaRows) {
-            boxes.find_rows(module, infos, &mut accesses, launcher);
+            boxes.find_rows(module, infos, &mut accesses, (launcher, target.tuning));
         }
         let has_copies = target.features.has(Feature::Tma);
         let without_dots =
@@ -133,7 +134,8 @@ impl TensorBoxes {
         }
         let evolution = ScalarEvolution::exact(function);
         let structure = Structure::new(function);
-        let mut search = Search { evolution, structure, infos, unspecialized: UNSPECIALIZED, making: None };
+        let (unspecialized, tuning) = (UNSPECIALIZED, target.tuning);
+        let mut search = Search { evolution, structure, infos, unspecialized, making: None, tuning };
         for inst in accesses {
             let at_launch = match obstacle.filter(|_| !is_possible) {
                 None => {
@@ -249,6 +251,7 @@ struct Search<'a> {
     unspecialized: u64,
     /// The inputs of the kernel's map; `None` for maps of the launch.
     making: Option<MapInputs>,
+    tuning: &'static Tuning,
 }
 
 impl Search<'_> {

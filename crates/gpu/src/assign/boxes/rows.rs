@@ -20,6 +20,7 @@ use crate::launcher::Launcher;
 use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
+use tilewright_gpu_ir::tuning::Tuning;
 
 /// The minimum number of bytes of a gathered row. Four rows of this size have 128 bytes.
 const MIN_GATHERED_ROW_BYTES: u64 = 32;
@@ -34,7 +35,7 @@ impl TensorBoxes {
         module: &Module,
         infos: &Infos,
         accesses: &mut Vec<Inst>,
-        launcher: Launcher<'_>,
+        (launcher, tuning): (Launcher<'_>, &'static Tuning),
     ) {
         let function = module.kernel();
         let written: Vec<usize> = tilewright_opt::analysis::accesses(module)
@@ -44,7 +45,8 @@ impl TensorBoxes {
             .collect();
         let evolution = ScalarEvolution::exact(function).with_elements();
         let structure = Structure::new(function);
-        let mut search = Search { evolution, structure, infos, unspecialized: UNSPECIALIZED, making: None };
+        let unspecialized = UNSPECIALIZED;
+        let mut search = Search { evolution, structure, infos, unspecialized, making: None, tuning };
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);

@@ -9,7 +9,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{
     Block, CacheModifier, Definition, Dtype, Effect, Inst, OpFamily, Operation, ShapeOp, Uses, Value,
 };
-use tilewright_layout::{Input, Layout, shared_plan};
+use tilewright_layout::{Input, Layout, copy_plan, shared_plan};
 
 use super::super::boxed::{Boxed, contiguous_axis};
 use super::loop_body::{LoopBody, Step};
@@ -308,7 +308,13 @@ impl LoopBody<'_> {
                     boxed: Some(boxed),
                 });
             }
-            if let Some((axis, width)) = vector.widest_copy(self.header.layouts.get(stored), &memory) {
+            let stored = self.header.layouts.get(stored);
+            let widest = |memory: Layout| Some((vector.widest_copy(stored, &memory)?, memory));
+            let other = self.memory_of_copies(*alloc, stored, &vector);
+            let copies = [Some(memory), other].into_iter().flatten().filter_map(widest);
+            // The last maximum wins, so reverse the order.
+            let copy = copies.rev().max_by_key(|((_, width), _)| *width);
+            if let Some(((axis, width), memory)) = copy {
                 let Buffer { element, shape, .. } = buffer;
                 return Some(RingLoad {
                     inst,
@@ -342,6 +348,26 @@ impl LoopBody<'_> {
             .max_by_key(|(_, (_, width))| *width)?;
         let ir::Type { element, shape, .. } = tile;
         Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed: None })
+    }
+
+    /// Returns a buffer layout for wide copies by threads, if only `local_load`s of one layout read
+    /// the buffer.
+    fn memory_of_copies(&self, alloc: Inst, stored: &Layout, vector: &AccessVector<'_>) -> Option<Layout> {
+        let function = self.function;
+        let mut readers = self.uses.users(function.insts[alloc].results[0]).filter(|user| {
+            let op = function.insts[*user].op.as_gpu();
+            !matches!(op, Some(GpuOp::LocalStore {} | GpuOp::Dealloc {}))
+        });
+        let loaded = |reader: Inst| {
+            let data = &function.insts[reader];
+            let is_plain = matches!(data.op, Op::Gpu(GpuOp::LocalLoad { matrix: false }));
+            function.ty(*data.results.first().filter(|_| is_plain)?).layout()
+        };
+        let layout = loaded(readers.next()?)?;
+        let is_one = readers.all(|reader| loaded(reader) == Some(layout));
+        let (to, bits) = (self.header.layouts.get(layout), vector.bytes * 8);
+        let plan = copy_plan(stored, to, bits, &vector.run_in(stored)).ok().filter(|_| is_one);
+        plan.map(|plan| plan.memory)
     }
 
     /// Returns whether tensor copies may fill the slots of the loop. The `mbarrier`s of a ring are
@@ -583,6 +609,14 @@ struct AccessVector<'a> {
 }
 
 impl AccessVector<'_> {
+    /// Returns the positions in `reshaped` of the registers that one access spans.
+    fn run_in(&self, reshaped: &Layout) -> SmallVec<[u32; 4]> {
+        let vector = self.layout.vector_along(self.axis as usize).at_most(self.width);
+        let registers = vector.registers(0);
+        let bits = 0..registers.len().ilog2();
+        bits.map(|bit| reshaped.at(&[(Input::Register, registers[1 << bit])])).collect()
+    }
+
     /// Returns the axis and width of the widest `cp.async` to a buffer. `reshaped` is the tile's
     /// layout after its shape ops.
     fn widest_copy(&self, reshaped: &Layout, memory: &Layout) -> Option<(u32, u32)> {
