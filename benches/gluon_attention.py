@@ -1,14 +1,10 @@
 """Attention forward in Gluon: copies into rings, and the scores of the next block beside the softmax of this one.
 
-``python benches/gluon_attention.py`` times it with the official triton, ``tilewright run benches/gluon_attention.py``
-with tilewright: the same source, on a GPU of the architecture Hopper. The order of the dots is that of FlashAttention-3
-inside a warpgroup (Shah et al. 2024, section 3.2).
+The order of the dots is that of FlashAttention-3 inside a warpgroup (Shah et al. 2024, section 3.2).
 """
 
 from __future__ import annotations
 
-import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -18,10 +14,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-CONFIGS = ((64, 128, 64, 2, 4), (64, 128, 128, 2, 8), (128, 128, 64, 2, 8), (128, 128, 128, 2, 8))
-"""The width of a head, the queries and keys of a block, the slots of each ring, and the warps."""
 
 
 @gluon.jit
@@ -113,42 +105,3 @@ def attention(
     fence_async_shared()
     tma.async_copy_shared_to_global(out_desc, [first + start, 0], q_memory)
     tma.store_wait(0)
-
-
-def main() -> None:
-    """Checks attention against torch, and prints the median time of each size and configuration."""
-    print(f"triton {triton.__version__}: {torch.cuda.get_device_name()}")
-    heads = 64
-    for d, block_m, block_n, stages, warps in CONFIGS:
-        for length in (1024, 4096, 16384):
-            torch.manual_seed(0)
-            q, k, v = (torch.randn(heads, length, d, device="cuda", dtype=torch.float16) for _ in range(3))
-            out = torch.empty_like(q)
-            descriptors = []
-            for tensor, rows in ((q, block_m), (k, block_n), (v, block_n), (out, block_m)):
-                layout = gl.NVMMASharedLayout(128, 16, 2)
-                descriptors.append(TensorDescriptor.from_tensor(tensor.view(-1, d), [rows, d], layout))
-            for is_causal in (False, True):
-                grid = (triton.cdiv(length, block_m), heads)
-
-                def launch(
-                    descriptors=descriptors, length=length, is_causal=is_causal, d=d, grid=grid,
-                    stages=stages, warps=warps,
-                ):  # fmt: skip
-                    scale = d**-0.5 * 1.44269504
-                    return attention[grid](*descriptors, length, scale, stages, is_causal, num_warps=warps)
-
-                launch()
-                expected = torch.nn.functional.scaled_dot_product_attention(
-                    q[None], k[None], v[None], is_causal=is_causal
-                )[0]
-                torch.testing.assert_close(out, expected, rtol=1e-2, atol=1e-2)
-                times = [triton.testing.do_bench(launch, return_mode="median") for _ in range(3)]
-                print(
-                    f"{length} rows, head {d}{', causal' if is_causal else ''}, {block_m}x{block_n}, {stages} slots,"
-                    f" {warps} warps: {sorted(times)[1] * 1e3:.0f} µs"
-                )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,7 @@
-"""A matmul in Gluon: tensor copies into a ring, and `wgmma` with the last dot in flight.
-
-``python benches/gluon_matmul.py`` times it with the official triton, ``tilewright run benches/gluon_matmul.py`` with
-tilewright: the same source, on a GPU of the architecture Hopper.
-"""
+"""A matmul in Gluon: tensor copies into a ring, and `wgmma` with the last dot in flight."""
 
 from __future__ import annotations
 
-import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -17,10 +11,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-CONFIGS = ((128, 128, 64, 4, 4), (128, 256, 64, 3, 8))
-"""The extents of a block along M, N and K, the slots of the ring, and the warps."""
 
 
 @gluon.jit
@@ -76,31 +66,3 @@ def matmul(
     fence_async_shared()
     tma.async_copy_shared_to_global(c_desc, [m, n], c_memory)
     tma.store_wait(0)
-
-
-def main() -> None:
-    """Checks the matmul against torch, and prints the median time of each size and configuration."""
-    print(f"triton {triton.__version__}: {torch.cuda.get_device_name()}")
-    layout = gl.NVMMASharedLayout(128, 16, 2)
-    for size in (4096, 8192):
-        torch.manual_seed(0)
-        a, b = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
-        c, expected = torch.empty_like(a), a @ b.T
-        for rows, columns, depth, stages, warps in CONFIGS:
-            blocks = (a, [rows, depth]), (b, [columns, depth]), (c, [rows, columns])
-            descriptors = [TensorDescriptor.from_tensor(tensor, block, layout) for tensor, block in blocks]
-            grid = (triton.cdiv(size, rows) * triton.cdiv(size, columns),)
-
-            def launch(descriptors=descriptors, size=size, stages=stages, warps=warps, grid=grid):
-                return matmul[grid](*descriptors, size, size, size, stages, 8, num_warps=warps)
-
-            launch()
-            torch.testing.assert_close(c, expected, rtol=1e-2, atol=1e-1)
-            times = [triton.testing.do_bench(launch, return_mode="median") for _ in range(3)]
-            print(
-                f"{size}, {rows}x{columns}x{depth}, {stages} slots, {warps} warps: {sorted(times)[1] * 1e3:.0f} µs"
-            )
-
-
-if __name__ == "__main__":
-    main()

@@ -23,6 +23,8 @@ FILES = {
             "several_dots_kernels",
             "moe_kernels",
             "serving_kernels",
+            "gluon_attention",
+            "gluon_matmul",
         )
     },
     **{

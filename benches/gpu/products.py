@@ -27,6 +27,7 @@ import torch
 
 from gpu import (
     attention_cases,
+    gluon_cases,
     moe_cases,
     product_cases,
     serving_cases,
@@ -46,6 +47,7 @@ def rows(small: bool = False) -> Iterator[Row]:
     yield from moe_cases.rows(small)
     yield from serving_cases.rows(small)
     yield from state_space_cases.rows(small)
+    yield from gluon_cases.rows(small)
 
 
 class ReadingClock(EventClock):
@@ -126,7 +128,8 @@ def shown(config: Config) -> str:
     """A configuration as it is written above."""
     sizes = "x".join(str(size) for name, size in config.items() if name.startswith("BLOCK_"))
     splits = "".join(f" split {count}" for name, count in config.items() if name.startswith("SPLIT"))
-    return f"{sizes}{splits} w{config['num_warps']} s{config['num_stages']}"
+    stages = config.get("num_stages", config.get("STAGES"))
+    return f"{sizes}{splits} w{config['num_warps']} s{stages}".strip()
 
 
 def measure(row: Row, sides: dict[str, Side], rounds: int) -> dict[str, Any]:

@@ -39,9 +39,15 @@ def load(package: str, kernels: Path = KERNELS) -> ModuleType:
 
 @contextmanager
 def _imported_as_triton(package: str) -> Iterator[None]:
-    names = {name + part: package + part for name in (TRITON, TILEWRIGHT) for part in ("", ".language")}
-    modules = {name: importlib.import_module(real) for name, real in names.items()}
-    before = {name: sys.modules.pop(name, None) for name in names}
+    for part in ("language", "experimental.gluon.language.nvidia.hopper", "experimental.gluon.nvidia.hopper"):
+        importlib.import_module(f"{package}.{part}")
+    modules = {
+        other + name.removeprefix(package): module
+        for name, module in sys.modules.items()
+        if name == package or name.startswith(f"{package}.")
+        for other in (TRITON, TILEWRIGHT)
+    }
+    before = {name: sys.modules.pop(name, None) for name in modules}
     sys.modules.update(modules)
     try:
         yield
