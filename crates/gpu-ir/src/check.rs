@@ -419,7 +419,7 @@ impl<'a> Checker<'a> {
             | GpuOp::Tcgen05Mma { .. }
             | GpuOp::Tcgen05MmaScaled { .. }
             | GpuOp::Tcgen05Copy {}
-            | GpuOp::Tcgen05Commit {} => self.tensor_memory_op(op),
+            | GpuOp::Tcgen05Commit { .. } => self.tensor_memory_op(op),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
             GpuOp::WgmmaInit {} => self.wgmma_init(),
             GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. } => self.wgmma_wait(),

@@ -212,7 +212,8 @@ define_ops! {
     /// address. The op precedes each `alloc` of tensor memory.
     Tcgen05Alloc tcgen05_alloc (buffer) [] {columns: u32} regions 0 Write Memory Never WritesShared None;
     /// Frees the columns of `tcgen05_alloc`, by the first warp. All threads have arrived, and each
-    /// `tcgen05_mma` is complete.
+    /// `tcgen05_mma` is complete. In a kernel with dots of pairs, a barrier of the cluster precedes
+    /// the op.
     Tcgen05Dealloc tcgen05_dealloc () [] {columns: u32} regions 0 Write Barrier Never None None;
     /// Loads a tile from tensor memory of one slot, and waits for it (`tcgen05.ld`,
     /// `tcgen05.wait`). Warp `w` accesses the 32 lanes from `32 * (w % 4)` on. The layout is that
@@ -229,6 +230,10 @@ define_ops! {
     /// writes visible by `fence_proxy` and a later barrier. A barrier also orders their accesses to
     /// tensor memory before the op. Dots of one thread execute in order. Other accesses to the
     /// accumulator, and writes to operands, follow a wait for a `tcgen05_commit`'s `mbarrier`.
+    ///
+    /// If the accumulator has `cta_group 2`, the two blocks of a pair run the op, and the first one
+    /// starts the dot for both. Each block has its rows of A and of the accumulator, and half of the
+    /// columns of B. The blocks synchronize between writes to operands and the op.
     Tcgen05Mma tcgen05_mma (a, b, acc, use_acc) [] {transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsTensorDot;
     /// Starts a dot as `tcgen05_mma` does, by an instruction with scales (`tcgen05.mma.block_scale`).
@@ -239,15 +244,16 @@ define_ops! {
         {a_format: ScaledFormat, b_format: ScaledFormat, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsTensorDot;
     /// Starts a copy of a buffer in shared memory to tensor memory of one slot (`tcgen05.cp`), by the
-    /// thread that starts each `tcgen05_mma`.
+    /// thread that starts each `tcgen05_mma`. With `cta_group 2`, it copies in both blocks of a pair.
     ///
     /// The source is as an operand of `tcgen05_mma`. Copies and dots of one thread execute in order.
     /// Other accesses to the tensor memory, and writes to the source, must follow a wait for the
     /// `mbarrier` of a `tcgen05_commit`.
     Tcgen05Copy tcgen05_copy (source, memory) [] {} regions 0 Write Memory Never ReadsOperands StartsTensorDot;
     /// Makes a slot's `mbarrier` get one arrival when the thread's dots and copies are complete. The
-    /// thread is the one that starts each `tcgen05_mma`.
-    Tcgen05Commit tcgen05_commit (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
+    /// thread is the one that starts each `tcgen05_mma`. With `pair`, the two blocks of a pair run the
+    /// op, and the `mbarrier` at this address in each of them gets an arrival.
+    Tcgen05Commit tcgen05_commit (barriers, slot) [] {pair: bool} regions 0 Write Barrier Never ReadsShared None;
 
     /// Requests a cluster of the grid that has not begun, by one of the threads that run the op
     /// (`clusterlaunchcontrol.try_cancel`). If there is one, it does not begin: the requesting block
@@ -275,12 +281,13 @@ define_ops! {
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Starts copies as `tensor_load` does, but to several blocks. Buffer and `mbarrier` have the
     /// same addresses in each of them. Their ranks are the bits of the mask `blocks` (int32). The
-    /// mask 0 means only this block.
+    /// mask 0 means only this block. With `at_lead`, the copy signals the `mbarrier` of the first
+    /// block of the pair.
     ///
     /// With `offsets` other than 0, the tensor map is for im2col copies (PTX ISA, "Im2col mode").
     /// The last `offsets` coordinates are then the pixels' offsets along the axes between images
     /// and channels.
-    TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32}
+    TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32, at_lead: bool}
         regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Loads a tile from buffers at one address in several blocks. The result has an additional
     /// first axis. Element `i` along it is in the block whose rank has the bits of `i` at the bits

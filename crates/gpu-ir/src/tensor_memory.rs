@@ -74,9 +74,21 @@ impl TensorMemory {
         ir::Type::new(self.element, self.shape.clone())
     }
 
+    /// Returns whether dots of pairs of blocks use this memory.
+    pub fn is_of_pair(&self) -> bool {
+        self.cta_group == 2
+    }
+
+    /// Returns whether a block of 64 rows has half of its columns in the lanes from 64 on: that of a
+    /// pair of blocks of the cluster.
+    fn splits_columns(&self) -> bool {
+        self.is_of_pair() && self.block.rows == 64
+    }
+
     /// Returns the columns of one block.
     pub fn block_columns(&self) -> u32 {
-        (self.block.columns * self.block.stride * element_bits(&self.tile())).div_ceil(CELL_BITS)
+        let along = if self.splits_columns() { self.block.columns / 2 } else { self.block.columns };
+        (along * self.block.stride * element_bits(&self.tile())).div_ceil(CELL_BITS)
     }
 
     /// Returns the columns of one tile.
@@ -123,11 +135,12 @@ impl TensorMemory {
             return Err(format!("{self}: a tile is divided into blocks of 64 or 128 rows"));
         }
         let is_cell = matches!(bits, 8 | 16 | 32) && (stride == 1 || stride * bits == CELL_BITS);
-        if !is_cell || columns * stride * bits < CELL_BITS {
+        let along = if self.splits_columns() { columns / 2 } else { columns };
+        if !is_cell || along * stride * bits < CELL_BITS {
             return Err(format!("{self}: elements are packed into cells, or each has a cell of its own"));
         }
-        if self.cta_group != 1 {
-            return Err(format!("{self}: tensor memory of a pair of blocks is not supported"));
+        if !matches!(self.cta_group, 1 | 2) {
+            return Err(format!("{self}: one block or two blocks compute a tile together"));
         }
         Ok(())
     }
@@ -145,7 +158,14 @@ impl TensorMemory {
     fn position(&self, row: u32, column: u32) -> u32 {
         let TensorMemoryBlock { rows, columns, stride } = self.block;
         let (within, along) = (row % rows, column % columns);
-        let lane = if rows == 64 { within / 16 * 32 + within % 16 } else { within };
+        let (lane, along) = if self.splits_columns() {
+            let half = columns / 2;
+            (within + along / half * rows, along % half)
+        } else if rows == 64 {
+            (within / 16 * 32 + within % 16, along)
+        } else {
+            (within, along)
+        };
         let bit = self.block_address(row, column) * CELL_BITS + along * stride * element_bits(&self.tile());
         lane << IN_LANE | bit
     }

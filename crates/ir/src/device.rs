@@ -118,8 +118,9 @@ device_functions! {
     /// coordinates…)`: starts a copy as `tensor_load` does, to several blocks of the cluster. The
     /// bits of the mask `blocks` (int32) are the ranks of these blocks. In a program that is not
     /// divided yet, the mask is 0. The copy is then to all blocks that have the same part of the
-    /// tile.
-    MulticastLoad "multicast_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool};
+    /// tile. In a divided program, the mask 0 is for the own block. With `at_lead`, the bytes arrive
+    /// at the `mbarrier` of the first block of the pair.
+    MulticastLoad "multicast_load" {tiles: SharedTiles, barriers: SharedTiles, fills_nan: bool, at_lead: bool};
     /// `(memory, slot, barriers, barrier, predicate, blocks, base, extents…, strides…,
     /// coordinates…, offsets…)`: starts a copy of pixels of a tensor as `multicast_load` does. The
     /// mask is 0 for the own block. Each axis between the images and the channels has an offset, by
@@ -172,7 +173,8 @@ device_functions! {
     /// `(memory, slot, memory, slot, memory, slot, use_acc, predicate)`: starts acc + a @ b by
     /// `tcgen05.mma`, or a @ b if the int1 `use_acc` is false. The memories are those of A, B and the
     /// accumulator. If `transposed_a` is true, A is the transpose of its tile; likewise
-    /// `transposed_b` for B.
+    /// `transposed_b` for B. If the layout of the accumulator is that of a pair of blocks, the
+    /// instruction also reads and writes the memory of the other block. Both blocks run the function.
     TensorDot "tcgen05_mma" {a: SharedTiles, b: SharedTiles, acc: SharedTiles, transposed_a: bool, transposed_b: bool};
     /// `(memory, slot, …, use_acc, predicate)`: starts a dot as `tcgen05_mma` does, by an instruction
     /// with scales. The memories are those of A, B, the accumulator, and the scales of A and of B.
@@ -182,8 +184,9 @@ device_functions! {
     /// to tensor memory.
     TensorCopy "tcgen05_copy" {source: SharedTiles, destination: SharedTiles};
     /// `(memory, slot, predicate)`: makes an `mbarrier` get an arrival when the dots (`tcgen05_mma`)
-    /// and the copies (`tcgen05_copy`) are complete that have started.
-    TensorCommit "tcgen05_commit" {tiles: SharedTiles};
+    /// and the copies (`tcgen05_copy`) are complete that have started. With `pair`, the `mbarrier`s
+    /// of both blocks of the pair get an arrival.
+    TensorCommit "tcgen05_commit" {tiles: SharedTiles, pair: bool};
     /// `(memory, slot, memory, slot, predicate)`: starts a request that takes over a program which
     /// has not begun (`clusterlaunchcontrol.try_cancel`). The response, 16 bytes, is written to the
     /// first memory, and arrives at an `mbarrier` of the second one. With `multicast`, each block of

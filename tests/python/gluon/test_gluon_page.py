@@ -16,6 +16,13 @@ def test_the_programs_of_the_page_run_together(run, script):
     assert done.code == 0, done
 
 
+def test_the_first_program_prints_the_shown_table(run, script):
+    text = PAGE.read_text()
+    program = re.search(r"```python file=blocks.py\n(.*?)```", text, re.S)[1]
+    shown = re.search(r"```console\n\$ tilewright run blocks.py\n(.*?)```", text, re.S)[1]
+    assert run("-m", "tilewright", "run", script(program)).out == shown
+
+
 def test_the_kernels_of_the_page_compile_without_python(run, script, tmp_path):
     program = script("".join(re.findall(r"```python[^\n]*\n(.*?)```", PAGE.read_text(), re.S)))
     kernel = f"{program}::sum_of_blocks"

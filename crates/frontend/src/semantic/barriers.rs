@@ -60,9 +60,10 @@ pub(super) fn mbarrier_of<C: Caller + ?Sized>(
     mbarrier(c, &Arguments { spec: a.spec, values: &values, parameters: a.parameters }, index)
 }
 
-/// Allocates an `mbarrier`.
+/// Allocates an `mbarrier` for each block.
 pub(super) fn allocate_one<C: Caller + ?Sized>(c: &mut C) -> Semantic<SharedMemory<Op<C>>> {
-    allocated(c, Dtype::I64, &[1], StatedBuffer::of_mbarriers())
+    let blocks = c.num_ctas();
+    allocated(c, Dtype::I64, &[blocks], StatedBuffer::of_cluster_mbarriers(blocks, false))
 }
 
 /// Returns the tiles and the operands of an `mbarrier`.

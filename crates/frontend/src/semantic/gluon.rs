@@ -106,7 +106,7 @@ pub(super) fn warps_of<C: Caller + ?Sized>(c: &mut C) -> u32 {
     }
 }
 
-fn check_blocks<C: Caller + ?Sized>(
+pub(super) fn check_blocks<C: Caller + ?Sized>(
     c: &mut C,
     found: u32,
     layout: &dyn fmt::Display,

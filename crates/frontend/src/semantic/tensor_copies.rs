@@ -162,7 +162,7 @@ pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     let (tiles, barriers) = (memory.form.tiles.clone(), barrier.form.tiles.clone());
     let fills_nan = descriptor.form.padding == Padding::Nan;
     let function = if is_multicast {
-        DeviceFn::MulticastLoad { tiles, barriers, fills_nan }
+        DeviceFn::MulticastLoad { tiles, barriers, fills_nan, at_lead: false }
     } else {
         DeviceFn::TensorLoad { tiles, barriers, fills_nan }
     };

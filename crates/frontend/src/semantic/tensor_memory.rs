@@ -16,7 +16,7 @@ use super::barriers::{allocate_one, mbarrier_of, predicate};
 use super::convert::{cast, describe, tensor};
 use super::device_function::device;
 use super::gluon::{
-    check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero,
+    check_blocks, check_warps, layout, layout_text, matrix_memory, misfit, not_there, place, warps_of, zero,
 };
 use super::operators::binary;
 use super::views::{permuted, scaled, sum};
@@ -71,6 +71,7 @@ fn tiles_of<C: Caller + ?Sized>(
     let count = (extents.len() == 3).then(|| extents[0]);
     let shape: Shape = extents[usize::from(count.is_some())..].iter().copied().collect();
     layout.tensor_memory_of(&shape, dtype.bits()).map_err(|error| misfit(index, error))?;
+    check_blocks(c, layout.blocks(), &layout, index)?;
     Ok((SharedTiles { slots: count.unwrap_or(1), dtype, shape, layout: Arc::new(layout) }, count))
 }
 
@@ -209,11 +210,15 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
 }
 
-/// Returns the columns of a tile.
+/// Returns the columns that a tile takes in each block of the cluster.
 fn columns(tiles: &SharedTiles) -> u32 {
     let Some(block) = tiles.layout.tensor_memory(&tiles.shape) else { return 0 };
-    let of_block = (block.columns * block.stride * tiles.dtype.bits().max(8)).div_ceil(32);
-    tiles.shape.elements() as u32 / (block.rows * block.columns) * of_block
+    let Ok(division) = tiles.layout.division(&tiles.shape) else { return 0 };
+    let parts = division.part.iter().product::<u32>() / (block.rows * block.columns);
+    // A block of 64 rows of a pair has half of its columns in other lanes.
+    let is_split = tiles.layout.is_of_pair() && block.rows == 64;
+    let along = if is_split { block.columns / 2 } else { block.columns };
+    parts * (along * block.stride * tiles.dtype.bits().max(8)).div_ceil(32)
 }
 
 /// Makes a view of the whole allocation of tensor memory, whose slots are these tiles.
@@ -245,12 +250,20 @@ pub(super) fn slice<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     if !length.is_power_of_two() || !start.is_multiple_of(length) {
         return Err(a.unexpected(2, "a power of two that divides the start", &length.to_string()));
     }
-    let mut layout = (*tiles.layout).clone();
+    let (mut layout, is_of_pair) = ((*tiles.layout).clone(), tiles.layout.is_of_pair());
     let StatedBuffer::TensorMemory { block, .. } = &mut layout else {
         let text = found.describe();
         return Err(a.unexpected(0, "tensor memory without scales", &text));
     };
-    if rows > block[0] && length < block[1] {
+    let part = tiles.layout.division(&tiles.shape).map_err(|error| misfit(0, error))?.part;
+    if part[1] != extent {
+        let message = "the columns of the tile are in different blocks of the cluster";
+        return Err(SemanticError::new(Code::LayoutMismatch, message)
+            .argument(0, format!("this is {}", found.describe()))
+            .hint("slice tensor memory whose cga_layout splits rows only"));
+    }
+    let is_split = is_of_pair && block[0] == 64;
+    if (part[0] > block[0] || is_split) && length < block[1] {
         let message = "the slice is not contiguous in tensor memory";
         return Err(SemanticError::new(Code::LayoutMismatch, message)
             .argument(0, format!("this is {}", found.describe()))
@@ -367,7 +380,12 @@ fn check_layouts(left: &SharedTiles, acc: &SharedTiles) -> Semantic<()> {
     if block.is_scales() {
         return Err(misfit(2, format!("{} is for scales, not for an accumulator", acc.layout)));
     }
-    let least = if block.rows == 64 { 8 } else { 16 };
+    let is_pair = acc.layout.is_of_pair();
+    let least = match (is_pair, block.rows) {
+        (false, 64) => 8,
+        (true, 64) => 32,
+        _ => 16,
+    };
     if block.stride * acc.dtype.bits() != 32 {
         let stride = 32 / acc.dtype.bits();
         return Err(misfit(2, format!("{} of an accumulator needs col_stride={stride}", acc.layout)));
@@ -376,7 +394,22 @@ fn check_layouts(left: &SharedTiles, acc: &SharedTiles) -> Semantic<()> {
         let message = format!("a block of {} is no accumulator: it has {least} to 256 columns", acc.layout);
         return Err(misfit(2, message));
     }
+    if is_pair && block.columns != acc.shape[1] {
+        let message = format!(
+            "a dot of two blocks has one block of columns, not {} of {}: each block of the pair has half of B",
+            acc.shape[1] / block.columns,
+            acc.layout
+        );
+        return Err(misfit(2, message).hint("give the layout blocks with all columns of the accumulator"));
+    }
     let Some(own) = left.layout.tensor_memory(&left.shape) else { return Ok(()) };
+    if is_pair && block.rows == 64 {
+        let message = format!("A of a dot of two blocks with {} is in shared memory", acc.layout);
+        return Err(misfit(0, message).hint("store A to shared memory, or give each block 128 rows"));
+    }
+    if is_pair != left.layout.is_of_pair() {
+        return Err(misfit(0, format!("{} is not for the two blocks of {}", left.layout, acc.layout)));
+    }
     let depth = 256 / left.dtype.bits();
     if own.rows != block.rows || own.stride != 1 || !own.columns.is_multiple_of(depth) {
         let message = format!(
@@ -441,13 +474,26 @@ fn start_dot<C: Caller + ?Sized>(
     first: usize,
     (function, operands, condition): (DeviceFn, SmallVec<[ValueOf<C>; 4]>, ValueOf<C>),
 ) -> Semantic<Op<C>> {
-    if a.flag(c, first)? && c.num_ctas() > 1 {
+    let is_pair = match &function {
+        DeviceFn::TensorDot { acc, .. } | DeviceFn::TensorDotScaled { acc, .. } => acc.layout.is_of_pair(),
+        // tidy: wildcard because the callers start dots
+        _ => false,
+    };
+    // The dots of a pair always arrive at the barriers of both blocks.
+    let is_multicast = c.num_ctas() > if is_pair { 2 } else { 1 };
+    if a.flag(c, first)? && is_multicast {
         return Err(not_there(&format!("`multicast=True` of `{}`", a.spec.name)));
     }
     let signaled = items(c, a, first + 1)?;
     let conditions = items(c, a, first + 2)?;
     let Some(signaled) = signaled else {
-        return wait_for_dot(c, (function, operands), condition);
+        if is_pair && c.is_in_worker() {
+            let message = format!("`{}` of two blocks in a worker, without `mbarriers`", a.spec.name);
+            return Err(SemanticError::new(Code::PartitionMisuse, message).hint(
+                "initialize an `mbarrier` before `warp_specialize`, and pass it as `mbarriers=[bar]`",
+            ));
+        }
+        return wait_for_dot(c, (function, operands), condition, is_pair);
     };
     device(c, function, operands)?;
     for (number, barrier) in signaled.iter().enumerate() {
@@ -462,7 +508,7 @@ fn start_dot<C: Caller + ?Sized>(
         };
         let mut operands = place(c, &barrier)?;
         operands.push(condition);
-        device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone() }, operands)?;
+        device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone(), pair: false }, operands)?;
     }
     Ok(Operand::Constant(NONE))
 }
@@ -606,16 +652,26 @@ fn wait_for_dot<C: Caller + ?Sized>(
     c: &mut C,
     (function, operands): (DeviceFn, SmallVec<[ValueOf<C>; 4]>),
     condition: ValueOf<C>,
+    is_pair: bool,
 ) -> Semantic<Op<C>> {
     let barrier = allocate_one(c)?;
     let (tiles, slot) = (barrier.form.tiles.clone(), place(c, &barrier)?);
     device(c, DeviceFn::MbarrierInit { tiles: tiles.clone(), arrivals: 1 }, slot.clone())?;
     device(c, function, operands)?;
     let with = |last: &[ValueOf<C>]| slot.iter().chain(last).cloned().collect();
-    device(c, DeviceFn::TensorCommit { tiles: tiles.clone() }, with(std::slice::from_ref(&condition)))?;
+    device(
+        c,
+        DeviceFn::TensorCommit { tiles: tiles.clone(), pair: false },
+        with(std::slice::from_ref(&condition)),
+    )?;
     let phase = tensor(c, &zero(), 0)?;
     let phase = cast(c, phase, Dtype::I32)?;
     device(c, DeviceFn::MbarrierWait { tiles: tiles.clone() }, with(&[phase, condition]))?;
+    if is_pair {
+        // The first block arrives at the barriers of both.
+        device(c, DeviceFn::ClusterArrive {}, smallvec![])?;
+        device(c, DeviceFn::ClusterWait {}, smallvec![])?;
+    }
     device(c, DeviceFn::MbarrierInvalidate { tiles }, slot)?;
     Ok(Operand::Constant(NONE))
 }
@@ -664,7 +720,7 @@ pub(super) fn commit<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     let condition = predicate(c, a, 1)?;
     let mut operands = place(c, &barrier)?;
     operands.push(condition);
-    device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone() }, operands)?;
+    device(c, DeviceFn::TensorCommit { tiles: barrier.form.tiles.clone(), pair: false }, operands)?;
     Ok(Operand::Constant(NONE))
 }
 
@@ -672,8 +728,14 @@ pub(super) fn commit<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
 pub(super) fn barrier_count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let is_flag = |value: Option<Constant>| value.is_some_and(|value| value.is_true());
     let (multicast, pair) = (a.at(1)?.clone(), a.at(2)?.clone());
-    let (multicast, pair) = (constant_of(c, &multicast), constant_of(c, &pair));
-    if c.num_ctas() > 1 && (is_flag(multicast) || is_flag(pair)) {
+    let (is_multicast, is_pair) = (is_flag(constant_of(c, &multicast)), is_flag(constant_of(c, &pair)));
+    let blocks = c.num_ctas();
+    if is_pair && blocks == 1 {
+        return Err(a.unexpected(2, "False in a kernel of one block (num_ctas=1)", "True"));
+    }
+    // One block of a pair starts the dot, which arrives once at the barriers of both.
+    let blocks_of_dot = if is_pair { 2 } else { 1 };
+    if blocks > blocks_of_dot && is_multicast {
         return Err(not_there("`tcgen05_mma_barrier_count` of several blocks"));
     }
     Ok(Operand::Constant(Constant::Int(1)))

@@ -338,7 +338,7 @@ impl<'f> SlotAnalysis<'f> {
                 | GpuOp::MbarrierTrackCopies {}
                 | GpuOp::MbarrierArriveAt { .. }
                 | GpuOp::MbarrierWait {}
-                | GpuOp::Tcgen05Commit {},
+                | GpuOp::Tcgen05Commit { .. },
             ) => 0,
             Op::Gpu(GpuOp::ClcTryCancel { .. }) => 1,
             Op::Gpu(GpuOp::TensorLoad {} | GpuOp::TensorLoadTo { .. }) => 2,

@@ -27,14 +27,17 @@ impl Checker<'_> {
     }
 
     /// Checks a tensor load of pixels, or one to several blocks.
-    fn tensor_load_to(&self, offsets: u32) -> Check {
+    fn tensor_load_to(&self, offsets: u32, at_lead: bool) -> Check {
         /// The operands before the coordinates.
         const BEFORE: usize = 5;
         let is_own =
             ir::constant_int(self.function, self.inst.operands[BEFORE - 1]).is_some_and(|mask| mask == 0);
-        if !is_own {
+        if !is_own || at_lead {
             self.has_clusters()?;
         }
+        ensure(is_own || !at_lead, || {
+            format!("{} to several blocks signals the mbarrier of each block", self.name())
+        })?;
         self.barriers(2)?;
         self.index(self.inst.operands[BEFORE - 1])?;
         let axes = self.inst.operands.len() - BEFORE;
@@ -73,7 +76,7 @@ impl Checker<'_> {
     /// Checks an op for clusters.
     pub(super) fn cluster_op(&self, op: &GpuOp) -> Check {
         match op {
-            GpuOp::TensorLoadTo { offsets } => return self.tensor_load_to(*offsets),
+            GpuOp::TensorLoadTo { offsets, at_lead } => return self.tensor_load_to(*offsets, *at_lead),
             GpuOp::GatherBlocks { blocks } => self.gather_blocks(*blocks)?,
             GpuOp::MbarrierArriveAt { .. } => {
                 self.barriers(0)?;

@@ -42,7 +42,7 @@ pub(super) fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Tcgen05Mma { .. }
         | GpuOp::Tcgen05MmaScaled { .. }
         | GpuOp::Tcgen05Copy {}
-        | GpuOp::Tcgen05Commit {}
+        | GpuOp::Tcgen05Commit { .. }
         | GpuOp::Publish {}
         | GpuOp::Release {} => true,
         GpuOp::ConvertLayout {}

@@ -40,7 +40,12 @@ impl Checker<'_> {
             GpuOp::Tcgen05Mma { .. } => self.tensor_dot(op),
             GpuOp::Tcgen05MmaScaled { a_format, b_format, .. } => self.scaled_dot(op, [*a_format, *b_format]),
             GpuOp::Tcgen05Copy {} => self.copy_to_tensor_memory(),
-            GpuOp::Tcgen05Commit {} => self.barriers(0),
+            GpuOp::Tcgen05Commit { pair } => {
+                ensure(!pair || self.header.cluster > 1, || {
+                    format!("{} to a pair in a kernel without clusters", self.name())
+                })?;
+                self.barriers(0)
+            }
             // tidy: wildcard because the caller passes only the ops above
             _ => Ok(()),
         }
@@ -77,6 +82,19 @@ impl Checker<'_> {
             format!(
                 "tcgen05_copy writes four columns of scales, or eight columns of a block of 128 rows, not {memory}"
             )
+        })
+    }
+
+    /// Checks the accumulator of a pair of blocks: an instruction has all columns of B.
+    fn pair(&self, acc: &TensorMemory) -> Check {
+        if acc.cta_group == 1 {
+            return Ok(());
+        }
+        ensure(self.header.cluster > 1, || {
+            format!("{} of a pair in a kernel without clusters", self.name())
+        })?;
+        ensure(acc.shape[1] == acc.block.columns, || {
+            format!("{} of a pair takes an accumulator with one block of columns, found {acc}", self.name())
         })
     }
 
@@ -132,6 +150,7 @@ impl Checker<'_> {
                 format!("tcgen05_mma_scaled needs scales [{rows}, {}], found {scale}", depth / kind.block())
             })?;
         }
+        ensure(acc.cta_group == 1, || "tcgen05_mma_scaled of a pair of blocks is not supported".to_owned())?;
         let block = acc.block;
         let is_block = block.rows == 128
             && block.stride == 1
@@ -158,14 +177,21 @@ impl Checker<'_> {
         ensure(is_tensor_dot(dtypes) || is_integer_dot(dtypes), || {
             format!("tcgen05_mma has no kind for {a}, {b} and {}", acc.tile())
         })?;
-        let fits = [a.shape[0], b.shape[1]] == [acc.shape[0], acc.shape[1]] && a.shape[1] == b.shape[0];
-        ensure(fits, || format!("tcgen05_mma cannot multiply {a} by {b} into {}", acc.tile()))?;
+        // Each block of a pair has a part of the columns of B.
+        let columns = b.shape[1] * acc.cta_group;
+        let fits = [a.shape[0], columns] == [acc.shape[0], acc.shape[1]] && a.shape[1] == b.shape[0];
+        ensure(fits, || format!("tcgen05_mma cannot multiply {a} by {b} into {acc}"))?;
+        self.pair(acc)?;
         let depth = DEPTH_BITS / element_bits(a);
         ensure(a.shape[1].is_multiple_of(depth), || {
             format!("tcgen05_mma needs a multiple of {depth} elements along K, found {a}")
         })?;
         let block = acc.block;
-        let multiple = if block.rows == 64 { 8 } else { 16 };
+        let multiple = match (acc.cta_group, block.rows) {
+            (1, 64) => 8,
+            (2, 64) => 32,
+            _ => 16,
+        };
         let is_block = block.columns.is_multiple_of(multiple) && block.columns <= MAX_DOT_COLUMNS;
         ensure(is_block && block.stride * element_bits(&acc.tile()) == 32, || {
             format!(
@@ -175,7 +201,10 @@ impl Checker<'_> {
         match self.operand(0) {
             Type::TensorMemory(left) => {
                 self.tensor_memory(0)?;
-                let is_left = left.block.rows == block.rows
+                // Of a pair, both halves of the lanes would need a copy of 64 rows.
+                let has_rows = left.block.rows == block.rows && left.cta_group == acc.cta_group;
+                let is_left = has_rows
+                    && (block.rows == 128 || acc.cta_group == 1)
                     && left.block.stride == 1
                     && left.block.columns.is_multiple_of(depth);
                 ensure(is_left, || format!("tcgen05_mma does not read A from {left} for {acc}"))

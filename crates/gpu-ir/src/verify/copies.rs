@@ -94,7 +94,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
                     | GpuOp::MbarrierArrive {}
                     | GpuOp::MbarrierArriveAt { .. }
                     | GpuOp::MbarrierArriveCopies {}
-                    | GpuOp::Tcgen05Commit {}
+                    | GpuOp::Tcgen05Commit { .. }
             )
         ) {
             arrivals.push((data.operands[0], analysis.partition(inst)));

@@ -136,7 +136,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
                 | GpuOp::MbarrierArriveTimes { .. }
                 | GpuOp::MbarrierArrive {}
                 | GpuOp::MbarrierArriveCopies {}
-                | GpuOp::Tcgen05Commit {},
+                | GpuOp::Tcgen05Commit { .. },
             ) => {
                 usage.arrive = true;
                 usage.partitions.push(analysis.partition(inst));
@@ -227,7 +227,7 @@ impl Transfer for Mbarriers<'_> {
         self.ensure_initialized(inst, slot, state)?;
         state.splits.remove(&slot);
         match op {
-            GpuOp::MbarrierExpect { .. } | GpuOp::Tcgen05Commit {} => self.arrive(inst, slot, 1, state),
+            GpuOp::MbarrierExpect { .. } | GpuOp::Tcgen05Commit { .. } => self.arrive(inst, slot, 1, state),
             GpuOp::MbarrierArriveTimes { arrivals } => self.arrive(inst, slot, *arrivals, state),
             GpuOp::MbarrierArrive {} => self.arrive(inst, slot, self.warps, state),
             GpuOp::MbarrierArriveCopies {} => self.arrive(inst, slot, self.warps * 32, state),

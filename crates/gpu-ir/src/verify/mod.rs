@@ -20,6 +20,7 @@
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
 //! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | as for `copies` |
 //! | [`tensor_dots`] | nothing accesses the accumulator of a `tcgen05_mma`, or writes its operands, before a wait for an `mbarrier` of a commit | as for `copies`; which of several `mbarriers` of one allocation is the right one; accesses through another view |
+//! | [`pairs`] | the blocks of a pair synchronize between writes to the operands of a dot and the dot, and before the tensor memory is freed | operands that another partition writes; which writes an `mbarrier` of both blocks orders |
 //! | [`reads`] | a tensor copy overwrites a slot only after a wait that follows the last read of the slot; in a synchronized module, so does every other write | as for `copies`; reads of another buffer at the same offset |
 //! | [`cluster_launches`] | the phase of the `mbarrier` of a `clc_try_cancel` expects the bytes of the response | paths that expect different numbers of bytes; barriers whose bytes another partition expects; more bytes, if tensor copies signal the barrier |
 //! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except that one op makes no more arrivals than a phase needs, and that no partition waits twice in a row for one constant parity |
@@ -32,6 +33,7 @@ mod cluster_launches;
 mod copies;
 mod lifetimes;
 mod mbarriers;
+mod pairs;
 mod partitions;
 mod reads;
 mod rings;
@@ -89,6 +91,7 @@ fn check(header: &Header, function: &Function, analysis: &SlotAnalysis<'_>) -> C
     copies::check(analysis)?;
     async_dots::check(analysis)?;
     tensor_dots::check(analysis)?;
+    pairs::check(analysis)?;
     cluster_launches::check(analysis)?;
     reads::check(analysis)?;
     if kinds.others {

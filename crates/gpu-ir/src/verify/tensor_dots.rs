@@ -54,7 +54,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
         | GpuOp::MbarrierArriveTimes { .. }
         | GpuOp::MbarrierArrive {}
         | GpuOp::MbarrierArriveAt { .. }
-        | GpuOp::Tcgen05Commit {} = op
+        | GpuOp::Tcgen05Commit { .. } = op
         {
             arrivals.push((function.insts[inst].operands[0], analysis.partition(inst)));
         }
@@ -89,7 +89,7 @@ impl Transfer for TensorDots<'_> {
         match op {
             GpuOp::Tcgen05Mma { .. } | GpuOp::Tcgen05MmaScaled { .. } => self.start(inst, state, 2),
             GpuOp::Tcgen05Copy {} => self.start(inst, state, 1),
-            GpuOp::Tcgen05Commit {} => {
+            GpuOp::Tcgen05Commit { .. } => {
                 for used in state.values_mut() {
                     used.commit(data.operands[0]);
                 }

@@ -6,6 +6,7 @@ use tilewright_ir::parse_dialect;
 mod explicit;
 mod mbarriers;
 mod names;
+mod pairs;
 mod rings;
 mod schedules;
 mod tensor_memory;

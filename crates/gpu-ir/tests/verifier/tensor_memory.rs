@@ -26,7 +26,7 @@ kernel func0 @k(%yes: int1, %x: fp32, %y: fp16) {
 
 const BODY: &str = "\
   tcgen05_mma %a, %b, %acc, %yes {transposed_a = false, transposed_b = true}
-  tcgen05_commit %bar, %0
+  tcgen05_commit %bar, %0 {pair = false}
   mbarrier_wait %bar, %0, %0
   %s = tmem_load %acc : fp32[128, 64]@L0
   tmem_store %acc, %s
@@ -59,7 +59,7 @@ fn a_dot_is_awaited_before_its_accumulator_is_accessed() {
         "",
         "tmem_load reads %acc while a tcgen05_mma writes it: add an mbarrier_wait for %bar",
     );
-    refused("  tcgen05_commit %bar, %0\n  mbarrier_wait %bar, %0, %0\n", "", missing);
+    refused("  tcgen05_commit %bar, %0 {pair = false}\n  mbarrier_wait %bar, %0, %0\n", "", missing);
     // Another dot may use the accumulator, and a write to an operand may not come before the wait.
     let again = BODY.lines().next().unwrap();
     check(&BODY.replacen("  tcgen05_commit", &format!("{again}\n  tcgen05_commit"), 1)).unwrap();
@@ -104,7 +104,8 @@ fn types_are_checked() {
         ("tensor_memory<1, fp32[128, 64], m32n64, stride 1, cta_group 1>", "blocks of 64 or 128 rows"),
         ("tensor_memory<1, fp32[64, 64], m128n64, stride 1, cta_group 1>", "blocks of 64 or 128 rows"),
         ("tensor_memory<1, fp32[128, 64], m128n64, stride 2, cta_group 1>", "elements are packed"),
-        ("tensor_memory<1, fp32[128, 64], m128n64, stride 1, cta_group 2>", "pair of blocks"),
+        ("tensor_memory<1, fp32[128, 64], m128n64, stride 1, cta_group 3>", "one block or two blocks"),
+        ("tensor_memory<1, fp16[64, 2], m64n2, stride 1, cta_group 2>", "elements are packed"),
     ] {
         let error = check(&format!("  %z = alloc {{offset = ?}} : {ty}\n")).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -135,7 +136,7 @@ const SCALED_BODY: &str = "\
   %sb = alloc {offset = ?} : tensor_memory<1, uint8[64, 1], m32n1, stride 1, cta_group 1>
   tcgen05_copy %from, %scales
   tcgen05_mma_scaled %f, %g, %acc, %sa, %sb, %yes {a_format = e4m3, b_format = e5m2, transposed_a = false, transposed_b = true}
-  tcgen05_commit %bar, %0
+  tcgen05_commit %bar, %0 {pair = false}
   mbarrier_wait %bar, %0, %0
   %s = tmem_load %scales : uint8[128, 4]@L7
   tmem_store %scales, %s

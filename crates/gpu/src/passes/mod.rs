@@ -10,6 +10,7 @@ mod defer_lane_reduction;
 mod dependent_dots;
 mod device_tensor_maps;
 mod global_memory;
+mod hoist_accumulators;
 mod instruction_selection;
 mod loop_carried_alias;
 mod memory_effects;
@@ -56,6 +57,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
     Pass::new("rescaling", idioms::skip_rescaling),
+    Pass::new("hoist_accumulators", hoist_accumulators::hoist_accumulators),
     Pass::new("tensor_dots", tensor_dots::use_tensor_memory),
     Pass::fallible("tensor_memory", tensor_memory::allocate_tensor_memory),
     Pass::fallible("allocation", allocation::allocate_shared_memory),

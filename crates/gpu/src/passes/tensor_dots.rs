@@ -10,7 +10,7 @@
 //!                                                  %e = tmem_load %m
 //! ```
 //! An accumulator of zeros is not stored: its dot overwrites the tensor memory. A dot that continues
-//! a dot in flight uses the same tensor memory.
+//! a dot in flight uses the same tensor memory. A `wgmma_init` stores to it.
 //!
 //! The commit of dot `n` arrives at the `mbarrier` of slot `n % slots`, in phase `n / slots`. So
 //! `wgmma_wait {pending = p}` after `n` dots waits for the phase of dot `n - 1 - p`. Loops and
@@ -111,6 +111,7 @@ impl Dots {
                     has_dots = true;
                     self.join(function, data.results[0], data.operands[2]);
                 }
+                Op::Gpu(GpuOp::WgmmaInit {}) => self.join(function, data.results[0], data.results[0]),
                 Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => {
                     self.pending = self.pending.max(*pending);
                     self.join(function, data.results[0], data.operands[0]);
@@ -207,6 +208,11 @@ impl TensorDots<'_> {
                     self.load_overwritten(data.results[0], &insts[index + 1..], issued);
                     let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
                     issued = self.start_dot(op, operands, data.results[0], issued);
+                }
+                Op::Gpu(GpuOp::WgmmaInit {}) => {
+                    let memory = self.memory(data.results[0]);
+                    self.cursor.emit(GpuOp::TmemStore {}, &[memory, data.operands[0]], []);
+                    self.set_current(data.results[0]);
                 }
                 Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => {
                     self.continue_with(data.operands[0], data.results[0]);
@@ -311,7 +317,7 @@ impl TensorDots<'_> {
         let use_acc = self.cursor.int(Dtype::I1, i128::from(!is_zero));
         self.cursor.emit(op, &[a, b, memory, use_acc], []);
         let slot = self.slot(issued);
-        self.cursor.emit(GpuOp::Tcgen05Commit {}, &[self.barriers, slot], []);
+        self.cursor.emit(GpuOp::Tcgen05Commit { pair: false }, &[self.barriers, slot], []);
         let one = self.cursor.int(Dtype::I32, 1);
         self.cursor.scalar(ElementwiseFn::Add, &[issued, one], Dtype::I32)
     }

@@ -84,10 +84,7 @@ fn assign_layouts(
     let warps = warps.parse().map_err(|_| "the number of warps is not a number")?;
     let stages = stages.parse().map_err(|_| "the number of stages is not a number")?;
     let module = parse(input).map_err(|error| error.to_string())?;
-    Ok(assign_layouts_for(&module, target, warps, launcher).map(|mut program| {
-        program.header.stages = stages;
-        program
-    }))
+    Ok(assign_layouts_for(&module, target, warps, stages, launcher))
 }
 
 /// Returns the program of one block of a cluster.

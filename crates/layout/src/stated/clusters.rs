@@ -77,7 +77,11 @@ impl Division {
             return Err(format!("a block has the basis {basis:?}, but the tile has {} axes", shape.len()));
         }
         for axis in 0..shape.len() {
-            let bits = bases.iter().fold(0, |bits, basis| bits | basis[axis]);
+            // A tile may be smaller than that of the bases; several blocks then hold the same part.
+            if shape[axis].is_power_of_two() {
+                found.bases.iter_mut().for_each(|basis| basis[axis] &= shape[axis] - 1);
+            }
+            let bits = found.bases.iter().fold(0, |bits, basis| bits | basis[axis]);
             if bits == 0 {
                 continue;
             }
@@ -292,6 +296,13 @@ mod tests {
         let split = layout("BlockedLayout([1], [32], [4], [0], [[1], [2]])");
         let division = split.division(&[2]).unwrap();
         assert_eq!((&division.part[..], division.copies()), (&[1][..], 2));
+        let linear = "DistributedLinearLayout([[0, 1]], [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0]], [], [[32, 0]], \
+                      [64, 2])";
+        let columns = layout(&format!("SliceLayout(0, {linear})"));
+        assert!(columns.division(&[2]).unwrap().is_whole());
+        assert_eq!(columns.linear(&[2]).unwrap().bases(Input::Block), &[0]);
+        let rows = layout(&format!("SliceLayout(1, {linear})")).division(&[64]).unwrap();
+        assert_eq!((&rows.part[..], rows.copies()), (&[32][..], 0));
     }
 
     #[test]

@@ -390,11 +390,6 @@ impl StatedLayout {
 }
 
 impl StatedBuffer {
-    /// Returns the layout of `mbarrier`s.
-    pub fn of_mbarriers() -> Self {
-        Self::of_cluster_mbarriers(1, false)
-    }
-
     /// Returns the layout of class `Linear` with these bases.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();

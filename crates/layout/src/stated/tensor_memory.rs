@@ -5,6 +5,10 @@
 //! in lane `r`. Row `r` of a block of 64 rows is in lane `32 * (r / 16) + r % 16`. A warp accesses
 //! the 32 lanes that begin at `32 * (warp % 4)`.
 //!
+//! Of the layout of a pair of blocks (`two_ctas`), each block of the cluster has a part of the rows.
+//! If such a part consists of blocks of 64 rows, row `r` of a block is in the lanes `r` and
+//! `64 + r`. They have the first and the second half of its columns.
+//!
 //! Scales of dots have blocks of 32 rows and of the four columns of a cell. Each quarter of the
 //! lanes has a copy of them.
 
@@ -26,6 +30,8 @@ const VARIANTS: [&str; 5] = ["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2
 
 /// The warps that together access all lanes.
 const WARPS: u32 = 4;
+/// The rows of a block that has half of the lanes.
+const HALF_ROWS: u32 = 64;
 /// The rows of a block of scales, which are the lanes of a quarter.
 const SCALE_ROWS: u32 = 32;
 /// The scales of a cell.
@@ -58,6 +64,28 @@ impl StatedBuffer {
         }
     }
 
+    /// Returns whether this is the tensor memory of dots that pairs of blocks compute together.
+    pub fn is_of_pair(&self) -> bool {
+        matches!(self, Self::TensorMemory { two_ctas: true, .. })
+    }
+
+    /// Returns whether a block of 64 rows has half of its columns in the lanes from 64 on.
+    fn splits_columns(&self) -> bool {
+        matches!(self, Self::TensorMemory { block: [HALF_ROWS, _], two_ctas: true, .. })
+    }
+
+    /// Checks that the first two blocks of the cluster have different rows.
+    fn check_pair(&self) -> Result<(), Misfit> {
+        let Self::TensorMemory { cga, two_ctas: true, .. } = self else { return Ok(()) };
+        if cga.first().is_some_and(|basis| basis[..] == [1, 0]) {
+            return Ok(());
+        }
+        Err(format!(
+            "{self} does not divide the rows between the two blocks of a pair: the first basis of its cga_layout \
+             is [1, 0]"
+        ))
+    }
+
     /// Returns the blocks of a layout of tensor memory for a tile.
     ///
     /// # Errors
@@ -66,18 +94,13 @@ impl StatedBuffer {
         let Some(block) = self.tensor_memory(shape) else {
             return Err(format!("{self} is no layout of tensor memory"));
         };
-        let is_pair = match self {
-            Self::TensorMemory { cga, two_ctas, .. } => *two_ctas || !cga.is_empty(),
-            Self::TensorMemoryScales { cga } => !cga.is_empty(),
-            Self::Swizzled { .. } | Self::Nvmma { .. } | Self::Linear { .. } | Self::Padded { .. } => false,
-        };
         check_extents(shape)?;
-        let &[rows, columns] = shape else {
+        if shape.len() != 2 {
             return Err(format!("{self} is for tiles with two axes, found {shape:?}"));
-        };
-        if is_pair {
-            return Err(format!("{self} is for two blocks of a cluster, which this version does not have"));
         }
+        self.check_pair()?;
+        let part = self.division(shape)?.part;
+        let (rows, columns) = (part[0], part[1]);
         if block.is_scales() && matches!(self, Self::TensorMemoryScales { .. }) {
             return match (element_bits, rows) {
                 (8, rows) if rows.is_multiple_of(SCALE_ROWS) => Ok(block),
@@ -98,7 +121,8 @@ impl StatedBuffer {
                 (32 / bits).max(1)
             ));
         }
-        if block.columns * stride * bits < 32 {
+        let columns = if self.splits_columns() { block.columns / 2 } else { block.columns };
+        if columns * stride * bits < 32 {
             return Err(format!("a row of a block of {self} has fewer than 32 bits"));
         }
         Ok(block)
@@ -115,6 +139,8 @@ impl StatedBuffer {
         (warps, variant): (u32, &str),
     ) -> Result<StatedLayout, Misfit> {
         let block = self.tensor_memory_of(shape, element_bits)?;
+        let division = self.division(shape)?;
+        let part = &division.part[..];
         if !VARIANTS.contains(&variant) {
             return Err(format!("there is no instruction {variant:?}; expected one of {VARIANTS:?}"));
         }
@@ -122,14 +148,18 @@ impl StatedBuffer {
             return Err(format!("{warps} warps do not access tensor memory: a multiple of four does"));
         }
         if block.is_scales() {
-            return scales_register_layout(shape, block, (warps, variant));
+            let bases = scales_register_bases(part, block, (warps, variant))?;
+            let shape = Sizes::from_slice(shape);
+            return Ok(StatedLayout::Linear { bases, blocks: division.bases, shape });
         }
         let row = |at: u32| Sizes::from_slice(&[at, 0]);
         let column = |at: u32| Sizes::from_slice(&[0, at]);
         // The columns within a cell come first, then the cells.
         let in_cell = (32 / (element_bits.max(8) * block.stride)).max(1);
+        let is_split = self.splits_columns();
+        let in_lane = if is_split { block.columns / 2 } else { block.columns };
         let mut cells: Vec<u32> =
-            powers(block.columns).filter(|at| *at >= in_cell).map(|at| at / in_cell).collect();
+            powers(in_lane).filter(|at| *at >= in_cell).map(|at| at / in_cell).collect();
         let mut registers: Bases = powers(in_cell).map(column).collect();
         let cell = |at: u32| column(at * in_cell);
         let missing = || format!("{variant} does not move blocks of {self}: they have too few columns");
@@ -138,7 +168,7 @@ impl StatedBuffer {
             let position = cells.iter().position(|cell| *cell == at).ok_or_else(missing)?;
             Ok(cell(cells.remove(position)))
         };
-        let half = block.rows == 64;
+        let half = block.rows == HALF_ROWS && !is_split;
         let high_rows: Vec<Sizes> = if half { vec![] } else { vec![row(16)] };
         let groups = [1, 2, 4].map(row);
         let mut lanes: Bases = Bases::new();
@@ -169,10 +199,13 @@ impl StatedBuffer {
             _ => lanes.extend([1, 2, 4, 8, 16].map(row)),
         }
         registers.extend(cells.into_iter().map(cell));
-        registers.extend(powers(shape[0]).filter(|at| *at >= block.rows).map(row));
-        registers.extend(powers(shape[1]).filter(|at| *at >= block.columns).map(column));
-        let quarters = if half { [16, 32] } else { [32, 64] };
-        let mut of_warps: Bases = quarters.map(row).into_iter().collect();
+        registers.extend(powers(part[0]).filter(|at| *at >= block.rows).map(row));
+        registers.extend(powers(part[1]).filter(|at| *at >= block.columns).map(column));
+        let mut of_warps: Bases = match (half, is_split) {
+            (true, _) => vec![row(16), row(32)],
+            (false, true) => vec![row(32), column(in_lane)],
+            (false, false) => vec![row(32), row(64)],
+        };
         for _ in 0..(warps / WARPS).ilog2() {
             // Further warps move the last columns.
             let is_divisible = registers.last().is_some_and(|basis| basis[1] >= in_cell || basis[0] >= 32);
@@ -180,17 +213,17 @@ impl StatedBuffer {
             of_warps.push(basis.unwrap_or_else(|| row(0)));
         }
         let bases = [registers, lanes, of_warps];
-        Ok(StatedLayout::Linear { bases, blocks: Bases::new(), shape: Sizes::from_slice(shape) })
+        Ok(StatedLayout::Linear { bases, blocks: division.bases, shape: Sizes::from_slice(shape) })
     }
 }
 
-/// Returns the layout of registers of scales. Warps that access different quarters of the lanes hold
-/// the same scales.
-fn scales_register_layout(
+/// Returns the register, lane and warp bases of scales. Warps that access different quarters of the
+/// lanes hold the same scales.
+fn scales_register_bases(
     shape: &[u32],
     block: TensorMemoryBlock,
     (warps, variant): (u32, &str),
-) -> Result<StatedLayout, Misfit> {
+) -> Result<[Bases; 3], Misfit> {
     if variant != "32x32b" {
         return Err(format!("32x32b is the only instruction that moves scales, not {variant}"));
     }
@@ -206,8 +239,7 @@ fn scales_register_layout(
         of_warps.push(cells.pop().unwrap_or_else(|| row(0)));
     }
     let registers = in_cell.into_iter().chain(cells).collect();
-    let bases = [registers, lanes, of_warps];
-    Ok(StatedLayout::Linear { bases, blocks: Bases::new(), shape: Sizes::from_slice(shape) })
+    Ok([registers, lanes, of_warps])
 }
 
 /// Returns the powers of two below a limit.
@@ -287,7 +319,33 @@ mod tests {
         assert!(memory.register_layout(&[128, 64], 32, (4, "8x8")).unwrap_err().contains("8x8"));
         let narrow = buffer("TensorMemoryLayout([128, 2], 1)");
         assert!(narrow.register_layout(&[128, 2], 32, (4, "16x256b")).unwrap_err().contains("too few"));
-        let pair = buffer("TensorMemoryLayout([128, 64], 1, [], True)");
-        assert!(pair.tensor_memory_of(&[128, 64], 32).unwrap_err().contains("two blocks"));
+        for text in
+            ["TensorMemoryLayout([128, 64], 1, [], True)", "TensorMemoryLayout([128, 64], 1, [[0, 1]], True)"]
+        {
+            let error = buffer(text).tensor_memory_of(&[256, 64], 32).unwrap_err();
+            assert!(error.contains("does not divide the rows"), "{error}");
+        }
+        let pair = buffer("TensorMemoryLayout([128, 64], 1, [[1, 0]], True)");
+        let error = pair.tensor_memory_of(&[128, 64], 32).unwrap_err();
+        assert!(error.contains("does not divide a tile"), "{error}");
+    }
+
+    #[test]
+    fn a_block_of_a_pair_has_half_of_the_rows() {
+        use crate::Input::{Block, Lane, Register, Warp};
+        let at = |text: &str, shape: [u32; 2], parts: &[(crate::Input, u32)]| {
+            let layout = buffer(text).register_layout(&shape, 32, (4, "32x32b")).unwrap();
+            let linear = layout.linear(&shape).unwrap();
+            assert!(linear.is_injective() && linear.is_surjective(), "{text}: {layout}");
+            linear.output().coordinates(linear.at(parts)).to_vec()
+        };
+        let whole = "TensorMemoryLayout([128, 64], 1, [[1, 0]], True)";
+        let place = [(Register, 5), (Lane, 3), (Warp, 2), (Block, 1)];
+        assert_eq!(at(whole, [256, 64], &place), [128 + 64 + 3, 5]);
+        // The third and the fourth warp have the second half of the columns.
+        let half = "TensorMemoryLayout([64, 64], 1, [[1, 0]], True)";
+        assert_eq!(at(half, [128, 64], &place), [64 + 3, 32 + 5]);
+        let place = [(Register, 5), (Lane, 3), (Warp, 1), (Block, 0)];
+        assert_eq!(at(half, [128, 64], &place), [32 + 3, 5]);
     }
 }

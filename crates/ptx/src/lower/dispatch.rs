@@ -305,12 +305,14 @@ impl GpuVisitor for Lowering<'_> {
         blocks: Value,
         coordinates: &[Value],
         offsets: &u32,
+        at_lead: &bool,
     ) -> Lowered {
         self.lower_tensor_load_to(
             inst,
             [buffer, descriptor],
             [barriers, slot, blocks],
             (coordinates, *offsets),
+            *at_lead,
         )
     }
 
@@ -461,8 +463,8 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tcgen05_copy(inst, [source, memory])
     }
 
-    fn tcgen05_commit(&mut self, inst: Inst, barriers: Value, slot: Value) -> Lowered {
-        self.lower_tcgen05_commit(inst, [barriers, slot])
+    fn tcgen05_commit(&mut self, inst: Inst, barriers: Value, slot: Value, pair: &bool) -> Lowered {
+        self.lower_tcgen05_commit(inst, [barriers, slot], *pair)
     }
 
     fn clc_try_cancel(

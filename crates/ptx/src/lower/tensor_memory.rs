@@ -21,7 +21,7 @@ use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{
     self, Address, Comparison, Condition, CtaGroup, DestinationVector, LaneMulticast, LeftOperand, Predicate,
     RegisterId, RepetitionCount, ScalarType, ScaleVectorSize, ScaledDotKind, Source, SourceVector,
-    StateSpace, TensorDotKind, TensorMemoryCopyShape, TensorMemoryShape,
+    SpecialRegister, StateSpace, TensorDotKind, TensorMemoryCopyShape, TensorMemoryShape,
 };
 
 /// The bits of a cell of tensor memory.
@@ -36,7 +36,6 @@ const DESCRIPTOR_VERSION: u32 = 1 << 14;
 const NVF4_SINCE: (u32, u32) = (8, 7);
 /// The scales of a cell.
 const SCALES_IN_CELL: u32 = 4;
-const GROUP: CtaGroup = CtaGroup::One;
 
 /// An operand of a dot in shared memory.
 struct SharedOperand {
@@ -104,11 +103,11 @@ impl TensorDot {
 
     /// Returns the instruction descriptor without the types.
     fn layout(&self) -> u32 {
-        let block = self.memory.block;
+        let TensorMemory { block, cta_group, .. } = &self.memory;
         u32::from(self.is_left_transposed()) << 15
             | u32::from(self.right.is_mn_major) << 16
             | (block.columns / 8) << 17
-            | (block.rows / 16) << 24
+            | (block.rows * cta_group / 16) << 24
     }
 }
 
@@ -198,16 +197,17 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tcgen05)?;
         let place = self.scalar(buffer);
         let place = self.builder.address(Width::B32, place);
+        let group = self.cta_group();
         self.in_first_warp(|lowering| {
             lowering.builder.emit(isa::Tcgen05Alloc {
-                group: GROUP,
+                group,
                 sync_aligned: true,
                 space: Some(StateSpace::SharedCta),
                 ty: ScalarType::B32,
                 destination: place,
                 columns: i64::from(columns).into(),
             });
-            lowering.builder.emit(isa::Tcgen05RelinquishAllocPermit { group: GROUP, sync_aligned: true });
+            lowering.builder.emit(isa::Tcgen05RelinquishAllocPermit { group, sync_aligned: true });
         });
         self.fence_before_synchronization();
         self.wait();
@@ -223,12 +223,13 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tcgen05)?;
         let start = self.tensor_memory_start(inst)?;
         let address = self.builder.register(Width::B32, start).into();
+        let group = self.cta_group();
         self.fence_before_synchronization();
         self.wait();
         self.fence_after_synchronization();
         self.in_first_warp(|lowering| {
             lowering.builder.emit(isa::Tcgen05Dealloc {
-                group: GROUP,
+                group,
                 sync_aligned: true,
                 ty: ScalarType::B32,
                 address,
@@ -236,6 +237,28 @@ impl Lowering<'_> {
             });
         });
         Ok(())
+    }
+
+    /// Returns the `.cta_group` of all instructions of the kernel on tensor memory.
+    fn cta_group(&self) -> CtaGroup {
+        let is_pair =
+            |value: Value| self.kernel.ty(value).as_tensor_memory().is_some_and(TensorMemory::is_of_pair);
+        if self.kernel.values.keys().any(is_pair) { CtaGroup::Two } else { CtaGroup::One }
+    }
+
+    /// Returns the condition for the thread that starts dots, copies and commits. Of a pair of blocks,
+    /// the thread is in the first one.
+    fn elected_in_group(&mut self) -> Predicate {
+        let elected = self.elected();
+        if self.cta_group() == CtaGroup::One {
+            return elected;
+        }
+        let rank = self.special(SpecialRegister::ClusterCtaRank);
+        let (bit, zero) = (self.mask(rank, 1), Scalar::constant(0));
+        let is_first = self.builder.compare(Width::B32, false, Comparison::Eq, bit, zero);
+        let elected = Scalar::from(elected.register).plus(Width::Pred, u64::from(elected.negated));
+        let both = self.builder.bitwise(Bitwise::And, Width::Pred, elected, is_first);
+        self.builder.predicate(both)
     }
 
     fn tensor_memory_start(&self, inst: Inst) -> Result<Scalar, Box<Diagnostic>> {
@@ -349,6 +372,7 @@ impl Lowering<'_> {
             return Err(self.unsupported(inst, "`tcgen05_mma` of integers"));
         }
         let dot = self.tensor_dot(inst, operands)?;
+        let group = self.cta_group();
         let layout = dot.layout()
             | type_code(d_ty, true) << 4
             | type_code(a_ty, false) << 7
@@ -362,7 +386,7 @@ impl Lowering<'_> {
         self.dot_steps(&dot, |lowering, guard, step| {
             let layout = lowering.builder.register(Width::B32, Scalar::constant(layout.into())).into();
             let instruction = isa::Tcgen05Mma {
-                group: GROUP,
+                group,
                 kind,
                 shift_a: false,
                 collector: None,
@@ -393,6 +417,7 @@ impl Lowering<'_> {
             self.module.version = self.module.version.max(NVF4_SINCE);
         }
         let dot = self.tensor_dot(inst, operands)?;
+        let group = self.cta_group();
         for (index, is_mn_major) in [dot.is_left_transposed(), dot.right.is_mn_major].into_iter().enumerate()
         {
             if is_mn_major && formats[index] == ScaledFormat::E2m1 {
@@ -425,7 +450,7 @@ impl Lowering<'_> {
             };
             let [scales_a, scales_b] = [address(0, step.row), address(1, step.column)];
             let instruction = isa::Tcgen05MmaScaled {
-                group: GROUP,
+                group,
                 kind: instruction_kind,
                 block_scale: true,
                 vector_size: Some(vector_size),
@@ -458,7 +483,9 @@ impl Lowering<'_> {
             Some(left) => LeftMatrix::TensorMemory(self.scalar(a), left),
             None => LeftMatrix::Shared(self.shared_operand(inst, (a, 0, block.rows), transposed[0])?),
         };
-        let right = self.shared_operand(inst, (b, 1, block.columns), transposed[1])?;
+        // Each block of a pair has a part of the columns of B.
+        let columns = block.columns / memory.cta_group;
+        let right = self.shared_operand(inst, (b, 1, columns), transposed[1])?;
         let depth = self.tile(a).shape[usize::from(!transposed[0])];
         let step = DEPTH_BYTES / left.bytes();
         let (start, initial) = (self.scalar(acc), self.scalar(use_acc));
@@ -470,7 +497,7 @@ impl Lowering<'_> {
         let TensorDot { left, right, memory, start, initial, .. } = dot;
         let [rows, columns] = [memory.shape[0], memory.shape[1]];
         let [left_step, right_step] = [left.bytes(), right.bytes].map(|bytes| DEPTH_BYTES / bytes);
-        let elected = self.elected();
+        let elected = self.elected_in_group();
         self.fence_after_synchronization();
         for row in (0..rows).step_by(memory.block.rows as usize) {
             for column in (0..columns).step_by(memory.block.columns as usize) {
@@ -578,14 +605,14 @@ impl Lowering<'_> {
             (TensorMemoryCopyShape::L128x256b, None, DEPTH_BYTES * 8 / CELL_BITS)
         };
         let start = self.scalar(memory);
-        let elected = self.elected();
+        let (elected, group) = (self.elected_in_group(), self.cta_group());
         self.fence_after_synchronization();
         for column in (0..to.slot_columns()).step_by(columns as usize) {
             let place = start.plus(Width::B32, column.into());
             let destination = self.builder.address(Width::B32, place);
             let descriptor = matrix.at(to.element_at(column));
             let copy = isa::Tcgen05Cp {
-                group: GROUP,
+                group,
                 shape,
                 multicast,
                 format: None,
@@ -597,21 +624,42 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn lower_tcgen05_commit(&mut self, inst: Inst, [barriers, slot]: [Value; 2]) -> Lowered {
+    pub(super) fn lower_tcgen05_commit(
+        &mut self,
+        inst: Inst,
+        [barriers, slot]: [Value; 2],
+        pair: bool,
+    ) -> Lowered {
         self.require(inst, Feature::Tcgen05)?;
-        let elected = self.elected();
+        let (elected, group) = (self.elected_in_group(), self.cta_group());
+        let mask = pair.then(|| self.mask_of_pair());
         let mbarrier = self.mbarrier(barriers, slot);
         let commit = isa::Tcgen05Commit {
-            group: GROUP,
+            group,
             arrive_one: true,
             space: Some(StateSpace::SharedCluster),
-            multicast: false,
+            multicast: pair,
             ty: ScalarType::B64,
             mbarrier,
-            mask: None,
+            mask,
         };
         self.builder.emit_if(Some(elected), commit);
         Ok(())
+    }
+
+    /// Returns the mask of the two blocks of the own pair.
+    fn mask_of_pair(&mut self) -> Source {
+        let both = Scalar::constant(0b11);
+        let blocks = self.program.header.cluster;
+        if blocks == 2 {
+            return self.builder.source(Width::B16, both);
+        }
+        let rank = self.special(SpecialRegister::ClusterCtaRank);
+        let first = self.mask(rank, blocks - 2);
+        let [a, b] = [both, first].map(|value| self.builder.source(Width::B32, value));
+        let mask = self.builder.pure(Width::B32, |d| isa::Shl { ty: ScalarType::B32, d, a, b });
+        let mask = self.low_half(mask);
+        self.builder.source(Width::B16, mask)
     }
 }
 

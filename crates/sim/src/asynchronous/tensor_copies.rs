@@ -1,6 +1,6 @@
 //! Executes tensor copies, which move boxes of a tensor between global and shared memory.
 
-use super::barriers;
+use super::barriers::{self, BarrierAddress};
 use super::bulk::{self, Completion, Reduction};
 use super::illegal;
 use super::pointer::Pointer;
@@ -178,6 +178,8 @@ pub(crate) struct TensorLoad {
     /// A mask of the ranks of the blocks that receive the box, or only the block of the
     /// destination.
     pub mask: Option<Slot>,
+    /// True for `.cta_group::2`: the barrier may be in the other block of the destination's pair.
+    pub is_pair: bool,
 }
 
 impl Execute for TensorLoad {
@@ -197,6 +199,7 @@ impl TensorLoad {
         let operation = bulk::begin(context, &Completion::Barrier(self.barrier), lane)?;
         let agent = operation.reads;
         let targets = bulk::targets(context, self.mask, lane, destination, operation.barrier)?;
+        self.check_barriers(&targets)?;
         let fill = map.fill_row();
         for row in self.source.rows_of_lane(context, lane, (&map, &coordinates))? {
             let mut bytes = fill.clone();
@@ -212,6 +215,23 @@ impl TensorLoad {
         for (_, barrier) in targets {
             let barrier = barrier.expect("a load completes at a barrier");
             barriers::complete(context, barrier, self.source.bytes(&map), &agent)?;
+        }
+        Ok(())
+    }
+}
+
+impl TensorLoad {
+    /// Checks that each barrier is in the block of the destination or, for a pair, in its pair.
+    fn check_barriers(&self, targets: &[(ResolvedAddress, Option<BarrierAddress>)]) -> Outcome {
+        let bits = u32::from(self.is_pair);
+        for (place, barrier) in targets {
+            let (ResolvedAddress::Shared { rank, .. }, Some((other, _))) = (place, barrier) else { continue };
+            if rank >> bits != other >> bits {
+                return illegal(format!(
+                    "a tensor load to block {rank} of the cluster signals an mbarrier of block {other}: it has to be in \
+                     the same block, or with `.cta_group::2` in the same pair of blocks"
+                ));
+            }
         }
         Ok(())
     }

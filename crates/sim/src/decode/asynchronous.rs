@@ -3,7 +3,7 @@
 use tilewright_ptx::isa::{
     AtomicOperation, Completion, Coordinates, CpAsync, CpAsyncBulk, CpAsyncBulkTensorLoad,
     CpAsyncBulkTensorStore, CpAsyncBulkWaitGroup, CpAsyncMbarrierArrive, CpAsyncWaitGroup, CpReduceAsyncBulk,
-    CpReduceAsyncBulkTensor, Destination, FenceProxyTensormap, MbarrierArrive, MbarrierArriveDrop,
+    CpReduceAsyncBulkTensor, CtaGroup, Destination, FenceProxyTensormap, MbarrierArrive, MbarrierArriveDrop,
     MbarrierCompleteTx, MbarrierExpectTx, MbarrierInit, MbarrierInval, MbarrierPendingCount,
     MbarrierTestWait, MbarrierTryWait, ProxyKind, RedAsync, ScalarType, Semantics, Source, StAsync,
     StateSpace, TensorAddress, TensorMode, TensormapCpFenceproxy, TensormapField, TensormapReplace,
@@ -165,6 +165,7 @@ impl Decoder<'_> {
             source: self.tensor_box(&instruction.source, instruction.mode, instruction.offsets.as_ref())?,
             barrier: self.address(&instruction.mbarrier, Some(StateSpace::Shared))?,
             mask: self.optional(instruction.cta_mask.filter(|_| instruction.multicast), ScalarType::U16)?,
+            is_pair: instruction.cta_group == Some(CtaGroup::Two),
         };
         Ok(self.asynchronous_step(step))
     }

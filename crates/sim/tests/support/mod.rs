@@ -102,8 +102,8 @@ pub fn run_cluster(
     output: &mut [u8],
     map: &[u8; 128],
 ) -> Result<(), FaultKind> {
-    let is_of_rows = body.contains(".tile::gather4") || body.contains(".tile::scatter4");
-    let target = if is_of_rows { "sm_100a" } else { "sm_90a" };
+    let needs = [".tile::gather4", ".tile::scatter4", ".cta_group"].iter().any(|text| body.contains(text));
+    let target = if needs { "sm_100a" } else { "sm_90a" };
     let text = format!(
         ".version 8.6
 .target {target}

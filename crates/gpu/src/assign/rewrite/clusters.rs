@@ -10,13 +10,13 @@ use tilewright_gpu_ir::{GpuOp, Op, Type};
 impl Rewrite<'_, '_> {
     pub(super) fn cluster_function(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
         match function {
-            DeviceFn::MulticastLoad { .. } => {
-                let mask = self.get(self.context.function.insts[inst].operands[5], None);
-                self.tensor_load_to(inst, block, function, mask, 0);
+            DeviceFn::MulticastLoad { at_lead, .. } => {
+                let op = GpuOp::TensorLoadTo { offsets: 0, at_lead: *at_lead };
+                self.tensor_load_to(inst, block, function, op);
             }
             DeviceFn::WindowLoad { window, .. } => {
-                let mask = self.get(self.context.function.insts[inst].operands[5], None);
-                self.tensor_load_to(inst, block, function, mask, window.lower.len() as u32);
+                let op = GpuOp::TensorLoadTo { offsets: window.lower.len() as u32, at_lead: false };
+                self.tensor_load_to(inst, block, function, op);
             }
             DeviceFn::RemoteArrive { arrivals, bytes, .. } => {
                 let (barriers, slot) = self.place(inst, 0);
@@ -81,15 +81,9 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends a tensor load to the blocks in a mask. The last `offsets` coordinates are offsets.
-    pub(super) fn tensor_load_to(
-        &mut self,
-        inst: Inst,
-        block: Block,
-        function: &DeviceFn,
-        mask: Value,
-        offsets: u32,
-    ) {
+    /// Appends a tensor load to the blocks in a mask.
+    fn tensor_load_to(&mut self, inst: Inst, block: Block, function: &DeviceFn, op: GpuOp) {
+        let mask = self.get(self.context.function.insts[inst].operands[5], None);
         let (barriers, barrier) = self.place(inst, 2);
         self.keep_allocated(inst, 0);
         self.keep_allocated(inst, 2);
@@ -99,7 +93,7 @@ impl Rewrite<'_, '_> {
         operands.extend(tensor[1..].iter().copied());
         self.wait_for_reads(inst, block);
         self.predicated(inst, block, 4, |rewrite, block| {
-            rewrite.append(inst, block, GpuOp::TensorLoadTo { offsets }.into(), operands, &[]);
+            rewrite.append(inst, block, op.into(), operands, &[]);
         });
     }
 }

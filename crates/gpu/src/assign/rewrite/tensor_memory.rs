@@ -23,7 +23,7 @@ pub(super) fn tensor_memory(tiles: &SharedTiles) -> Option<TensorMemory> {
         element: Element::Value(tiles.dtype),
         shape: tiles.shape.clone(),
         block: tiles.layout.tensor_memory(&tiles.shape)?,
-        cta_group: 1,
+        cta_group: if tiles.layout.is_of_pair() { 2 } else { 1 },
     })
 }
 
@@ -96,10 +96,10 @@ impl Rewrite<'_, '_> {
                 self.wait_for_reads(inst, block);
                 self.append(inst, block, GpuOp::Tcgen05Copy {}.into(), operands, &[]);
             }
-            DeviceFn::TensorCommit { .. } => {
+            DeviceFn::TensorCommit { pair, .. } => {
                 let (barriers, slot) = self.place(inst, 0);
                 self.predicated(inst, block, 2, |rewrite, block| {
-                    let op = GpuOp::Tcgen05Commit {}.into();
+                    let op = GpuOp::Tcgen05Commit { pair: *pair }.into();
                     rewrite.append(inst, block, op, smallvec![barriers, slot], &[]);
                 });
             }

@@ -2,7 +2,7 @@
 //!
 //! A cluster barrier follows each sequence of initializations, because blocks arrive at `mbarrier`s
 //! of other blocks. Another one precedes the end, because other blocks may access a block's shared
-//! memory until then.
+//! memory, and the dots of a pair its tensor memory, until then.
 
 use tilewright_ir::{Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily};
 
@@ -18,6 +18,7 @@ pub(super) fn insert(function: &mut Function) {
                     | DeviceFn::ClcTryCancel { .. }
                     | DeviceFn::WindowLoad { multicast: true, .. }
             );
+            signals |= matches!(function, DeviceFn::Allocate { tiles } if tiles.layout.is_of_pair());
             reads |= matches!(function, DeviceFn::GatherBlocks { .. });
         }
     });

@@ -7,6 +7,7 @@ use tilewright_base::Code;
 use tilewright_ir::{Block, DeviceFn, Dtype, ElementwiseFn, Inst, Op, SharedTiles, Value, constant_bool};
 use tilewright_layout::Division;
 
+use super::tensor_memory::PAIR;
 use super::{OfRank, Writer, Written};
 
 struct Arrival {
@@ -29,7 +30,7 @@ impl Writer<'_> {
     }
 
     /// Returns the division of tiles in shared memory, and replaces them by their parts.
-    fn part_of_tiles(&self, inst: Inst, tiles: &mut SharedTiles) -> Written<Division> {
+    pub(super) fn part_of_tiles(&self, inst: Inst, tiles: &mut SharedTiles) -> Written<Division> {
         let division = self.division_of_tiles(inst, tiles)?;
         tiles.shape = division.part.iter().copied().collect();
         tiles.layout = Arc::new(tiles.layout.of_block());
@@ -42,6 +43,7 @@ impl Writer<'_> {
         let mut new = function.clone();
         match &mut new {
             DeviceFn::Allocate { tiles } | DeviceFn::View { tiles } => {
+                self.check_group(inst, tiles)?;
                 let division = self.part_of_tiles(inst, tiles)?;
                 let memory = self.data(inst).results[0];
                 self.memories.insert(memory, division);
@@ -98,24 +100,36 @@ impl Writer<'_> {
                 let barriers = self.part_of_tiles(inst, tiles)?;
                 self.refuse_pairs(inst, &barriers, "asynchronous copies")?;
             }
-            DeviceFn::TensorLoad { tiles, barriers, .. } => {
+            DeviceFn::TensorLoad { tiles, barriers, fills_nan } => {
                 let division = self.part_of_tiles(inst, tiles)?;
                 let own = self.part_of_tiles(inst, barriers)?;
-                self.refuse_pairs(inst, &own, "tensor copies")?;
                 self.shift_coordinates(inst, &function, &division)?;
+                if own.copies() != 0 {
+                    self.check_lead(inst, &own)?;
+                    let (tiles, barriers, fills_nan) = (tiles.clone(), barriers.clone(), *fills_nan);
+                    new = DeviceFn::MulticastLoad { tiles, barriers, fills_nan, at_lead: true };
+                    self.go_before(inst);
+                    let no_others = self.cursor.int(Dtype::I32, 0);
+                    self.data_mut(inst).operands.insert(MASK, no_others);
+                }
             }
-            DeviceFn::MulticastLoad { tiles, barriers, fills_nan } => {
+            DeviceFn::MulticastLoad { tiles, barriers, fills_nan, at_lead } => {
                 let division = self.part_of_tiles(inst, tiles)?;
                 let own = self.part_of_tiles(inst, barriers)?;
-                self.refuse_pairs(inst, &own, "tensor copies")?;
-                self.shift_coordinates(inst, &function, &division)?;
                 let copies = division.copies();
-                if copies == 0 {
+                *at_lead = own.copies() != 0;
+                if *at_lead && copies == 0 {
+                    self.check_lead(inst, &own)?;
+                } else {
+                    self.refuse_pairs(inst, &own, "tensor copies to several blocks")?;
+                }
+                self.shift_coordinates(inst, &function, &division)?;
+                if copies == 0 && !*at_lead {
                     // Each block loads a different part.
                     let (tiles, barriers, fills_nan) = (tiles.clone(), barriers.clone(), *fills_nan);
                     new = DeviceFn::TensorLoad { tiles, barriers, fills_nan };
                     self.data_mut(inst).operands.remove(MASK);
-                } else {
+                } else if copies != 0 {
                     self.only_if_lead(inst, MASK - 1, copies);
                     let mask = self.multicast_mask(inst, copies);
                     self.data_mut(inst).operands[MASK] = mask;
@@ -124,7 +138,7 @@ impl Writer<'_> {
             DeviceFn::WindowLoad { tiles, barriers, window, multicast } => {
                 let division = self.part_of_tiles(inst, tiles)?;
                 let own = self.part_of_tiles(inst, barriers)?;
-                self.refuse_pairs(inst, &own, "tensor copies")?;
+                self.refuse_pairs(inst, &own, "im2col copies")?;
                 if division.splits(0) {
                     return Err(self.unsupported(inst, "an im2col copy to memory whose pixels are split"));
                 }
@@ -180,9 +194,7 @@ impl Writer<'_> {
             | DeviceFn::TensorDot { .. }
             | DeviceFn::TensorDotScaled { .. }
             | DeviceFn::TensorCopy { .. }
-            | DeviceFn::TensorCommit { .. } => {
-                return Err(self.unsupported(inst, "tensor memory in a kernel for a cluster"));
-            }
+            | DeviceFn::TensorCommit { .. } => self.tensor_memory_function(inst, &mut new)?,
             DeviceFn::Mma {}
             | DeviceFn::DotFma {}
             | DeviceFn::WgmmaInit {}
@@ -233,9 +245,23 @@ impl Writer<'_> {
         if barriers.copies() == 0 {
             return Ok(());
         }
-        let message = format!("{what} of Hopper signal the mbarrier of their own block, not one of a pair");
+        let message = format!("{what} signal the mbarrier of their own block, not one of a pair");
         let hint = "allocate it without `two_ctas=True`: each block waits for its own copies";
         Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)))
+    }
+
+    /// Checks that an `mbarrier` at which copies of both blocks of a pair arrive is that of the first
+    /// one.
+    fn check_lead(&self, inst: Inst, barriers: &Division) -> Written {
+        if self.has_pairs {
+            if barriers.copies() == PAIR {
+                return Ok(());
+            }
+            let message = "tensor copies signal the mbarrier of one of two blocks, not one of more blocks";
+            let hint = "allocate it by `mbarrier.allocate_mbarrier(two_ctas=True)`";
+            return Err(Box::new(self.error(inst, Code::NotOnThisDevice, message).hint(hint)));
+        }
+        self.refuse_pairs(inst, barriers, "tensor copies of a kernel without dots of pairs of blocks")
     }
 
     /// Restricts an instruction's predicate to blocks without a rank bit in a mask.

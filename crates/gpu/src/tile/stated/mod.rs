@@ -13,12 +13,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `device` | shared memory, copies, `mbarrier`s and dots |
+//! | `tensor_memory` | tensor memory, and the dots of pairs of blocks |
 //! | `exchange` | reductions of parts that different blocks hold |
 //! | `barriers` | the barriers of the cluster that the program does not state |
 
 mod barriers;
 mod device;
 mod exchange;
+mod tensor_memory;
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -70,6 +72,8 @@ struct Writer<'f> {
     prologue: usize,
     replaced: FxHashMap<Value, Value>,
     is_in_worker: bool,
+    /// True if the kernel has dots of pairs of blocks.
+    has_pairs: bool,
 }
 
 /// A scalar that depends on the rank of a block.
@@ -107,6 +111,7 @@ impl<'f> Writer<'f> {
             divisions.insert(value, layout.division(&data.ty.shape).map_err(misfit)?);
         }
         let (parents, uses) = (Parents::new(function), Uses::new(function));
+        let has_pairs = tensor_memory::has_pairs(function);
         let entry = function.entry;
         let cursor = Cursor::at_start(function, entry);
         Ok(Self {
@@ -121,6 +126,7 @@ impl<'f> Writer<'f> {
             prologue: 0,
             replaced: FxHashMap::default(),
             is_in_worker: false,
+            has_pairs,
         })
     }
 

@@ -6,7 +6,8 @@ use tilewright_ir::{Inst, Value, constant_int};
 use tilewright_layout::Input;
 
 use crate::isa::{
-    self, Coordinates, Destination, RegisterId, ScalarType, Source, SpecialRegister, StateSpace, TensorMode,
+    self, Address, Coordinates, CtaGroup, Destination, RegisterId, ScalarType, Source, SpecialRegister,
+    StateSpace, TensorMode,
 };
 use crate::lower::asynchronous::MBARRIER_BYTES;
 use crate::lower::builder::{Scalar, Width};
@@ -23,11 +24,17 @@ impl Lowering<'_> {
         [buffer, descriptor]: [Value; 2],
         [barriers, slot, blocks]: [Value; 3],
         (coordinates, offsets): (&[Value], u32),
+        at_lead: bool,
     ) -> Lowered {
         let (coordinates, offsets) = coordinates.split_at(coordinates.len() - offsets as usize);
         let boxes = self.tensor_boxes(inst, buffer, coordinates.len())?;
         let elected = self.elected();
-        let mbarrier = self.mbarrier(barriers, slot);
+        let mbarrier = if at_lead {
+            self.require(inst, Feature::Tcgen05)?;
+            self.mbarrier_of_lead(barriers, slot)
+        } else {
+            self.mbarrier(barriers, slot)
+        };
         let mask = (constant_int(self.kernel, blocks) != Some(0)).then(|| {
             let mask = self.scalar(blocks);
             let mask = self.low_half(mask);
@@ -46,6 +53,7 @@ impl Lowering<'_> {
         for number in 0..boxes.count {
             let place = self.tensor_box(buffer, &boxes, number, (descriptor, coordinates));
             let mut copy = load_of_box(place, mbarrier, mask);
+            copy.cta_group = at_lead.then_some(CtaGroup::Two);
             if !registers.is_empty() {
                 copy.mode = Some(TensorMode::Im2col);
                 copy.offsets = Some(registers.iter().copied().collect::<Coordinates>());
@@ -53,6 +61,15 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(elected), copy);
         }
         Ok(())
+    }
+
+    /// Returns the address of a slot's barrier in the first block of the pair.
+    fn mbarrier_of_lead(&mut self, barriers: Value, slot: Value) -> Address {
+        let address = self.indexed(barriers, slot, MBARRIER_BYTES);
+        let rank = self.special(SpecialRegister::ClusterCtaRank);
+        let lead = self.mask(rank, (self.program.header.cluster - 1) & !1);
+        let address = self.in_block(address, lead);
+        self.builder.address(Width::B32, address)
     }
 
     /// Emits an arrival at the barrier of another block, by one thread.
