@@ -13,12 +13,14 @@ fn kernel(code: &str, name: &str) -> Kernel {
     module.kernel(name).expect("the README has the kernel")
 }
 
-/// Returns the diagnostic of a launch of the kernel without its masks.
+/// Returns the end of Python's traceback after a launch of the kernel without its masks: the
+/// exception and the diagnostic. `…` is for the folder of the file.
 fn without_mask(code: &str, name: &str) -> String {
     let kernel = kernel(&code.replace(", mask=mask)", ")"), name);
     let (x, y, mut output) = (vec![0.0_f32; 98_432], vec![0.0_f32; 98_432], vec![0.0_f32; 98_432]);
     let result = kernel.launch(97, args![&x, &y, &mut output, x.len(), 1024]);
-    result.expect_err("it leaves its memory").render(Color::Never)
+    let diagnostic = result.expect_err("it leaves its memory").render(Color::Never);
+    format!("tilewright.errors.OutOfBoundsError: {}", diagnostic.replace("--> ", "--> …/"))
 }
 
 /// Returns `lines` lines of a text from the first line that contains `from`, with ellipses for
