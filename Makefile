@@ -95,7 +95,8 @@ test-rust: $(VENV)/.test-tools ## The tests of the crates
 
 # Most of the time of a test is a compilation, which takes one core. More than four processes gain little, and each needs
 # the memory of a torch. A debugger needs a single process: ARGS='-n 0 --pdb'.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(MARKED)"
+MARKED := not nightly
 
 # Tests in the sources, and text cases: tests/ir (`ir`), tests/gpu (`language`), tests/ptx (`passes`).
 .PHONY: test-quick
@@ -239,7 +240,10 @@ test-features: ## The crate tilewright with one device at a time, and without th
 	  cargo test --package tilewright --no-default-features --features $$features --test features || exit; done
 
 .PHONY: nightly
-nightly: ## What runs each night: each fuzz target for ten minutes, and malformed inputs of all forms that no night has had
+nightly: $(VENV)/.test-tools $(VENV)/.extension ## What runs each night: long tests; each fuzz target for ten minutes; malformed inputs that no night has had
+	$(MAKE) test-python MARKED=nightly
+	TILEWRIGHT_DEVICE=sim:sm_90 $(MAKE) test-python MARKED=nightly
+	cargo test --package tilewright-ptx --test official_blackwell --test official_triton -- --ignored
 	$(MAKE) fuzz FUZZ_SECONDS=600
 	TILEWRIGHT_SEEDS=$(NIGHT)00000..$(NIGHT)20000 cargo test --package tilewright-fuzz --test malformed -- --test-threads=1
 	$(MAKE) test-features

@@ -35,6 +35,9 @@ WITH_CHECKED_ACCESSES = frozenset(("test_faults.py",))
 """The faults of these tests would end a process's work on a GPU, which does not check accesses; the simulator checks
 them, in other words, and has tests of its own."""
 
+WITH_OWN_DEVICE = frozenset(("blackwell",))
+"""Fixtures that choose a simulated GPU: their tests give the same on each device, and the CPU's run has them."""
+
 PATIENCE = 900
 """Seconds after which a program counts as hung. The machine may be slow and busy: no test passes because of it."""
 
@@ -101,8 +104,15 @@ def _same_inputs() -> None:
 
 
 def _is_for_device(item: pytest.Item) -> bool:
-    takes_it = "device" in getattr(item, "fixturenames", ())
+    fixtures = getattr(item, "fixturenames", ())
+    lists_devices = any("device" in _parameters(mark) for mark in item.iter_markers("parametrize"))
+    takes_it = "device" in fixtures and not lists_devices and WITH_OWN_DEVICE.isdisjoint(fixtures)
     return takes_it and item.path.name not in WITH_CHECKED_ACCESSES
+
+
+def _parameters(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0]
+    return names.replace(",", " ").split() if isinstance(names, str) else list(names)
 
 
 @pytest.fixture(params=[DEVICE])

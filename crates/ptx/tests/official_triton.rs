@@ -18,6 +18,7 @@ fn python_with_triton() -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "the official compiler takes minutes: make nightly"]
 fn what_official_triton_writes_survives() {
     let Some(python) = python_with_triton() else {
         let test = "what_official_triton_writes_survives";

@@ -48,6 +48,7 @@ PARTS = 4
 """How many processes walk through the files; each has its own part of them."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_test_of_the_language_interpreted(part, run):
     """All differences are in ``interpret_differences.py``, and must differ: a test there that passes fails."""

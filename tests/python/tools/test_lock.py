@@ -697,6 +697,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.nightly
 def test_kernels_of_torch_compile_are_locked(project: Project, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     project.program.write_text(COMPILED)

@@ -716,6 +716,7 @@ def test_a_program_that_ends_with_an_error_has_no_empty_summary(run, script):
     assert done.err.endswith("tilewright sanitizer: 1 finding: 1 of race\n")
 
 
+@pytest.mark.nightly
 @cpu_only
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_clean(example, run_forked):

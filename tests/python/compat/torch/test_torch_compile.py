@@ -10,7 +10,7 @@ import json
 import os
 
 import pytest
-from conftest import ROOT, environment_of
+from conftest import DEVICE, ROOT, environment_of
 
 torch = pytest.importorskip("torch")
 
@@ -53,7 +53,13 @@ def without_compiler(tmp_path):
     return {**variables, "CXX": "/bin/false", "CC": "/bin/false"}
 
 
-@pytest.mark.parametrize("group", GROUPS)
+MODELS = [
+    pytest.param(group, marks=() if group == "operations" and DEVICE == "cpu" else pytest.mark.nightly)
+    for group in GROUPS
+]
+
+
+@pytest.mark.parametrize("group", MODELS)
 def test_compiled_results_are_those_of_eager_torch(group, run, device, without_compiler):
     device = "cuda-on-cpu" if device == "cpu" else device
     # On a GPU, eager torch draws other numbers than Inductor's kernels, with the official triton too.
