@@ -143,12 +143,8 @@ def main() -> int:
 
         targets = [word for target in TARGETS for word in ("--target", target)] if given.digest else []
         words = [*where, *targets, "-o", lock, __file__, "--child", "", clock, *programs]
-        subprocess.run(
-            [sys.executable, "-c", WITHOUT_CUBINS, *words],
-            check=True,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-        )
+        lock_command = [sys.executable, "-c", WITHOUT_CUBINS] if given.digest else [*command, "lock"]
+        subprocess.run([*lock_command, *words], check=True, env=environment, stdout=subprocess.DEVNULL)
         if given.digest:
             digest = subprocess.run(
                 [*command, "lock", "digest", lock], check=True, capture_output=True, text=True
