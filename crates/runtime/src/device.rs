@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::Target;
@@ -55,8 +54,50 @@ pub fn multiprocessors_of(capability: u32) -> u32 {
     known().find(|gpu| Some(of(gpu)) == newest).map_or(1, |gpu| gpu.multiprocessors)
 }
 
-/// The device of the last call of [`Device::select`] that succeeded.
-static SELECTED: RwLock<Option<Device>> = RwLock::new(None);
+/// The selection by the last call of [`Device::select`] that succeeded, as a word.
+static SELECTED: AtomicU32 = AtomicU32::new(0);
+
+/// The way in which a process selects the device of its kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// By environment variables, or by the tensors of each launch.
+    Environment,
+    /// By [`Device::select`].
+    Device(Device),
+}
+
+impl Selection {
+    /// Returns the current selection.
+    #[inline]
+    pub fn current() -> Self {
+        let word = SELECTED.load(Ordering::Relaxed);
+        let number = word as u16;
+        match word >> 16 {
+            0 => Self::Environment,
+            1 => Self::Device(Device::Cpu),
+            2 => Self::Device(Device::Cuda(number)),
+            _ => Self::Device(Device::Sim(number)),
+        }
+    }
+
+    /// Returns the device; `None` if the tensors of each launch select it.
+    pub fn device(self) -> Result<Option<Device>, Error> {
+        match self {
+            Self::Device(device) => Ok(Some(device)),
+            Self::Environment => Knobs::current().device.as_deref().map(Device::parse).transpose(),
+        }
+    }
+
+    fn word(self) -> u32 {
+        let (kind, number) = match self {
+            Self::Environment => (0, 0),
+            Self::Device(Device::Cpu) => (1, 0),
+            Self::Device(Device::Cuda(number)) => (2, number),
+            Self::Device(Device::Sim(number)) => (3, number),
+        };
+        kind << 16 | u32::from(number)
+    }
+}
 
 impl Device {
     /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error for an
@@ -182,11 +223,11 @@ impl Device {
         std::iter::once(Device::Cpu).chain(gpus).filter(|device| device.target().is_ok()).collect()
     }
 
-    /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on. Python
-    /// creates a kernel at its first launch. Fails if [`target`](Self::target) fails.
+    /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on, and of all
+    /// later launches from Python. Fails if [`target`](Self::target) fails.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
-        *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
+        SELECTED.store(Selection::Device(self).word(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -195,11 +236,7 @@ impl Device {
     /// compiles must not open the driver. `None` means that kernels run on the device of their
     /// tensors.
     pub fn selected() -> Result<Option<Self>, Error> {
-        let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
-        if selected.is_some() {
-            return Ok(selected);
-        }
-        Knobs::current().device.as_deref().map(Self::parse).transpose()
+        Selection::current().device()
     }
 
     /// Returns the device of `triton.runtime.driver.active`: the selected device, else the first

@@ -62,7 +62,7 @@ mod variants;
 pub use bounds::{BoundsFinding, BoundsReport, BoundsVerdict};
 pub use clock::profile_clock;
 pub use describe::{DescribedLayout, parse_argument};
-pub use device::{Device, claim_capability, multiprocessors_of};
+pub use device::{Device, Selection, claim_capability, multiprocessors_of};
 pub use error::{Error, OutOfResources};
 pub use gpu_times::set_cupti_folders;
 pub use grid::Grid;

@@ -10,6 +10,7 @@ import types
 
 import numpy as np
 import pytest
+from conftest import DEVICE
 
 import tilewright as triton
 import tilewright.language as tl
@@ -19,6 +20,23 @@ from tilewright.runtime import _cache_key
 @triton.jit
 def fill(out_ptr, value, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), value)
+
+
+@triton.jit
+def target_of(out_ptr):
+    target: tl.constexpr = tl.target_info.current_target()
+    tl.store(out_ptr, target.arch if target.backend == "cuda" else 0)
+
+
+def test_launches_run_on_the_device_that_is_selected_last():
+    out = np.zeros(1, np.int32)
+    try:
+        for device, arch in (("sim:sm_80", 80), ("cpu", 0), ("sim:sm_90", 90), ("sim:sm_80", 80), ("cpu", 0)):
+            triton.runtime.set_device(device)
+            target_of[(1,)](out)
+            assert out[0] == arch, device
+    finally:
+        triton.runtime.set_device(DEVICE)
 
 
 RESIZES = """

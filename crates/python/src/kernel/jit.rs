@@ -12,7 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::Code;
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    Attachment, Device, Error, Handle, Kernel, Knobs, OptionId, Options, ParameterKind, Signature, Value,
+    Attachment, Device, Error, Handle, Kernel, Knobs, OptionId, Options, ParameterKind, Selection, Signature,
+    Value,
 };
 
 use super::binding::KnownBinding;
@@ -29,7 +30,8 @@ use crate::values::objects::object_ref;
 #[pyclass(extends = Function, subclass, dict, weakref, frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct JitKernel {
-    pub(crate) state: OnceLock<State>,
+    /// The states for all devices that were selected at launches, as a list.
+    pub(crate) state: OnceLock<Box<State>>,
     /// The state of traced launches, whose variants are for the CPU.
     pub(crate) traced: OnceLock<State>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
@@ -38,9 +40,12 @@ pub(crate) struct JitKernel {
     pub(crate) is_made: bool,
 }
 
-/// The state of launches. The first launch creates the state.
+/// The state of launches. The first launch after a selection of another device creates the state.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
+    selection: Selection,
+    /// The state for the device that was selected next.
+    next: OnceLock<Box<State>>,
     /// True if Python runs the body.
     pub(crate) is_interpreted: bool,
     /// The default of each parameter as a Python object.
@@ -59,7 +64,9 @@ pub(crate) struct State {
 impl JitKernel {
     /// Returns the states that launches have created.
     pub(crate) fn states(&self) -> impl Iterator<Item = &State> {
-        [&self.state, &self.traced].into_iter().filter_map(OnceLock::get)
+        let first = self.state.get().map(Box::as_ref);
+        let launched = std::iter::successors(first, |state| state.next.get().map(Box::as_ref));
+        launched.chain(self.traced.get())
     }
 
     /// Returns the functions that are called before each launch.
@@ -85,15 +92,22 @@ pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<
     raised(value.py(), options.set(option, &constant))
 }
 
-/// Returns the state of launches, and creates it at the first launch.
+/// Returns the state of launches on the selected device, and creates it at the first launch.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
-    if let Some(state) = kernel.get().state.get() {
-        return Ok(state);
+    let selection = Selection::current();
+    let mut place = &kernel.get().state;
+    loop {
+        match place.get() {
+            Some(state) if state.selection == selection => return Ok(state),
+            Some(state) => place = &state.next,
+            None => {
+                let made = make_state(kernel, selection)?;
+                // If another thread has set a state meanwhile, the loop compares that state.
+                let _ = place.set(Box::new(made));
+            }
+        }
     }
-    let made = make_state(kernel, raised(kernel.py(), Device::selected())?)?;
-    // Another thread may have set the state meanwhile.
-    Ok(kernel.get().state.get_or_init(|| made))
 }
 
 /// Returns the state of traced launches, and creates it at the first traced launch.
@@ -101,7 +115,7 @@ pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a
     if let Some(state) = kernel.get().traced.get() {
         return Ok(state);
     }
-    let made = make_state(kernel, Some(Device::Cpu))?;
+    let made = make_state(kernel, Selection::Device(Device::Cpu))?;
     Ok(kernel.get().traced.get_or_init(|| made))
 }
 
@@ -109,7 +123,7 @@ pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a
 const SIMULATED: Device = Device::Sim(90);
 
 #[cold]
-fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult<State> {
+fn make_state(kernel: &Bound<'_, JitKernel>, selection: Selection) -> PyResult<State> {
     let py = kernel.py();
     // A program may have set environment variables since it imported tilewright.
     Knobs::from_environment().set();
@@ -142,8 +156,10 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
     let variadic = signature.variadic();
     let is_gluon = kernel.call_method0(intern!(py, "is_gluon"))?.is_truthy()?;
-    let made = Kernel::new(signature, number, device);
+    let made = Kernel::new(signature, number, raised(py, selection.device())?);
     Ok(State {
+        selection,
+        next: OnceLock::new(),
         variadic,
         kernel: if is_gluon { made.in_place_of_processor(SIMULATED) } else { made },
         is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
