@@ -689,6 +689,7 @@ pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("tcgen05.mma", ".scale_vec::1X", "10xo 8.6"),
     ("tcgen05.mma", ".scale_vec::2X", "10xo 8.6"),
     ("tcgen05.mma", ".scale_vec::4X", "10xo 8.6"),
+    ("tcgen05.mma", ".kind::mxf4nvf4", "10xa 8.7"),
     ("tcgen05.mma", ".block16", "10xa 8.8"),
     ("tcgen05.mma", ".block32", "10xa 8.8"),
 ];
