@@ -155,13 +155,13 @@ fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
 
 /// Returns the text before a printed value, as Triton writes it: ` prefix: `, or ` prefix` without
 /// a value.
-fn print_prefix(prefix: &str, is_alone: bool) -> String {
+fn print_prefix(prefix: &str, is_without_value: bool) -> String {
     let mut text = prefix.to_owned();
-    if !is_alone {
+    if !is_without_value {
         let trimmed = prefix.trim_end();
         text = format!("{}: ", trimmed.strip_suffix(':').unwrap_or(trimmed));
     }
-    if (is_alone || text.len() > 2) && !text.starts_with(' ') {
+    if (is_without_value || text.len() > 2) && !text.starts_with(' ') {
         text.insert(0, ' ');
     }
     text

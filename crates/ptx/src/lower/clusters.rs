@@ -55,8 +55,8 @@ impl Lowering<'_> {
         let own = self.special(SpecialRegister::CtaidX);
         // Without pairs, the number is 0, the last index wraps, and no block ends.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
-        let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
-        let guard = self.builder.predicate(is_behind);
+        let is_after_last = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
+        let guard = self.builder.predicate(is_after_last);
         self.builder.emit_if(Some(guard), isa::Ret { uniform: false });
     }
 

@@ -182,7 +182,7 @@ impl Lowering<'_> {
         shape: MmaShape,
     ) -> Result<[ScalarType; 3], Box<Diagnostic>> {
         self.require(inst, Feature::Wgmma)?;
-        let types = self.mma_types([a, b, acc]).filter(|types| is_supported(*types)).ok_or_else(|| {
+        let types = self.mma_types([a, b, acc]).filter(|types| has_types(*types)).ok_or_else(|| {
             let [a, b, acc] = [a, b, acc].map(|value| self.dtype(value));
             self.unsupported(inst, &format!("`wgmma` of {a} and {b} that accumulates in {acc}"))
         })?;
@@ -235,15 +235,14 @@ impl Lowering<'_> {
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;
-        let is_supported =
-            |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
-        let is_alone = body != self.kernel.entry
+        let is_dot = |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        let may_accumulate = body != self.kernel.entry
             && insts.contains(&dot)
-            && insts.iter().filter(is_supported).count() > 1
+            && insts.iter().filter(is_dot).count() > 1
             && self.reads.of(acc) == 1
             && self.width(acc) == Width::B32;
         let own = scalars.iter().map(|scalar| scalar.base.filter(|_| scalar.offset == 0));
-        let own: Vec<RegisterId> = own.collect::<Option<_>>().filter(|_| is_alone)?;
+        let own: Vec<RegisterId> = own.collect::<Option<_>>().filter(|_| may_accumulate)?;
         let distinct: FxHashSet<RegisterId> = own.iter().copied().collect();
         (distinct.len() == own.len()).then_some(own)
     }
@@ -427,7 +426,7 @@ fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u
 }
 
 /// Returns whether `wgmma` has these types of D, A and B.
-fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
+fn has_types([d, a, b]: [ScalarType; 3]) -> bool {
     use ScalarType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),

@@ -56,8 +56,8 @@ pub(super) fn run(listing: &mut Listing) {
         *shared.entry(sum.of).or_default() += 1;
     }
     sums.retain(|sum| {
-        let is_read_behind = readers[&sum.of].last().is_some_and(|last| *last >= sum.place);
-        is_read_behind || shared[&sum.of] > 1
+        let is_read_later = readers[&sum.of].last().is_some_and(|last| *last >= sum.place);
+        is_read_later || shared[&sum.of] > 1
     });
     if sums.len() < listing.target.tuning.recomputed_sums {
         return;
