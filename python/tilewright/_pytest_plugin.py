@@ -39,7 +39,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     from _tilewright_startup import VARIABLE, parse_parts
     from tilewright import _run
 
-    is_wanted = early_config.getini("tilewright_as_triton")
+    try:
+        is_wanted = early_config.getini("tilewright_as_triton")
+    except (ValueError, pytest.UsageError) as error:
+        raise pytest.UsageError(f"{early_config.inipath}: tilewright_as_triton: {error}") from None
     try:
         parts = parse_parts(os.environ.get(VARIABLE, "1" if is_wanted else "0"))
         failure = _run._prepare(None, parts=parts) if parts else None
@@ -66,6 +69,12 @@ def tilewright_sanitize() -> Iterator[Found]:
     """
     from tilewright import sanitizer
 
+    if sanitizer.has_other_triton():
+        pytest.fail(
+            "tilewright_sanitize checks launches of tilewright, and `import triton` imports another package: set "
+            "tilewright_as_triton in the ini file of pytest, or run `tilewright run -m pytest`",
+            pytrace=False,
+        )
     with sanitizer.sanitize(raises=False) as found:
         yield found
     # If a test passed, its findings have made it fail already (`pytest_runtest_call`). These findings are of

@@ -314,7 +314,16 @@ def _summarize(owner: int) -> None:
     if not number and (_is_empty_summary_left_out or hasattr(sys, "last_value")):
         return
     findings = "1 finding" if number == 1 else f"{number or 'no'} findings"
-    print(f"tilewright sanitizer: {findings}{': ' + counted if counted else ''}", file=sys.stderr)
+    rest = "; `import triton` imports another package, whose launches are not checked"
+    rest = rest if has_other_triton() else ""
+    print(f"tilewright sanitizer: {findings}{': ' + counted if counted else ''}{rest}", file=sys.stderr)
+
+
+def has_other_triton() -> bool:
+    """Returns whether a module of the program has imported a ``triton`` that is not tilewright, as torch may have."""
+    triton = sys.modules.get("triton")
+    own = sys.modules["tilewright"].__file__
+    return triton is not None and getattr(triton, "__file__", None) != own
 
 
 def _begin_by_environment() -> None:

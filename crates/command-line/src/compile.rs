@@ -107,7 +107,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !Stage::of(target).contains(&stage) {
         let names: Vec<&str> = Stage::of(target).iter().map(|stage| stage.name()).collect();
         let (stage, names) = (stage.name(), names.join(", "));
-        return Err(Failure::Usage(format!("there is no stage '{stage}' for {target}; there are {names}")));
+        let other = if target == Target::Cpu { "sm_90" } else { "cpu" };
+        return Err(Failure::Usage(format!(
+            "there is no stage '{stage}' for {target}; there are {names}; for '{stage}', pass `--target {other}`"
+        )));
     }
     let module = Module::from_file(path)?;
     let name = match &name {

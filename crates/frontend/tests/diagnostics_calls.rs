@@ -373,7 +373,7 @@ def k(x_ptr, n, BLOCK: tl.constexpr):
                |                  ^ this is int32, known only at run time
                |
                = note: expected a compile-time value, such as a number or a `tl.constexpr` parameter
-               = help: if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`
+               = help: if it is a parameter of the kernel, annotate it in the signature, as in `BLOCK: tl.constexpr`
 
             error[TW0008]: the end of an unrolled range must be known when the kernel is compiled
               --> k.py:14:21

@@ -5,6 +5,7 @@ them after each launch.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -56,7 +57,8 @@ class Records:
         self.lost = lost
         self.scale = scale
         self.intervals: list[Interval] = []
-        self.unmatched: set[str] = set()
+        self.not_ended: set[str] = set()
+        self.not_begun: set[str] = set()
         stacks: dict[int, list[_Open]] = {}
         # The records of one program are in the order in which the program wrote them.
         for at in range(0, len(words) - WORDS + 1, WORDS):
@@ -64,7 +66,7 @@ class Records:
             if programs is None or program in programs:
                 self._add(stacks.setdefault(program, []), NAMES[what >> 1], what % 2 == 1, program, time)
         if not lost:
-            self.unmatched |= {one.name for stack in stacks.values() for one in stack}
+            self.not_ended = {one.name for stack in stacks.values() for one in stack}
 
     def _add(self, stack: list[_Open], name: str, is_end: bool, program: int, time: int) -> None:
         if not is_end:
@@ -73,7 +75,7 @@ class Records:
         # Scopes may overlap: an end belongs to the last open scope with its name.
         at = next((at for at in reversed(range(len(stack))) if stack[at].name == name), None)
         if at is None:
-            self.unmatched.add(name)
+            self.not_begun.add(name)
             return
         path = tuple(one.name for one in stack[: at + 1])
         ended = stack.pop(at)
@@ -99,9 +101,12 @@ class Records:
             lines.append(
                 f"warning: {self.lost} records of scopes in kernels did not fit, of {CAPACITY} a launch"
             )
+        for name in sorted(self.not_ended):
+            others = difflib.get_close_matches(name, self.not_begun, 1)
+            hint = f"; scope '{others[0]}' was ended and not begun" if others else ""
+            lines.append(f"warning: scope '{name}' in a kernel was begun and not ended{hint}")
         lines += [
-            f"warning: scope '{name}' in a kernel was begun and not ended, or ended and not begun"
-            for name in sorted(self.unmatched)
+            f"warning: scope '{name}' in a kernel was ended and not begun" for name in sorted(self.not_begun)
         ]
         return lines
 

@@ -180,6 +180,12 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     _show_in_notebook(url)
     trace = _server.traces.current() if _server is not None else None
     launches = [] if trace is None else json.loads(trace.list())
+    if not launches:
+        print(
+            "tilewright: the trace is empty: put `@triton_viz.trace` above the `@triton.jit` of a kernel that is launched",
+            file=sys.stderr,
+            flush=True,
+        )
     if block is None:
         variable = "TILEWRIGHT_VIZ_WAIT"
         if _environment.is_on(variable) or (not os.environ.get(variable) and _is_watched()):

@@ -111,11 +111,27 @@ def test_a_mistake_ends_pytest_with_its_text(run_pytest, script):
     done = run_pytest("", TILEWRIGHT_SANITIZE="rice")
     assert (done.code, done.out) == (4, "")
     assert done.err.startswith("ERROR: error[TW0108]: TILEWRIGHT_SANITIZE: no check is called 'rice'")
+    done = run_pytest("tilewright_as_triton = yess")
+    assert (done.code, done.out) == (4, "")
+    assert "pytest.ini: tilewright_as_triton: invalid truth value 'yess'" in done.err
     script("import sys, types; sys.modules['triton'] = types.ModuleType('triton')\n", "site/early.py")
     done = run_pytest("tilewright_as_triton = true", (*PLAIN, "-p", "early"))
     assert (done.code, done.out) == (4, "")
     assert "ERROR: the official triton is already imported" in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_fixture_needs_launches_of_tilewright(run_pytest, script):
+    script("", "site/triton/__init__.py")
+    script("import triton\n\ndef test_a_kernel(tilewright_sanitize): ...\n", "project/test_kernels.py")
+    done = run_pytest("")
+    assert done.code == 1
+    assert "`import triton` imports another package: set tilewright_as_triton" in done.out
+    done = run_pytest("tilewright_as_triton = true")
+    assert done.code == 0, done.out
+    script("import triton\n\ndef test_a_kernel(): import tilewright\n", "project/test_kernels.py")
+    done = run_pytest("", TILEWRIGHT_SANITIZE="1")
+    assert "no findings; `import triton` imports another package" in done.err
 
 
 RACES = """

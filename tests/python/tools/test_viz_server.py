@@ -114,6 +114,12 @@ def test_the_command_serves_until_ctrl_c_whatever_the_variable_is(saved):
         assert command.wait(PATIENCE) == 0
 
 
+def test_an_empty_trace_is_said(capfd):
+    viz.clear()
+    assert viz.launch(block=False) == []
+    assert "the trace is empty: put `@triton_viz.trace` above" in capfd.readouterr().err
+
+
 def test_launch_returns_the_kernels_that_failed(module):
     made = module("""
         @triton.jit

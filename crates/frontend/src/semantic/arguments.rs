@@ -81,7 +81,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         )
         .argument(index, format!("this is {found}, known only at run time"))
         .note("expected a compile-time value, such as a number or a `tl.constexpr` parameter")
-        .hint("if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`")
+        .hint("if it is a parameter of the kernel, annotate it in the signature, as in `BLOCK: tl.constexpr`")
     }
 
     /// Returns the error about a compile-time value of the wrong kind.

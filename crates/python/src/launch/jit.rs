@@ -229,7 +229,7 @@ impl<'py> Prepared<'_, 'py> {
             return Err(sanitize::not_here(
                 py,
                 "the kernel is interpreted",
-                "launch it without interpret mode",
+                "launch it without interpret mode (TRITON_INTERPRET=1)",
             ));
         }
         let mut values = Values::new();

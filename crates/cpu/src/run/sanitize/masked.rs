@@ -116,7 +116,7 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
     }
     diagnostic
         .note("without `other`, a load returns undefined values where its mask is false")
-        .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
+        .hint("define the values of these lanes by `other`, such as 0.0 for a sum or -inf for a maximum: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
 /// Returns a function that returns whether a mask enables a lane.

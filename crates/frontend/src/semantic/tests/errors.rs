@@ -196,7 +196,7 @@ fn ranges() {
         TW0008: `start` of `arange` must be known at compile time
           0: this is int32, known only at run time
           note: expected a compile-time value, such as a number or a `tl.constexpr` parameter
-          hint: if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`
+          hint: if it is a parameter of the kernel, annotate it in the signature, as in `BLOCK: tl.constexpr`
     "#]],
     );
     call(
