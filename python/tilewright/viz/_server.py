@@ -182,7 +182,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     launches = [] if trace is None else json.loads(trace.list())
     if not launches:
         print(
-            "tilewright: the trace is empty: put `@triton_viz.trace` above the `@triton.jit` of a kernel that is launched",
+            "tilewright: the trace is empty: put `@triton_viz.trace` above the `@triton.jit` of a launched kernel",
             file=sys.stderr,
             flush=True,
         )
