@@ -293,7 +293,7 @@ _is_empty_summary_left_out = False
 
 
 def leave_out_empty_summary() -> None:
-    """Prints no "no findings" at the end of the program, which has ended with an error."""
+    """Prints no "no findings" at the end of the program: it has ended with an error, or launches were not checked."""
     global _is_empty_summary_left_out
     _is_empty_summary_left_out = True
 

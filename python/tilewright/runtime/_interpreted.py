@@ -63,6 +63,7 @@ def _warn_of_missing_checks(kernel: Any, checks: str) -> None:
     kernel.__dict__["_has_warned_of_missing_checks"] = True
     import warnings
 
+    from tilewright import sanitizer
     from tilewright.errors import LaunchWarning
     from tilewright.runtime._tuning_report import program_stacklevel
 
@@ -72,6 +73,7 @@ def _warn_of_missing_checks(kernel: Any, checks: str) -> None:
         f"it off for the other requested checks ({others})"
     )
     warnings.warn(text, LaunchWarning, stacklevel=program_stacklevel())
+    sanitizer.leave_out_empty_summary()
 
 
 def read_only(kernel: Any) -> list[int]:

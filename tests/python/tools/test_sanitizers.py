@@ -712,8 +712,16 @@ def test_a_program_that_ends_with_an_error_has_no_empty_summary(run, script):
         assert done.code != 0
         assert "tilewright sanitizer:" not in done.err
     # With findings there is one.
-    done = run("-m", "tilewright", "run", "--sanitize", script(PROGRAM + "\nraise ValueError\n"), "1")
+    racy = script(PROGRAM + "\nraise ValueError\n")
+    done = run("-m", "tilewright", "run", "--sanitize", racy, "1")
     assert done.err.endswith("tilewright sanitizer: 1 finding: 1 of race\n")
+
+
+def test_launches_that_are_not_checked_have_no_empty_summary(run, script):
+    env = {"TRITON_INTERPRET": "1"}
+    done = run("-m", "tilewright", "run", "--sanitize", script(PROGRAM), "1", env=env)
+    assert "is interpreted, and interpret mode checks only" in done.err
+    assert "tilewright sanitizer:" not in done.err
 
 
 @pytest.mark.nightly
