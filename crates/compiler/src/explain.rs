@@ -14,7 +14,7 @@ use tilewright_gpu::compile as gpu_program;
 use tilewright_gpu_ir::{self as gpu_ir, GpuOp, Op, element_bits};
 use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, matrix_bank_use};
 
-use crate::{CompiledKernel, MachineCode, Stage, with_stack};
+use crate::{BarrierUsers, CompiledKernel, MachineCode, Stage, shared_memory, with_stack};
 
 /// The maximum number of bits of one access of a thread to shared memory.
 const ACCESS_BITS: u32 = 128;
@@ -161,6 +161,29 @@ impl CompiledKernel {
         }
         page["stages"] = self.linked_stages().iter().chain(more).map(stage).collect();
         page["remarks"] = remarks.iter().map(remark).collect();
+        page.to_string()
+    }
+
+    /// Returns the name of the `mbarrier` at an offset in shared memory, and the ops that arrive
+    /// there. Returns `None` if the code has no such barrier.
+    pub fn barrier_users(&self, offset: u32) -> Option<BarrierUsers> {
+        let MachineCode::Gpu(code) = &*self.code else { return None };
+        shared_memory::barrier_users(&code.program, offset)
+    }
+
+    /// Returns the name of the partition that has a warp. Returns `None` without partitions.
+    pub fn partition_of(&self, warp: u32) -> Option<String> {
+        let MachineCode::Gpu(code) = &*self.code else { return None };
+        shared_memory::partition_of(&code.program, warp)
+    }
+
+    /// Describes the code for a GPU as JSON: the layouts, the accesses to shared memory, the buffers
+    /// and barriers, and the lines. Returns an empty object for code for the CPU.
+    pub fn gpu_description(&self) -> String {
+        let MachineCode::Gpu(code) = &*self.code else { return json!({}).to_string() };
+        let mut page = describe_layouts(&code.program);
+        page["target"] = json!(code.target.name);
+        page["lines"] = tilewright_ir::print(&code.program, false).lines().collect();
         page.to_string()
     }
 
@@ -355,8 +378,11 @@ fn describe_layouts(program: &gpu_ir::Module) -> Json {
     function.walk(function.entry, &mut |inst| {
         accesses.extend(SharedAccess::of(program, inst).iter().map(SharedAccess::describe));
     });
+    let (memory, partitions) = shared_memory::describe(program);
     json!({
         "warps": program.header.num_warps,
+        "memory": memory,
+        "partitions": partitions,
         "layouts": program.header.layouts.iter().map(layout).collect::<Json>(),
         "accesses": accesses,
     })

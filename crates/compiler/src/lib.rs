@@ -23,6 +23,7 @@ mod inline_asm;
 mod occupancy;
 #[cfg(feature = "python-syntax")]
 mod operation;
+mod shared_memory;
 mod stage;
 mod stored;
 mod syntax;
@@ -48,6 +49,7 @@ pub use gpu_text::compile_gpu_text;
 pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 #[cfg(feature = "python-syntax")]
 pub use operation::{CompiledOperation, compile_operation, locate};
+pub use shared_memory::BarrierUsers;
 pub use stage::{DumpHook, Stage};
 pub use stored::{
     PreparedKernel, StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore,

@@ -54,7 +54,7 @@ impl TraceRecorder {
         self.failure()
     }
 
-    /// Launches a kernel on the CPU, and records the launch with this number. `checks` names
+    /// Launches a kernel on the CPU or, for a Gluon kernel, in the simulator. Records the launch with this number. `checks` names
     /// additional checks of the sanitizer for this launch. `none` adds no checks.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
@@ -159,8 +159,11 @@ impl TraceFile {
     }
 
     /// Returns the layouts of the kernel of a launch on a GPU of this compute capability (times
-    /// 10).
+    /// 10). For a simulated launch, returns those of the code that ran.
     fn layouts(&self, py: Python<'_>, launch: usize, capability: u32) -> Option<String> {
+        if let Some(simulation) = self.0.simulation(launch) {
+            return Some(simulation.code.clone());
+        }
         py.detach(|| Some(tilewright_runtime::layouts_of_launch(self.0.described(launch)?, capability)))
     }
 

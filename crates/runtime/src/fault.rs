@@ -1,6 +1,7 @@
 //! Converts faults on a GPU, real or simulated, to errors of a launch.
 
 mod access;
+mod hang;
 mod watched;
 
 use tilewright_base::{Code, Diagnostic, SourceMap, Span};
@@ -50,6 +51,9 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
         },
         _ => other(fault, handle, line),
     };
+    if let FaultKind::Deadlock { waiting } = &fault.kind {
+        diagnostic = hang::notes(waiting, handle).into_iter().fold(diagnostic, Diagnostic::note);
+    }
     let [x, y, z] = fault.block;
     let thread = fault.lane.map_or_else(String::new, |lane| format!(", lane {lane}"));
     diagnostic = diagnostic.note(format!("in program ({x}, {y}, {z}), warp {}{thread}", fault.warp));

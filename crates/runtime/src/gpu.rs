@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tilewright_compiler::MachineCode;
-use tilewright_cpu::Interrupt;
+use tilewright_cpu::{Finding, Interrupt};
 use tilewright_cuda::{MAX_GRID, Parameters, StreamRef};
 use tilewright_ir::Element;
 use tilewright_sim as sim;
@@ -19,6 +19,13 @@ use crate::specialize::pack;
 use crate::tensor_maps::PAIR;
 use crate::variants::{self, ChosenVariant};
 use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
+
+/// The events and the findings of a launch on the simulator that is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    pub(crate) events: &'a sim::Events,
+    pub(crate) findings: &'a Mutex<Vec<Finding>>,
+}
 
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
@@ -46,20 +53,53 @@ pub(crate) fn launch(
                 start(handle, loaded, stream, grid.extents(), parameters, observer)
             }
             Loaded::Sim { .. } if cfg!(feature = "sim") => {
-                handle.check_meaning(grid, (arguments, foreign), interrupt)?;
-                let mut regions = Regions::new();
-                handle.pass(arguments, &mut |element, value| {
-                    if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {
-                        regions.push(pointer.region);
-                    }
-                    pack(element, value, parameters)
-                })?;
-                regions.extend_from_slice(foreign);
-                simulate(handle, loaded, grid.extents(), parameters, &regions, (interrupt, observer))
+                simulate_passed(handle, loaded, grid, (arguments, foreign), (interrupt, observer, None), parameters)
             }
             Loaded::Cuda { .. } | Loaded::Sim { .. } => Err(handle.device().left_out()),
         }
     })
+}
+
+/// Launches a kernel on the simulator, and records its events.
+pub(crate) fn record(
+    handle: &Handle,
+    loaded: &Loaded,
+    grid: Grid,
+    memory: (&[Value<'_>], &[crate::Region<'_>]),
+    interrupt: Interrupt<'_>,
+    record: Record<'_>,
+) -> Result<(), Error> {
+    match loaded {
+        Loaded::Sim { .. } if cfg!(feature = "sim") => {
+            let tools = (interrupt, None, Some(record));
+            simulate_passed(handle, loaded, grid, memory, tools, &mut Parameters::new())
+        }
+        Loaded::Cuda { .. } | Loaded::Sim { .. } => Err(handle.device().left_out()),
+    }
+}
+
+/// The interrupt of a launch on the simulator, and those who observe it.
+type Tools<'a> = (Interrupt<'a>, Option<&'a Observer>, Option<Record<'a>>);
+
+/// Passes the arguments, and runs a kernel in the simulator.
+fn simulate_passed(
+    handle: &Handle,
+    loaded: &Loaded,
+    grid: Grid,
+    (arguments, foreign): (&[Value<'_>], &[crate::Region<'_>]),
+    tools: Tools<'_>,
+    parameters: &mut Parameters,
+) -> Result<(), Error> {
+    handle.check_meaning(grid, (arguments, foreign), tools.0)?;
+    let mut regions = Regions::new();
+    handle.pass(arguments, &mut |element, value| {
+        if let (Element::Pointer(_), Value::Pointer(pointer)) = (element, value) {
+            regions.push(pointer.region);
+        }
+        pack(element, value, parameters)
+    })?;
+    regions.extend_from_slice(foreign);
+    simulate(handle, loaded, grid.extents(), parameters, &regions, tools)
 }
 
 /// Starts a kernel on a GPU, in the variant of the code that the arguments require.
@@ -93,7 +133,7 @@ fn simulate(
     grid: [u32; 3],
     parameters: &mut Parameters,
     regions: &[sim::Region<'_>],
-    (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
+    (interrupt, observer, record): Tools<'_>,
 ) -> Result<(), Error> {
     let choice = variants::choose(handle, loaded, grid, regions, parameters)?;
     let (own, Loaded::Sim { module, cluster, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
@@ -123,9 +163,14 @@ fn simulate(
     launch.watch = watch.as_ref();
     let reads = (watch.is_none() && padded::are_padded_reads_allowed()).then(sim::PaddedReads::default);
     launch.padded = reads.as_ref();
+    launch.events = record.map(|record| record.events);
     let report = interruptible(module, launch, interrupt);
     for (fault, count) in watch.map_or_else(Vec::new, sim::Watch::into_findings) {
-        sanitize::keep(name, &from_watch(&fault, count, handle), &handle.compiled.module.sources);
+        let finding = from_watch(&fault, count, handle);
+        sanitize::keep(name, &finding, &handle.compiled.module.sources);
+        if let Some(record) = record {
+            record.findings.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+        }
     }
     let printed = report.as_ref().map_or_else(|fault| &fault.printed, |report| &report.printed);
     for text in printed {

@@ -52,6 +52,7 @@ mod sanitize;
 mod signature;
 #[cfg(feature = "python-syntax")]
 mod source;
+mod simulated_trace;
 mod specialize;
 mod tensor_maps;
 mod threads;

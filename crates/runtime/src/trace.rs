@@ -1,12 +1,13 @@
 //! Records launches in a trace.
 //!
-//! The CPU's executor runs a traced launch, so the kernel is compiled for the CPU.
+//! The CPU's executor runs a traced launch, so the kernel is compiled for the CPU. A Gluon kernel is
+//! compiled for a simulated GPU (`simulated_trace`).
 
 use std::time::Instant;
 
 use serde_json::json;
 use tilewright_base::{Color, SourceMap, Span};
-use tilewright_compiler::{Stage, Target, cpu_program_for_traces};
+use tilewright_compiler::{MachineCode, Stage, Target, cpu_program_for_traces};
 use tilewright_cpu::{Argument as CpuArgument, Finding, Interrupt, Launch, Occurrence, Program, Tracing};
 use tilewright_frontend::Failure;
 use tilewright_sanitize::Checks;
@@ -37,7 +38,7 @@ pub struct TraceRequest<'a> {
 
 impl Handle {
     /// Launches as [`launch`](Handle::launch) does, and records the launch. The kernel must be
-    /// compiled for the CPU.
+    /// compiled for the CPU or for the simulator.
     #[doc(hidden)]
     pub fn launch_traced(
         &self,
@@ -47,6 +48,9 @@ impl Handle {
         interrupt: Interrupt<'_>,
         request: TraceRequest<'_>,
     ) -> Result<(), Error> {
+        if let MachineCode::Gpu(_) = &*self.compiled.code {
+            return self.launch_simulated(grid, (arguments, foreign), interrupt, request);
+        }
         let checks = request.checks.with(sanitize::active());
         let compiled;
         let (program, sanitized) = if checks.is_empty() {
@@ -119,7 +123,7 @@ impl Handle {
     }
 }
 
-fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
+pub(crate) fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
@@ -162,12 +166,16 @@ pub fn layouts_of_launch(launch: &trace::Launch, capability: u32) -> String {
 }
 
 fn parameters(program: &Program, passed: &[CpuArgument<'_>]) -> Vec<trace::Parameter> {
-    let bits = |argument: &CpuArgument<'_>| match argument {
-        CpuArgument::Pointer { address, .. } => *address,
-        CpuArgument::Scalar(bits) => *bits,
-    };
     let described = program.traced_parameters().zip(passed);
     described
-        .map(|((name, dtype), argument)| trace::Parameter { name, dtype, bits: bits(argument) })
+        .map(|((name, dtype), argument)| trace::Parameter { name, dtype, bits: bits_of(argument) })
         .collect()
+}
+
+/// Returns the bits of an argument: of a pointer, those of its address.
+pub(crate) fn bits_of(argument: &CpuArgument<'_>) -> u64 {
+    match argument {
+        CpuArgument::Pointer { address, .. } => *address,
+        CpuArgument::Scalar(bits) => *bits,
+    }
 }

@@ -18,10 +18,11 @@ use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
 use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};
-use crate::fault::{Cause, FaultKind, OfLane, Outcome, Stop};
+use crate::events::{Detail, EventKind, EventLog};
+use crate::fault::{BarrierWait, Cause, FaultKind, OfLane, Outcome, Stop};
 use crate::memory::Global;
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
-use crate::warp::Warp;
+use crate::warp::{Group, Warp};
 use crate::watch::Watch;
 
 /// The steps of a warp before the next warp runs.
@@ -61,6 +62,8 @@ pub(crate) struct Cluster<'a> {
     /// The counters of the host thread.
     pub counters: Vec<StepCounters>,
     pub printed: String,
+    /// The events, if the caller requested them.
+    pub events: Option<EventLog>,
 }
 
 /// A fault, the warp in the cluster, and the site.
@@ -70,8 +73,8 @@ pub(crate) struct Stopped {
     pub site: Option<u32>,
 }
 
-/// The warp, the lanes and the site of a group.
-pub(crate) type WaitingGroup = (usize, u32, u32);
+/// The warp, the lanes and the site of a group, and the `mbarrier` for which it waits.
+pub(crate) type WaitingGroup = (usize, u32, u32, Option<BarrierWait>);
 
 impl Cluster<'_> {
     /// Runs at most `rounds` rounds. Returns whether all warps have exited. Without progress, the
@@ -110,9 +113,19 @@ impl Cluster<'_> {
     pub fn waiting(&self) -> Vec<WaitingGroup> {
         let of_warp = |(index, warp): (usize, &Warp)| {
             let site = |step: u32| self.machine.program.steps[step as usize].site;
-            warp.groups.iter().map(|group| (index, group.lanes, site(group.step))).collect::<Vec<_>>()
+            let barrier = self.barrier_of(warp);
+            let place = |group: &Group| (index, group.lanes, site(group.step), barrier);
+            warp.groups.iter().map(place).collect::<Vec<_>>()
         };
         self.warps.iter().enumerate().flat_map(of_warp).collect()
+    }
+
+    /// Returns the `mbarrier` for which a warp waits.
+    fn barrier_of(&self, warp: &Warp) -> Option<BarrierWait> {
+        let ((rank, offset), phase) = self.blocks[warp.rank].asynchronous.waits_for(warp.index)?;
+        let (missing, bytes, needed) = self.blocks[rank].asynchronous.missing(offset)?;
+        let (block, offset) = (rank as u32, offset as u32);
+        Some(BarrierWait { block, offset, phase, arrivals: (missing, needed), bytes })
     }
 
     /// Returns the fault of a cluster without progress.
@@ -130,7 +143,7 @@ impl Cluster<'_> {
             }
         }
         let waiting = self.waiting();
-        let (warp, _, site) = waiting[0];
+        let (warp, _, site, _) = waiting[0];
         Stopped { stop: Cause::Deadlock(waiting).into(), warp, site: Some(site) }
     }
 
@@ -226,8 +239,13 @@ impl Cluster<'_> {
                     counters: &mut self.counters[step.site as usize],
                     printed: &mut self.printed,
                     polled: &mut warp.polled,
+                    events: self.events.as_mut(),
                 };
-                if execute.execute(&mut context)? == Flow::Wait {
+                let flow = execute.execute(&mut context);
+                if let Some(events) = &mut self.events {
+                    events.end_access(step.site, (warp.rank, warp.index));
+                }
+                if flow? == Flow::Wait {
                     self.counters[step.site as usize].executions -= 1;
                     self.counters[step.site as usize].lanes -= u64::from(lanes.count_ones());
                     warp.hold(group_index, lanes);
@@ -308,6 +326,9 @@ impl Cluster<'_> {
             Some(arrived) => arrived,
             None => self.arrive(index, lanes, barrier)?,
         };
+        if group.arrived.is_none() {
+            self.record_barrier(EventKind::BarrierArrive, index, group_index, (number, generation));
+        }
         let state = &self.barriers[rank][number];
         let warp = &mut self.warps[index];
         if matches!(barrier.kind, BarrierKind::Arrive) {
@@ -320,6 +341,11 @@ impl Cluster<'_> {
             return Ok(group.arrived.is_none() || lanes != group.lanes);
         }
         warp.agent.acquire(&state.completed);
+        if let Some(events) = &mut self.events {
+            let detail = barrier_detail(rank, (number, generation));
+            let site = self.machine.program.steps[group.step as usize].site;
+            events.note(EventKind::BarrierPass, site, (rank, warp.index), detail);
+        }
         if let BarrierKind::Reduce { operation, destination, .. } = barrier.kind {
             let (holding, threads) = state.result;
             let value = match operation {
@@ -331,6 +357,13 @@ impl Cluster<'_> {
         }
         warp.send(group_index, group.lanes, group.step + 1);
         Ok(true)
+    }
+
+    fn record_barrier(&mut self, kind: EventKind, index: usize, group: usize, barrier: (usize, u64)) {
+        let Some(events) = &mut self.events else { return };
+        let warp = &self.warps[index];
+        let site = self.machine.program.steps[warp.groups[group].step as usize].site;
+        events.note(kind, site, (warp.rank, warp.index), barrier_detail(warp.rank, barrier));
     }
 
     /// Records the arrival of lanes. Returns the barrier and the generation for whose end they
@@ -420,6 +453,11 @@ impl Cluster<'_> {
         warp.send(group_index, group.lanes, group.step + 1);
         Ok(true)
     }
+}
+
+/// Returns the facts of an event at a barrier of the block: its index, and its generation as phase.
+fn barrier_detail(rank: usize, (number, generation): (usize, u64)) -> Detail {
+    Detail { place: Some((rank as u32, number as u32)), phase: generation as i64, ..Detail::default() }
 }
 
 /// Checks that the lanes have written the guard, in a watched launch.

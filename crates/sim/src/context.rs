@@ -5,6 +5,7 @@ use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
 use crate::cluster_accesses::ClusterAccesses;
 use crate::cluster_launches::ClusterLaunches;
 use crate::counters::StepCounters;
+use crate::events::{Detail, EventKind, EventLog, Piece};
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::lanes::{LaneAccess, LaneShadow};
 use crate::memory::shared::Accessor;
@@ -102,6 +103,8 @@ pub(crate) struct Context<'a> {
     pub polled: &'a mut u64,
     /// The output of `vprintf`.
     pub printed: &'a mut String,
+    /// The events of the cluster, if the caller requested them.
+    pub events: Option<&'a mut EventLog>,
 }
 
 impl Context<'_> {
@@ -113,6 +116,22 @@ impl Context<'_> {
     #[inline]
     pub fn set(&mut self, slot: Slot, lane: usize, value: u64) {
         self.registers.get_mut(slot)[lane] = value;
+    }
+
+    /// Records that a lane accesses global memory.
+    #[inline]
+    pub fn record_access(&mut self, kind: EventKind, place: ResolvedAddress, lane: usize, bytes: usize) {
+        if let (Some(events), ResolvedAddress::Global(address)) = (&mut self.events, place) {
+            events.piece(kind, Piece { row: lane as u32, offset: 0, address, bytes: bytes as u32 });
+        }
+    }
+
+    /// Records an event of the warp.
+    #[inline]
+    pub fn record(&mut self, kind: EventKind, detail: Detail) {
+        if let Some(events) = &mut self.events {
+            events.note(kind, self.instruction, (self.rank, self.warp), detail);
+        }
     }
 
     pub fn block(&mut self) -> &mut BlockMemory {

@@ -17,6 +17,7 @@ use crate::cluster_launches::ClusterLaunches;
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
+use crate::events::{EventLog, Events};
 use crate::fault::{Cause, Fault, FaultKind, Polling, RacingAccess, Stop, Waiting};
 use crate::memory::lanes::LaneShadow;
 use crate::memory::shadow::{Proxy, Record};
@@ -57,14 +58,16 @@ pub struct Launch<'a> {
     /// Collects loads that end in the padding of a region; the padding then reads as 0. Without a
     /// collector, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
+    /// Collects the events of each cluster.
+    pub events: Option<&'a Events>,
     /// True if an instruction may use the results of a `tcgen05.ld` before `tcgen05.wait::ld`. The
     /// ISA forbids it, but `ptxas` tracks these registers, and the official Triton relies on it.
     pub tracks_loads: bool,
 }
 
 impl<'a> Launch<'a> {
-    /// Returns a launch without clusters, dynamic shared memory, cancellation, watch or collector
-    /// for loads from padding.
+    /// Returns a launch without clusters, dynamic shared memory, cancellation, watch or other
+    /// collectors.
     pub fn new(
         kernel: &'a str,
         grid: [u32; 3],
@@ -84,6 +87,7 @@ impl<'a> Launch<'a> {
             interrupt,
             watch: None,
             padded: None,
+            events: None,
             tracks_loads: false,
         }
     }
@@ -198,6 +202,13 @@ impl LoadedModule {
         let outcome = checked.run_all(launches.count);
         if let Some(watch) = launch.watch {
             watch.end(|found| checked.found(found));
+        }
+        if let Some(events) = launch.events {
+            let known = |site: &crate::decode::Site| {
+                let text = self.line(site.line).unwrap_or_else(|| site.opcode.clone().into());
+                (self.location(site.line, site.kernel), text)
+            };
+            events.resolve(program.sites.iter().map(known).collect());
         }
         let tally = outcome?;
         if let Some(padded) = launch.padded {
@@ -396,6 +407,9 @@ impl CheckedLaunch<'_> {
             }
             for stopped in running {
                 tally.keep_printed(stopped.cluster.number, stopped.cluster.printed);
+                if let (Some(events), Some(log)) = (self.launch.events, stopped.cluster.events) {
+                    events.keep(stopped.cluster.number, log, false);
+                }
             }
             tally
         };
@@ -430,7 +444,7 @@ impl CheckedLaunch<'_> {
         if !is_unchanged() || !running.states.is_stuck(cluster, changes) {
             return None;
         }
-        let (warp, _, site) = *cluster.waiting().first()?;
+        let (warp, _, site, _) = *cluster.waiting().first()?;
         let site = &self.program.sites[site as usize];
         let in_cluster = point((warp / cluster.warps_per_block) as u64, self.launch.cluster);
         let polling = Polling {
@@ -455,7 +469,7 @@ impl CheckedLaunch<'_> {
             next: next.map(|next| std::array::from_fn(|axis| next[axis] * self.launch.cluster[axis])),
             waiting: stuck.into_values().take(MAX_NAMED).collect(),
         };
-        let (warp, _, site) = running.cluster.waiting()[0];
+        let (warp, _, site, _) = running.cluster.waiting()[0];
         let stopped = Stopped { stop: kind.into(), warp, site: Some(site) };
         Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
     }
@@ -497,6 +511,7 @@ impl CheckedLaunch<'_> {
             agents,
             counters: Vec::new(),
             printed: String::new(),
+            events: launch.events.map(EventLog::new),
         };
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
@@ -542,6 +557,9 @@ impl CheckedLaunch<'_> {
         let warps = cluster.warps_per_block;
         let outcome = prefer_unwritten(&cluster.blocks, outcome.map(|_| ()), cluster.warps.len());
         tally.keep_printed(cluster.number, std::mem::take(&mut cluster.printed));
+        if let (Some(events), Some(log)) = (self.launch.events, cluster.events.take()) {
+            events.keep(cluster.number, log, outcome.is_err());
+        }
         let fault = |stopped| Box::new(self.fault(stopped, running.position, warps));
         outcome.map(|()| true).map_err(fault)
     }
@@ -737,7 +755,7 @@ impl CheckedLaunch<'_> {
     }
 
     fn waiting(&self, groups: Vec<WaitingGroup>, warps: usize) -> Vec<Waiting> {
-        let place = |(warp, lanes, site): WaitingGroup| {
+        let place = |(warp, lanes, site, barrier): WaitingGroup| {
             let site = &self.program.sites[site as usize];
             Waiting {
                 block: (warp / warps) as u32,
@@ -745,6 +763,7 @@ impl CheckedLaunch<'_> {
                 lanes,
                 location: self.module.location(site.line, site.kernel),
                 instruction: self.text(site),
+                barrier,
             }
         };
         groups.into_iter().map(place).collect()

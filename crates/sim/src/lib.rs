@@ -14,6 +14,7 @@
 //!   they also check for uninitialized bytes and for races between warps. `watch` checks global
 //!   memory in a watched launch. `asynchronous` implements copies that run concurrently with the
 //!   warps. `tensor` implements the tensor cores.
+//! - `events` records accesses, copies and synchronization for a trace, if the caller requests it.
 //! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`] at
 //!   a line of the PTX and of the kernel.
 //!
@@ -37,6 +38,7 @@ mod cluster_launches;
 mod context;
 mod counters;
 mod decode;
+mod events;
 mod fault;
 mod launch;
 mod memory;
@@ -58,7 +60,8 @@ pub use asynchronous::tensor_map::{
 };
 pub use counters::StepCounters;
 pub use decode::{Class, Parameter};
-pub use fault::{Fault, FaultKind, Location, Polling, RacingAccess, Waiting};
+pub use events::{ClusterEvents, Detail, Event, EventKind, Events, Piece};
+pub use fault::{BarrierWait, Fault, FaultKind, Location, Polling, RacingAccess, Waiting};
 pub use launch::Launch;
 pub use memory::{Region, Space};
 pub use model::{Bound, Busy, Estimate, GPUS, GpuModel, busy};

@@ -26,6 +26,7 @@
 //! | `TENS` | launch `n`, tensor `n`, phase `n` (0 before, 1 after the launch), the bytes of the elements in row-major order |
 //! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 truncated, 4 failed or interrupted at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
 //! | `FIND` | launch `n`, the sanitizer's checks `s`, its findings: `list` of [`Finding`] |
+//! | `SIMU` | launch `n`, of a simulated launch: the device `s`, the warps of a block `n`, and the layouts, shared memory and barriers of the code as JSON `s` |
 //! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` of a failed launch, else the empty string |
 //!
 //! An event consists of the index `n` of its op, and values of the op in the order of the op table
@@ -50,6 +51,10 @@
 //! Otherwise they are byte offsets from a pointer parameter, and `n` is the index of this parameter
 //! plus one.
 //!
+//! In a simulated launch, an event belongs to one warp. The events of a program are in the order in
+//! which the simulator ran its warps. A copy has two events: its start, an access, and the arrival
+//! of its bytes at a barrier ([`Kind::Sync`]).
+//!
 //! A loop is also an op. Each event of a loop begins an iteration, and records the induction
 //! variable if the loop has one.
 
@@ -63,6 +68,6 @@ pub mod report;
 mod write;
 
 pub use finding::{Finding, Occurrence};
-pub use model::{File, Kind, Launch, Op, Parameter, Role, SourceRange, Tensor, ValueInfo};
+pub use model::{File, Kind, Launch, Op, Parameter, Role, Simulation, SourceRange, Tensor, ValueInfo};
 pub use read::{Event, Form, Program, ReadError, Trace};
 pub use write::{Batch, Limits, Recorder, Recording};

@@ -24,6 +24,8 @@ pub enum Kind {
     Scan,
     /// A loop. Each event of the loop begins an iteration.
     Loop,
+    /// A synchronization of a simulated launch: an arrival, a wait, or the end of a copy.
+    Sync,
 }
 
 impl Serialize for Kind {
@@ -33,7 +35,7 @@ impl Serialize for Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 8] = [
+    const ALL: [(Kind, &'static str); 9] = [
         (Kind::Value, "value"),
         (Kind::Load, "load"),
         (Kind::Store, "store"),
@@ -42,6 +44,7 @@ impl Kind {
         (Kind::Reduce, "reduce"),
         (Kind::Scan, "scan"),
         (Kind::Loop, "loop"),
+        (Kind::Sync, "sync"),
     ];
 
     /// Returns the name of the kind.
@@ -81,6 +84,23 @@ pub enum Role {
     Accumulator,
     /// The induction variable of a loop.
     Counter,
+    /// The warp of a simulated event: its index in the block, plus the block's rank times the warps
+    /// of a block.
+    Warp,
+    /// The buffer of a copy, as an offset in shared memory.
+    Memory,
+    /// The offset of an `mbarrier` in shared memory, or the index of a barrier of the block.
+    Barrier,
+    /// The rank of the block that has the barrier.
+    Block,
+    /// The phase of a barrier, from 0. It is -1 for the phase before the first one.
+    Phase,
+    /// The arrivals at a barrier, the instructions of a dot, or the groups that stay in flight.
+    Count,
+    /// The bytes that arrive at a barrier, or that it expects.
+    Bytes,
+    /// True if the event completes the phase of the barrier.
+    Completes,
 }
 
 impl Serialize for Role {
@@ -90,7 +110,7 @@ impl Serialize for Role {
 }
 
 impl Role {
-    const ALL: [(Role, &'static str); 9] = [
+    const ALL: [(Role, &'static str); 17] = [
         (Role::Pointer, "pointer"),
         (Role::Mask, "mask"),
         (Role::Other, "other"),
@@ -100,6 +120,14 @@ impl Role {
         (Role::Right, "b"),
         (Role::Accumulator, "acc"),
         (Role::Counter, "counter"),
+        (Role::Warp, "warp"),
+        (Role::Memory, "memory"),
+        (Role::Barrier, "barrier"),
+        (Role::Block, "block"),
+        (Role::Phase, "phase"),
+        (Role::Count, "count"),
+        (Role::Bytes, "bytes"),
+        (Role::Completes, "completes"),
     ];
 
     /// Returns the role with this name.
@@ -140,6 +168,17 @@ pub struct Launch {
     pub ir: String,
     /// The number of warps and the number of pipeline stages that the launch would have on a GPU.
     pub warps_and_stages: [u32; 2],
+}
+
+/// The facts about a launch that a simulated GPU ran.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Simulation {
+    /// The name of the device, such as `sim:sm_90`.
+    pub device: String,
+    /// The number of warps of a block.
+    pub warps: u32,
+    /// The layouts, the shared memory and the barriers of the code that ran, as JSON for a page.
+    pub code: String,
 }
 
 /// A source file.

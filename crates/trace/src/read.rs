@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::Decoder;
 use crate::finding::Finding;
-use crate::model::{Launch, Role, Tensor, ValueInfo};
+use crate::model::{Launch, Role, Simulation, Tensor, ValueInfo};
 use crate::write::{CUT_SHORT, MAGIC, STOPPED, WITH_VALUES};
 
 /// A recorded trace.
@@ -32,6 +32,8 @@ pub struct LaunchTrace {
     pub checks: String,
     /// The findings of the sanitizer.
     pub findings: Vec<Finding>,
+    /// The facts about a simulated launch; none for a launch on the CPU.
+    pub simulation: Option<Simulation>,
     /// The recorded programs, sorted by number.
     pub programs: Vec<Program>,
     /// The start and the length in bytes of recorded elements. The keys are the tensor and the
@@ -172,6 +174,11 @@ impl Trace {
         self.launches.get(number).map(|traced| &traced.launch)
     }
 
+    /// Returns the facts about the launch with this number, if a simulated GPU ran it.
+    pub fn simulation(&self, number: usize) -> Option<&Simulation> {
+        self.launches.get(number)?.simulation.as_ref()
+    }
+
     /// Reads a trace file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::new(std::fs::read(path).map_err(ReadError::Io)?)
@@ -241,7 +248,7 @@ fn chunk(
     launches: &mut Vec<LaunchTrace>,
 ) -> Option<()> {
     let mut from = Decoder(payload);
-    let known = [b"LNCH", b"TENS", b"PROG", b"FIND", b"DONE"];
+    let known = [b"LNCH", b"TENS", b"PROG", b"FIND", b"SIMU", b"DONE"];
     if !known.iter().any(|known| *known == tag) {
         return Some(());
     }
@@ -269,6 +276,10 @@ fn chunk(
             }
         }
         b"FIND" => (launch.checks, launch.findings) = (from.text()?, from.list(Finding::decode)?),
+        b"SIMU" => {
+            let (device, warps, code) = (from.text()?, from.small()?, from.text()?);
+            launch.simulation = Some(Simulation { device, warps, code });
+        }
         _ => (launch.nanoseconds, launch.failure) = (from.number()?, from.text()?),
     }
     Some(())

@@ -55,6 +55,9 @@ struct LaunchPage<'a> {
     findings: Vec<FindingPage<'a>>,
     partial: bool,
     interpreted: bool,
+    /// The simulated GPU that ran the launch, if any, and the number of warps of its blocks.
+    device: Option<&'a str>,
+    warps: u32,
     every: u64,
     files: &'a [File],
     parameters: Vec<ParameterPage<'a>>,
@@ -234,6 +237,8 @@ impl Trace {
             findings: traced.findings.iter().map(|finding| finding.page(launch)).collect(),
             partial,
             interpreted: launch.interpreted,
+            device: traced.simulation.as_ref().map(|simulation| simulation.device.as_str()),
+            warps: traced.simulation.as_ref().map_or(0, |simulation| simulation.warps),
             every: launch.every,
             files: &launch.files,
             parameters: launch.parameters.iter().map(ParameterPage::new).collect(),

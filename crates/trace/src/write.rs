@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::bytes::Encoder;
 use crate::finding::Finding;
-use crate::model::Launch;
+use crate::model::{Launch, Simulation};
 
 pub(crate) const MAGIC: &[u8; 8] = b"TWTRACE\x02";
 
@@ -77,6 +77,16 @@ impl Recorder {
         bytes.text(checks);
         bytes.list(findings, |out, finding| finding.encode(out));
         self.chunk(*b"FIND", &[&bytes]);
+    }
+
+    /// Writes the facts about a launch that a simulated GPU ran.
+    pub fn simulation(&self, launch: u32, simulation: &Simulation) {
+        let mut bytes = Vec::new();
+        bytes.number(launch.into());
+        bytes.text(&simulation.device);
+        bytes.number(simulation.warps.into());
+        bytes.text(&simulation.code);
+        self.chunk(*b"SIMU", &[&bytes]);
     }
 
     /// Returns the first write error since the last call of this function, and clears it.

@@ -41,7 +41,7 @@ def answer(trace: _native.TraceFile | None, name: str, numbers: dict[str, int]) 
     if name == "programs":
         return _programs(trace, launch, numbers["tensor"])
     if name == "layouts":
-        return trace.layouts(launch, numbers["target"])
+        return trace.layouts(launch, numbers.get("target", 0))
     if name == "who":
         return trace.who(launch, numbers["tensor"], numbers["place"])
     return None

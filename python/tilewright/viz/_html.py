@@ -85,7 +85,12 @@ def _parts(trace: _native.TraceFile, targets: list[int]) -> Iterator[tuple[str, 
     yield _part(trace, {}, [("launches", {})])
     for launch in range(len(json.loads(trace.list()))):
         about = json.loads(trace.launch(launch) or "null")
-        layouts: _Requests = [("layouts", {"target": target}) for target in targets]
+        # A simulated launch has the layouts of the code that ran, whatever target is selected.
+        is_simulated = about["device"] is not None
+        layouts: _Requests = [
+            ("layouts", {} if is_simulated else {"target": target})
+            for target in (targets[:1] if is_simulated else targets)
+        ]
         yield _part(trace, {"launch": launch}, [("launch", {}), *layouts])
         tensors = about["tensors"]
         for tensor, accesses in find_accesses(trace, launch, about, range(len(tensors))).items():
@@ -119,7 +124,13 @@ def _of_program(trace: _native.TraceFile, launch: int, about: dict[str, Any], pr
     for event, (op, _, *forms) in enumerate(events):
         if about["ops"][op]["isAccess"]:
             requests.append(("touched", {"event": event}))
-        requests += [("value", {"event": event, "value": value}) for value, form in enumerate(forms) if form]
+        # The page shows the scalars of simulated events from their summaries.
+        shapes = [value["shape"] for value in about["ops"][op]["values"]]
+        requests += [
+            ("value", {"event": event, "value": value})
+            for value, form in enumerate(forms)
+            if form and (shapes[value] or about["device"] is None)
+        ]
     return requests
 
 

@@ -130,7 +130,31 @@ for (const layout of layouts.values()) {
     element("small", { class: conflicts ? "bad" : "" }, conflicts ? `${conflicts} conflicts` : "no conflicts")));
 });
 
-const tabs = { decisions: `decisions (${rows.length})`, layouts: `layouts (${layouts.size})`, memory: `shared memory (${data.accesses?.length ?? 0})` };
+// Buffers and barriers: who writes and reads, who signals and waits.
+const allocations = data.memory ?? [];
+const partition = (use) => data.partitions?.[use.partition]?.name;
+function usesOf(allocation, actions) {
+  const found = allocation.uses.filter((use) => actions.includes(use.action));
+  return found.map((use) => {
+    const part = element("div", { "data-line": use.line }, `${use.op} in line ${use.line}`, partition(use) ? ` (${partition(use)})` : "", use.slot ? `, slot ${use.slot}` : "", use.amount ? `: ${use.amount}` : "");
+    link(part, use.line);
+    return part;
+  });
+}
+for (const allocation of allocations) {
+  const isBarrier = allocation.kind === "mbarrier";
+  const layout = allocation.layout ? [", ", element("a", { href: "#", onclick: (event) => { event.preventDefault(); showLayout(allocation.layout); } }, allocation.layout)] : [];
+  const size = isBarrier ? `${allocation.slots} × mbarrier` : `${allocation.slots} × ${allocation.tile ?? allocation.kind}`;
+  const offset = allocation.offset == null ? "" : `${allocation.kind === "tensor memory" ? "column" : "byte"} ${allocation.offset}`;
+  find("barriers").append(element("div", { class: "allocation", "data-name": allocation.name, "data-kind": allocation.kind },
+    element("b", {}, allocation.name || allocation.kind), element("span", {}, size, ...layout, offset ? `, at ${offset}` : ""),
+    element("div", {}, element("small", {}, isBarrier ? "signals" : "writes"), ...usesOf(allocation, isBarrier ? ["init", "arrive", "bytes"] : ["write"])),
+    element("div", {}, element("small", {}, isBarrier ? "waits" : "reads"), ...usesOf(allocation, isBarrier ? ["wait"] : ["read"]))));
+}
+if (!allocations.length) find("barriers").append(element("p", {}, "The kernel has no shared memory."));
+if (data.partitions?.length) find("barriers").prepend(element("p", { id: "partitions" }, "Partitions: ", data.partitions.map(({ name, first, warps }) => `${name}: ${warps === 1 ? `warp ${first}` : `warps ${first} to ${first + warps - 1}`}`).join("; ")));
+
+const tabs = { decisions: `decisions (${rows.length})`, layouts: `layouts (${layouts.size})`, barriers: `buffers and barriers (${allocations.length})`, memory: `accesses to shared memory (${data.accesses?.length ?? 0})` };
 function select(tab) {
   for (const name of Object.keys(tabs)) {
     find(name).hidden = name !== tab;

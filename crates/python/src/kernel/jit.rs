@@ -115,7 +115,11 @@ pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a
     if let Some(state) = kernel.get().traced.get() {
         return Ok(state);
     }
-    let made = make_state(kernel, Selection::Device(Device::Cpu))?;
+    // A simulated GPU stays the device of a Gluon kernel, which the processor cannot run.
+    let is_gluon = kernel.call_method0(intern!(kernel.py(), "is_gluon"))?.is_truthy()?;
+    let selected = raised(kernel.py(), Device::selected())?;
+    let simulated = selected.filter(|device| is_gluon && matches!(device, Device::Sim(_)));
+    let made = make_state(kernel, Selection::Device(simulated.unwrap_or(Device::Cpu)))?;
     Ok(kernel.get().traced.get_or_init(|| made))
 }
 

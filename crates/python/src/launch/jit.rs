@@ -80,7 +80,7 @@ fn launch_bound<'py>(
     launch.start(grid)
 }
 
-/// Launches a kernel as [`launch`] does, but always on the CPU, and records a trace.
+/// Launches a kernel as [`launch`] does, but always on the CPU or in the simulator, and records a trace.
 pub(crate) fn launch_traced<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: &Bound<'py, PyAny>,

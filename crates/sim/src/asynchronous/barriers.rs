@@ -12,6 +12,7 @@ use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
 use super::{Barrier, illegal};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
+use crate::events::{Detail, EventKind};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Clock};
@@ -46,6 +47,8 @@ impl Execute for Init {
                 ))
                 .of_lane(lane);
             }
+            let count = context.get(self.count, lane) as u32;
+            record_change(context, EventKind::Init, (rank, offset), (0, 0), (count, 0));
         }
         Ok(Flow::Next)
     }
@@ -122,11 +125,35 @@ pub(super) fn complete(
             place.1
         ));
     }
-    with_barrier(context, place, |barrier| barrier.complete(bytes, &copy.clock))
+    let change = with_barrier(context, place, |barrier| {
+        let before = barrier.phase();
+        barrier.complete(bytes, &copy.clock)?;
+        Ok((before, barrier.phase()))
+    })?;
+    record_change(context, EventKind::Complete, place, change, (0, bytes));
+    Ok(())
 }
 
 pub(crate) fn arrive_once(context: &mut Context<'_>, place: BarrierAddress, clock: &Clock) -> Outcome {
-    with_barrier(context, place, |barrier| barrier.arrive(1, true, clock)).map(|_| ())
+    let change = with_barrier(context, place, |barrier| {
+        let before = barrier.phase();
+        barrier.arrive(1, true, clock)?;
+        Ok((before, barrier.phase()))
+    })?;
+    record_change(context, EventKind::Complete, place, change, (1, 0));
+    Ok(())
+}
+
+/// Records an event at a barrier, with its phases before and after. `amounts` are arrivals and bytes.
+pub(super) fn record_change(
+    context: &mut Context<'_>,
+    kind: EventKind,
+    (rank, offset): BarrierAddress,
+    (before, after): (u64, u64),
+    (count, bytes): (u32, u32),
+) {
+    let place = Some((rank as u32, offset as u32));
+    context.record(kind, Detail { place, phase: before as i64, count, bytes, completes: before != after });
 }
 
 /// `mbarrier.expect_tx` and `mbarrier.complete_tx`.
@@ -143,11 +170,17 @@ impl Execute for Transact {
             let place = self.barrier.shared(context, lane).of_lane(lane)?;
             let bytes = context.get(self.bytes, lane) as u32;
             let clock = self.is_complete.then(|| context.agent.release());
-            with_barrier(context, place, |barrier| match &clock {
-                Some(clock) => barrier.complete(bytes, clock),
-                None => barrier.expect(bytes),
+            let change = with_barrier(context, place, |barrier| {
+                let before = barrier.phase();
+                match &clock {
+                    Some(clock) => barrier.complete(bytes, clock)?,
+                    None => barrier.expect(bytes)?,
+                }
+                Ok((before, barrier.phase()))
             })
             .of_lane(lane)?;
+            let kind = if self.is_complete { EventKind::Complete } else { EventKind::Expect };
+            record_change(context, kind, place, change, (0, bytes));
         }
         Ok(Flow::Next)
     }
@@ -187,17 +220,20 @@ impl Execute for Arrive {
             }
             let count = self.count.map_or(1, |slot| context.get(slot, lane) as u32);
             let bytes = self.expected_bytes.map(|slot| context.get(slot, lane) as u32);
-            let Token(token) = with_barrier(context, place, |barrier| {
+            let (Token(token), change) = with_barrier(context, place, |barrier| {
+                let before = barrier.phase();
                 if let Some(bytes) = bytes {
                     barrier.expect(bytes)?;
                 }
-                if self.kind.drops {
-                    barrier.drop(count, self.kind.may_complete, &clock)
+                let token = if self.kind.drops {
+                    barrier.drop(count, self.kind.may_complete, &clock)?
                 } else {
-                    barrier.arrive(count, self.kind.may_complete, &clock)
-                }
+                    barrier.arrive(count, self.kind.may_complete, &clock)?
+                };
+                Ok((token, (before, barrier.phase())))
             })
             .of_lane(lane)?;
+            record_change(context, EventKind::Arrive, place, change, (count, bytes.unwrap_or(0)));
             if let Some(slot) = self.token {
                 context.set(slot, lane, token);
             }
@@ -251,17 +287,31 @@ impl Test {
             Ok((clock.cloned(), barrier.phase()))
         })
     }
+
+    /// Records that the warp waits for a phase, or that it found the phase complete.
+    fn record(&self, context: &mut Context<'_>, place: BarrierAddress, phase: i64, is_blocked: bool) {
+        let (site, warp) = (context.instruction, (context.rank, context.warp));
+        let Some(events) = &mut context.events else { return };
+        let detail = Detail { place: Some((place.0 as u32, place.1 as u32)), phase, ..Detail::default() };
+        if is_blocked {
+            events.blocked(site, warp, place, detail);
+        } else {
+            events.passed(site, warp, detail);
+        }
+    }
 }
 
 impl Execute for Test {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let (warp, mut is_first) = (context.warp, false);
         let mut complete = Vec::new();
+        let mut needed = None;
         for lane in lanes_of(context.lanes) {
             let place = self.barrier.shared(context, lane).of_lane(lane)?;
             let (Phase::Token(slot) | Phase::Parity(slot)) = self.phase;
             let phase = context.get(slot, lane);
             let (clock, current) = self.lookup(context, place, phase).of_lane(lane)?;
+            needed = Some((place, current as i64 - i64::from(clock.is_some())));
             if let Some(clock) = clock {
                 let tested = &mut context.block().asynchronous.warp(warp).tested;
                 is_first |= tested.insert(place, current) != Some(current);
@@ -273,7 +323,12 @@ impl Execute for Test {
         }
         let failures = &mut context.block().asynchronous.warp(warp).failed_tests;
         *failures = if complete.is_empty() { *failures + 1 } else { 0 };
-        if complete.is_empty() && !is_first && (self.may_wait || *failures > PATIENCE) {
+        let waits = complete.is_empty() && !is_first && (self.may_wait || *failures > PATIENCE);
+        context.block().asynchronous.warp(warp).waits_for = needed.filter(|_| waits);
+        if let Some((place, phase)) = needed.filter(|_| !is_first) {
+            self.record(context, place, phase, complete.is_empty());
+        }
+        if waits {
             return Ok(Flow::Wait);
         }
         for lane in lanes_of(context.lanes) {

@@ -6,6 +6,7 @@ use super::barriers::{self, BarrierAddress};
 use super::pointer::Pointer;
 use super::{Channel, illegal};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
+use crate::events::{Detail, EventKind, Piece};
 use crate::fault::{OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Proxy};
@@ -65,6 +66,7 @@ impl BulkCopy {
         aligned(source, GRANULE, false)?;
         aligned(destination, GRANULE, true)?;
         let operation = begin(context, &self.completion, lane)?;
+        record_bulk(context, source, destination, size);
         let mut data = vec![0; size as usize];
         read(context, &operation.reads, (source, lane), &mut data)?;
         let targets = targets(context, self.mask, lane, destination, operation.barrier)?;
@@ -77,6 +79,27 @@ impl BulkCopy {
         operation.end(context, lane);
         Ok(())
     }
+}
+
+/// Records a copy of contiguous bytes between global and shared memory.
+fn record_bulk(
+    context: &mut Context<'_>,
+    source: ResolvedAddress,
+    destination: ResolvedAddress,
+    bytes: u32,
+) {
+    let Some(events) = &mut context.events else { return };
+    let (kind, buffer, address) = match (source, destination) {
+        (ResolvedAddress::Global(address), ResolvedAddress::Shared { rank, offset }) => {
+            (EventKind::CopyToShared, (rank, offset), address)
+        }
+        (ResolvedAddress::Shared { rank, offset }, ResolvedAddress::Global(address)) => {
+            (EventKind::CopyToGlobal, (rank, offset), address)
+        }
+        _ => return,
+    };
+    events.copy(kind, buffer, bytes);
+    events.piece(kind, Piece { row: 0, offset: 0, address, bytes });
 }
 
 /// A copy that has begun.
@@ -301,6 +324,7 @@ impl Execute for Commit {
         let state = context.block().asynchronous.warp(warp);
         state.bulk_reads.commit(lanes);
         state.bulk_writes.commit(lanes);
+        context.record(EventKind::CommitStores, Detail::default());
         Ok(Flow::Next)
     }
 }
@@ -324,6 +348,7 @@ impl Execute for Wait {
         for clock in complete {
             context.agent.acquire(&clock);
         }
+        context.record(EventKind::WaitStores, Detail { count: self.keep as u32, ..Detail::default() });
         Ok(Flow::Next)
     }
 }

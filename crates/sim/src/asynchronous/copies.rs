@@ -2,10 +2,11 @@
 
 use tilewright_sanitize::Mode;
 
-use super::barriers::with_barrier;
+use super::barriers::{record_change, with_barrier};
 use super::pointer::Pointer;
 use super::{Channel, illegal};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
+use crate::events::{Detail, EventKind, Piece};
 use crate::fault::{OfLane, Outcome};
 use crate::memory::Clock;
 use crate::memory::shared::Accessor;
@@ -57,9 +58,17 @@ impl Execute for Copy {
         for lane in lanes_of(context.lanes) {
             let mut bytes = [0; 16];
             let size = self.source_bytes(context, lane)?;
+            let buffer = self.destination.shared(context, lane).of_lane(lane)?;
+            if let Some(events) = &mut context.events {
+                events.copy(EventKind::CopyToShared, buffer, 0);
+            }
             if size > 0 {
                 let source = self.source.global(context, lane).of_lane(lane)?;
                 aligned(ResolvedAddress::Global(source), self.bytes as u32, false).of_lane(lane)?;
+                if let Some(events) = &mut context.events {
+                    let (row, bytes) = (lane as u32, size as u32);
+                    events.piece(EventKind::CopyToShared, Piece { row, offset: 0, address: source, bytes });
+                }
                 context.load_global(source, lane, &mut bytes[..size]).map_err(Into::into).of_lane(lane)?;
                 let touch =
                     Touch { address: source, bytes: size, reads: true, writes: false, mode: Mode::Plain };
@@ -90,6 +99,7 @@ impl Execute for Commit {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let (warp, lanes) = (context.warp, context.lanes);
         context.block().asynchronous.warp(warp).copies.commit(lanes);
+        context.record(EventKind::CommitCopies, Detail::default());
         Ok(Flow::Next)
     }
 }
@@ -111,6 +121,11 @@ impl Execute for Wait {
         for clock in copies.wait(lanes, self.keep.unwrap_or(0)) {
             context.agent.acquire(&clock);
         }
+        if self.keep.is_none() {
+            context.record(EventKind::CommitCopies, Detail::default());
+        }
+        let count = self.keep.unwrap_or(0) as u32;
+        context.record(EventKind::WaitCopies, Detail { count, ..Detail::default() });
         Ok(Flow::Next)
     }
 }
@@ -132,15 +147,17 @@ impl Execute for ArriveAfterCopies {
             for copy in context.block().asynchronous.warp(warp).copies.pending(1 << lane) {
                 clock.join(copy);
             }
-            with_barrier(context, place, |barrier| {
+            let change = with_barrier(context, place, |barrier| {
+                let before = barrier.phase();
                 if self.is_expected {
                     barrier.arrive(1, true, &clock)?;
                 } else {
                     barrier.track(&clock);
                 }
-                Ok(())
+                Ok((before, barrier.phase()))
             })
             .of_lane(lane)?;
+            record_change(context, EventKind::Arrive, place, change, (self.is_expected.into(), 0));
         }
         Ok(Flow::Next)
     }

@@ -69,6 +69,12 @@ impl Mbarrier {
         self.phase
     }
 
+    /// Returns the arrivals and the bytes that the current phase lacks, and the arrivals that each
+    /// phase needs.
+    pub fn missing(&self) -> (u32, i64, u32) {
+        (self.pending, self.transactions, self.expected)
+    }
+
     /// Returns the bits in memory, whose layout the ISA leaves open. They differ for different
     /// states, except for phases that differ by a multiple of 4.
     pub fn bits(&self) -> u64 {

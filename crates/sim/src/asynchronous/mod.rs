@@ -32,6 +32,7 @@ use crate::memory::Clock;
 use crate::tensor::{Convoy, PendingTensorMemory, PendingWgmmas, WARPGROUP_WARPS};
 use groups::Groups;
 use mbarrier::Mbarrier;
+pub(crate) use barriers::BarrierAddress;
 pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
@@ -111,8 +112,10 @@ struct WarpState {
     wgmmas: PendingWgmmas,
     tensor_memory: PendingTensorMemory,
     failed_tests: u32,
+    /// The barrier and the phase for which the warp waits.
+    waits_for: Option<(BarrierAddress, i64)>,
     /// The phase of each barrier when the warp last found the tested phase complete.
-    tested: BTreeMap<barriers::BarrierAddress, u64>,
+    tested: BTreeMap<BarrierAddress, u64>,
 }
 
 impl AsyncState {
@@ -139,6 +142,17 @@ impl AsyncState {
 
     pub fn convoy(&mut self, warpgroup: usize) -> &mut Convoy {
         &mut self.convoys[warpgroup]
+    }
+
+    /// Returns the barrier for which a warp waits, and the phase.
+    pub fn waits_for(&self, warp: usize) -> Option<(BarrierAddress, i64)> {
+        self.warps[warp].waits_for
+    }
+
+    /// Returns the arrivals and the bytes that the current phase of a barrier lacks, and the
+    /// arrivals that each phase needs.
+    pub fn missing(&self, offset: u64) -> Option<(u32, i64, u32)> {
+        self.barriers.get(&offset).map(|barrier| barrier.state.missing())
     }
 
     /// Makes the barriers of a warp visible to the asynchronous proxy, at a fence or a barrier.

@@ -6,6 +6,7 @@ use super::illegal;
 use super::pointer::Pointer;
 use super::tensor_map::{BoxRow, Field, TENSOR_MAP_BYTES, TensorDataType, TensorMap};
 use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
+use crate::events::{EventKind, Piece};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::Agent;
 use crate::registers::{Slot, lanes_of};
@@ -201,7 +202,9 @@ impl TensorLoad {
         let targets = bulk::targets(context, self.mask, lane, destination, operation.barrier)?;
         self.check_barriers(&targets)?;
         let fill = map.fill_row();
-        for row in self.source.rows_of_lane(context, lane, (&map, &coordinates))? {
+        let rows = self.source.rows_of_lane(context, lane, (&map, &coordinates))?;
+        record_box(context, EventKind::CopyToShared, destination, self.source.bytes(&map), &rows);
+        for row in rows {
             let mut bytes = fill.clone();
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {
@@ -234,6 +237,27 @@ impl TensorLoad {
             }
         }
         Ok(())
+    }
+}
+
+/// Records a copy of the rows of a box between global memory and a buffer in shared memory.
+fn record_box(
+    context: &mut Context<'_>,
+    kind: EventKind,
+    buffer: ResolvedAddress,
+    bytes: u32,
+    rows: &[BoxRow],
+) {
+    let (Some(events), ResolvedAddress::Shared { rank, offset }) = (&mut context.events, buffer) else {
+        return;
+    };
+    events.copy(kind, (rank, offset), bytes);
+    for (index, row) in (0..).zip(rows) {
+        let offset = row.inside.start;
+        let (address, bytes) = (row.address + u64::from(offset), row.inside.end - offset);
+        if bytes > 0 {
+            events.piece(kind, Piece { row: index, offset, address, bytes });
+        }
     }
 }
 
@@ -289,7 +313,9 @@ impl TensorStore {
         };
         let reduction = self.reduction.as_ref().map(|reduction| reduction(map.data_type)).transpose()?;
         let operation = bulk::begin(context, &Completion::Group, lane)?;
-        for row in self.destination.rows(&map, &coordinates) {
+        let rows = self.destination.rows(&map, &coordinates);
+        record_box(context, EventKind::CopyToGlobal, source, self.destination.bytes(&map), &rows);
+        for row in rows {
             let mut bytes = vec![0; map.row_bytes() as usize];
             for (offset, chunk) in chunks(&map, offset, row.offset) {
                 let place = ResolvedAddress::Shared { rank, offset };

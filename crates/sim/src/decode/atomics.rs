@@ -9,6 +9,7 @@ use super::memory::AccessAddresses;
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
 use crate::context::{AddressSpace, Context, Flow, ResolvedAddress, aligned};
+use crate::events::EventKind;
 use crate::fault::{FaultKind, OfLane, Outcome, Stop};
 use crate::memory::shared::Accessor;
 use crate::numeric::float::{Kind, Mode};
@@ -136,6 +137,7 @@ impl Atomic {
         for lane in lanes_of(context.lanes) {
             let place = context.locate(self.address.space, self.address.at(context, lane));
             aligned(place, (size * self.operands.len()) as u32, true).of_lane(lane)?;
+            context.record_access(EventKind::Atomic, place, lane, size * self.operands.len());
             context.publish(place, self.releases);
             places.push(lane, place);
             let c = self.third.map_or(0, |third| context.get(third, lane));

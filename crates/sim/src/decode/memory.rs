@@ -9,6 +9,7 @@ use tilewright_sanitize::Mode;
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
 use crate::context::{AddressSpace, Context, Flow, ResolvedAddress};
+use crate::events::EventKind;
 use crate::fault::{OfLane, Outcome};
 use crate::numeric::{low, signed};
 use crate::registers::{Slot, lanes_of};
@@ -115,6 +116,7 @@ impl Transfer {
         let mut buffer = [0; 64];
         for lane in lanes_of(context.lanes) {
             let place = context.locate(self.address.space, self.address.at(context, lane));
+            context.record_access(EventKind::Load, place, lane, bytes);
             context.read(place, lane, bytes as u32, self.is_atomic, &mut buffer[..bytes]).of_lane(lane)?;
             places.push(lane, place);
             for (element, (slot, width)) in buffer.chunks_exact(self.element).zip(&self.registers) {
@@ -159,6 +161,7 @@ impl Transfer {
             {
                 stored.push((lane, address, buffer[..bytes].to_vec()));
             }
+            context.record_access(EventKind::Store, place, lane, bytes);
             context.write(place, lane, bytes as u32, self.is_atomic, &buffer[..bytes]).of_lane(lane)?;
             places.push(lane, place);
         }

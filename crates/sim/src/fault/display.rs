@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Fault, FaultKind, Polling, Waiting};
+use super::{BarrierWait, Fault, FaultKind, Polling, Waiting};
 use crate::memory::Space;
 
 impl fmt::Display for Fault {
@@ -28,11 +28,15 @@ impl std::error::Error for Fault {}
 
 /// Writes a line for each group of lanes: its position and its instruction.
 fn write_waiting(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
-    for Waiting { block, warp, lanes, location, instruction } in waiting {
+    for Waiting { block, warp, lanes, location, instruction, barrier } in waiting {
         write!(
             f,
             "\n  block {block} of the cluster, warp {warp}, lanes {lanes:#010x}, at {location}: {instruction}"
         )?;
+        if let Some(BarrierWait { block, offset, phase, arrivals: (missing, needed), bytes }) = barrier {
+            write!(f, "; it waits for phase {phase} of the mbarrier at {offset:#x} of block {block}")?;
+            write!(f, ", which lacks {missing} of {needed} arrivals and {bytes} bytes")?;
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod display;
 
 use std::fmt;
 
+use crate::block::WaitingGroup;
 use crate::memory::Space;
 use crate::memory::shadow::Record;
 
@@ -97,6 +98,23 @@ pub struct Waiting {
     pub location: Location,
     /// The text of the instruction.
     pub instruction: String,
+    /// The `mbarrier` for which the lanes wait, if they wait for one.
+    pub barrier: Option<BarrierWait>,
+}
+
+/// A wait for a phase of an `mbarrier`, and what the phase lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BarrierWait {
+    /// The rank of the block that has the barrier.
+    pub block: u32,
+    /// The offset of the barrier in the shared memory of the block.
+    pub offset: u32,
+    /// The phase, from 0.
+    pub phase: i64,
+    /// The arrivals that the phase lacks, and those that it needs.
+    pub arrivals: (u32, u32),
+    /// The bytes that the phase lacks.
+    pub bytes: i64,
 }
 
 /// A block that polls global memory until another block changes it.
@@ -285,10 +303,10 @@ pub(crate) enum Cause {
     MissingProxyFence { offset: u32, write: Record },
     /// [`FaultKind::EndedBlock`].
     EndedBlock { rank: usize, access: Record },
-    /// [`FaultKind::Deadlock`]: warps of the cluster, lanes, and sites in the program.
-    Deadlock(Vec<(usize, u32, u32)>),
-    /// [`FaultKind::Cancelled`]: warps of the cluster, lanes, and sites in the program.
-    Cancelled(Vec<(usize, u32, u32)>),
+    /// [`FaultKind::Deadlock`]: the positions of the groups.
+    Deadlock(Vec<WaitingGroup>),
+    /// [`FaultKind::Cancelled`]: the positions of the groups.
+    Cancelled(Vec<WaitingGroup>),
 }
 
 /// A fault that an instruction returns to the scheduler.

@@ -4,6 +4,7 @@ use super::ldmatrix::{self, Block};
 use super::{MatrixRole, Mma, QuadMma};
 use crate::asynchronous::Pointer;
 use crate::context::{Context, Execute, Flow, ResolvedAddress};
+use crate::events::{Detail, EventKind};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Lanes, Slot};
 
@@ -53,6 +54,7 @@ impl Execute for MmaStep {
         let (rows, columns) = (self.mma.m, self.mma.n);
         let depth = self.mma.fragment(MatrixRole::A).columns;
         context.counters.tensor_operations += 2 * (rows * columns * depth) as u64;
+        context.record(EventKind::SyncDot, Detail { count: 1, ..Detail::default() });
         Ok(Flow::Next)
     }
 }

@@ -26,6 +26,7 @@ use super::wgmma::Values;
 use super::{Element, Swizzle, TensorAddress};
 use crate::asynchronous::Channel;
 use crate::context::{Context, Execute, Flow, ResolvedAddress};
+use crate::events::{Detail, EventKind};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Proxy};
@@ -93,6 +94,7 @@ impl Execute for TensorDotStep {
             issued.execute(context).of_lane(lane)?;
             let warp = context.warp;
             context.block().asynchronous.tensor_memory(warp).begin_dot(agent.completed());
+            context.record(EventKind::Dot, Detail { count: 1, ..Detail::default() });
         }
         Ok(Flow::Next)
     }

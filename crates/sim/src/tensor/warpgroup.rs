@@ -18,6 +18,7 @@ use super::{Element, Matrix};
 use crate::asynchronous::Channel;
 use crate::asynchronous::groups::Groups;
 use crate::context::{Context, Execute, Flow};
+use crate::events::{Detail, EventKind};
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Clock, Proxy};
@@ -286,6 +287,7 @@ impl Execute for WgmmaStep {
             fragment: self.fragment().to_vec(),
         };
         context.block().asynchronous.wgmmas(warp).begin(pending, wgmma.n);
+        context.record(EventKind::Dot, Detail { count: 1, ..Detail::default() });
         Ok(Flow::Next)
     }
 }
@@ -358,6 +360,7 @@ impl Execute for WgmmaCommitStep {
         whole_warpgroup(context, "wgmma.commit_group")?;
         let warp = context.warp;
         context.block().asynchronous.wgmmas(warp).groups.commit(u32::MAX);
+        context.record(EventKind::CommitDots, Detail::default());
         Ok(Flow::Next)
     }
 }
@@ -375,6 +378,7 @@ impl Execute for WgmmaWaitStep {
         for clock in context.block().asynchronous.wgmmas(warp).wait(self.keep) {
             context.agent.acquire(&clock);
         }
+        context.record(EventKind::WaitDots, Detail { count: self.keep as u32, ..Detail::default() });
         Ok(Flow::Next)
     }
 }

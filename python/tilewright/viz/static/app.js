@@ -6,6 +6,7 @@ import { Layouts } from "./gpu.js";
 import { Grid, coordinates } from "./grid.js";
 import { isFile, recorded } from "./recorded.js";
 import { drawSource, lineOf, markLine, textOf } from "./source.js";
+import { Simulation, eventLabel } from "./simulation.js";
 import { TensorView } from "./tensor.js";
 import { valueCard } from "./tile.js";
 import { drawTimeline, label, nest } from "./timeline.js";
@@ -36,6 +37,7 @@ function ask(name, numbers = {}) {
 const grid = new Grid((program) => select({ program }));
 const dot = new DotView();
 const gpu = new Layouts(ask);
+const simulation = new Simulation(ask, (event) => select({ event }));
 const tensorView = new TensorView({ light: lightLanes, who: showWho });
 
 // ---- selection ----
@@ -105,9 +107,10 @@ function showLaunch() {
   const constants = launch.constants.map(([name, value]) => `${name}=${value}`);
   const scalars = launch.parameters.filter(({ dtype }) => !dtype.startsWith("*")).map(({ name, value }) => `${name}=${value}`);
   find("facts").title = [...scalars, ...constants].join(", ");
-  find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
+  find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.device ? `simulated on ${launch.device}` : launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
   find("who").hidden = true;
   drawSource(launch, pickOps, linesOf(findings), findings, pickFinding);
+  if (launch.device) find("source-note").textContent = "counts are events of all warps and programs";
   showGrid();
   showTabs();
   showChips();
@@ -208,12 +211,16 @@ async function showSelection(mine, change) {
   drawFindings(launch, findings, state.finding, state.occurrence, pickFinding);
   const place = coordinates(launch.grid, state.program);
   find("program-title").textContent = launch.programs.length || launch.grid.every(Boolean) ? `Program (${place.join(", ")})` : "The grid is empty";
-  const notes = data.events.length ? [`${count(data.events.length)} events`, duration(data.nanoseconds || 0)] : ["not recorded"];
+  const notes = data.events.length ? [`${count(data.events.length)} events`, ...(launch.device ? [] : [duration(data.nanoseconds || 0)])] : ["not recorded"];
   if (data.hasStopped) notes.push("stopped at its last op");
   if (data.events.length && !data.hasValues) notes.push("only its accesses are recorded: raise triton_viz.config.programs for values");
   if (data.isCutShort) notes.push("cut short: the launch had no room left");
   find("program-note").textContent = notes.join(" · ");
-  shown = drawTimeline(launch, data, state, (event) => select({ event }), turnLoop, (all) => select({ all, tensor: state.tensor }));
+  if (launch.device) {
+    const drawn = await simulation.draw(launch, data, state);
+    if (mine !== turn) return;
+    shown = drawn;
+  } else shown = drawTimeline(launch, data, state, (event) => select({ event }), turnLoop, (all) => select({ all, tensor: state.tensor }));
   const event = data.events[state.event];
   const op = event && launch.ops[event[0]];
   markLine(launch, op);
@@ -257,17 +264,17 @@ async function showOp(mine, op, event) {
     return;
   }
   const place = lineOf(launch, op);
-  find("op-title").textContent = label(op);
+  find("op-title").textContent = launch.device ? eventLabel(op) : label(op);
   const notes = [place ? `line ${place.line}` : "in the library"];
   if (touched) {
     const active = touched.mask.filter(Boolean).length;
     notes.push(`${AXES[op.kind]} ${count(active)} of ${count(touched.mask.length)} lanes`);
   }
-  if (data.hasValues) notes.push(duration(event[1]));
+  if (data.hasValues && !launch.device) notes.push(duration(event[1]));
   find("op-note").textContent = notes.join(" · ");
   find("op-note").title = textOf(launch, op);
   const cards = await Promise.all(
-    op.values.map(async ({ role, dtype, shape }, value) => {
+    op.values.filter(({ shape }) => !launch.device || shape.length).map(async ({ role, dtype, shape }, value) => {
       const form = event[2 + value];
       const found = form ? await ask("value", { launch: state.launch, program: state.program, event: state.event, value }) : null;
       const stopped = data.hasStopped && state.event === data.events.length - 1;
@@ -297,7 +304,8 @@ async function showOp(mine, op, event) {
     }
   }
   const withData = cards.filter((card) => card.form || card.elements);
-  box.replaceChildren(h("code", { class: "note line-text" }, textOf(launch, op)), ...withData.sort((a, b) => order(a) - order(b)).map(valueCard));
+  const about = launch.device ? simulation.describe().filter(Boolean) : [];
+  box.replaceChildren(h("code", { class: "note line-text" }, textOf(launch, op)), ...about, ...withData.sort((a, b) => order(a) - order(b)).map(valueCard));
   const by = Object.fromEntries(cards.map((card) => [card.role, card]));
   const isSmall = (card) => card && card.elements && card.shape.length === 2 && card.shape[0] * card.shape[1] <= 128 * 128;
   if (op.kind === "dot" && isSmall(by.a) && isSmall(by.b) && isSmall(by.acc) && by.a.shape[1] === by.b.shape[0]) {

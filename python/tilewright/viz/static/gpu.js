@@ -19,6 +19,8 @@ export class Layouts {
   async show(launch) {
     this.launch = launch;
     const found = await this.ask("layouts", { launch, target: find("layout-target").value });
+    // A simulated launch has the layouts of the code that ran.
+    find("layout-target").closest("label").hidden = (await this.ask("launch", { launch }))?.device != null;
     const [list, box] = [find("layout-list"), find("layout")];
     list.replaceChildren();
     box.replaceChildren();
