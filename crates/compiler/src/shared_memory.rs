@@ -26,8 +26,8 @@ struct Uses<'a> {
     program: &'a gpu_ir::Module,
     function: &'a gpu_ir::Function,
     uses: Vec<Use>,
-    /// The warps of each partition. The first one is the whole block if there are no others.
-    partitions: Vec<u32>,
+    /// The warps of each partition, and whether it has code. Empty without partitions.
+    partitions: Vec<(u32, bool)>,
 }
 
 /// Returns the buffers and barriers in shared or tensor memory, each with its uses, and the
@@ -39,7 +39,7 @@ pub(crate) fn describe(program: &gpu_ir::Module) -> (Json, Json) {
     let mut memory = Vec::new();
     function.walk(function.entry, &mut |inst| memory.extend(found.allocation(inst)));
     let mut first = 0;
-    let partition = |(index, &warps): (usize, &u32)| {
+    let partition = |(index, &(warps, _)): (usize, &(u32, bool))| {
         let part = json!({ "name": found.partition_name(index), "first": first, "warps": warps });
         first += warps;
         part
@@ -95,7 +95,7 @@ pub(crate) fn partition_of(program: &gpu_ir::Module, warp: u32) -> Option<String
     let mut found = Uses { program, function, uses: Vec::new(), partitions: Vec::new() };
     found.block(function.entry, 0);
     let mut end = 0;
-    let index = found.partitions.iter().position(|&warps| {
+    let index = found.partitions.iter().position(|&(warps, _)| {
         end += warps;
         warp < end
     })?;
@@ -105,8 +105,11 @@ pub(crate) fn partition_of(program: &gpu_ir::Module, warp: u32) -> Option<String
 impl Uses<'_> {
     /// Returns the name of a partition. Returns `None` without partitions.
     fn partition_name(&self, index: usize) -> Option<String> {
-        let name = || if index == 0 { "default".to_owned() } else { format!("worker {index}") };
-        (self.partitions.len() > 1).then(name)
+        Some(match self.partitions.get(index)? {
+            _ if index == 0 => "default".to_owned(),
+            (_, true) => format!("worker {index}"),
+            (_, false) => "idle".to_owned(),
+        })
     }
 
     fn block(&mut self, block: Block, partition: usize) {
@@ -119,7 +122,10 @@ impl Uses<'_> {
                 _ => None,
             };
             if let Some(warps) = warps {
-                self.partitions = warps.iter().map(|&count| count as u32).collect();
+                // The compiler adds partitions without code, so that each has whole warpgroups.
+                let has_code = |region: &Block| self.function.blocks[*region].insts.len() > 1;
+                let counts = warps.iter().map(|&count| count as u32);
+                self.partitions = counts.zip(data.regions.iter().map(has_code)).collect();
             }
             for (index, &region) in data.regions.iter().enumerate() {
                 self.block(region, if warps.is_some() { index } else { partition });

@@ -43,7 +43,7 @@ fn note(group: &Waiting, barrier: &BarrierWait, warps: &[u32], handle: &Handle) 
     let signals = match signals.len() {
         0 => "nothing arrives there".to_owned(),
         1 => format!("only {} arrives there", signals[0]),
-        _ => format!("{} arrive there", signals.join(" and ")),
+        last => format!("{} and {} arrive there", signals[..last - 1].join(", "), signals[last - 1]),
     };
     format!("{who}{partition} {verb}{line} for phase {phase} of {name}, which lacks {lacks}: {signals}")
 }

@@ -34,8 +34,8 @@ fn write_waiting(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result
             "\n  block {block} of the cluster, warp {warp}, lanes {lanes:#010x}, at {location}: {instruction}"
         )?;
         if let Some(BarrierWait { block, offset, phase, arrivals: (missing, needed), bytes }) = barrier {
-            write!(f, "; it waits for phase {phase} of the mbarrier at {offset:#x} of block {block}")?;
-            write!(f, ", which lacks {missing} of {needed} arrivals and {bytes} bytes")?;
+            write!(f, " (for phase {phase} of the mbarrier at {offset:#x} of block {block}, which lacks ")?;
+            write!(f, "{missing} of {needed} arrivals and {bytes} bytes)")?;
         }
     }
     Ok(())

@@ -110,6 +110,7 @@ function showLaunch() {
   find("facts").replaceChildren(h("b", { id: "kernel" }, launch.kernel), ` [${x}${y * z > 1 ? `, ${y}` : ""}${z > 1 ? `, ${z}` : ""}]`, ` ${[...scalars, ...constants].join(", ")} · ${launch.device ? `simulated on ${launch.device}` : launch.interpreted ? "interpreted" : "compiled for the CPU"} · ${duration(launch.nanoseconds)}`);
   find("who").hidden = true;
   drawSource(launch, pickOps, linesOf(findings), findings, pickFinding);
+  document.body.classList.toggle("simulated", launch.device != null);
   if (launch.device) find("source-note").textContent = "counts are events of all warps and programs";
   showGrid();
   showTabs();

@@ -54,7 +54,7 @@ export class Grid {
     const sampled = programs.filter(([, flags]) => flags & 1).length;
     find("grid-note").textContent =
       `${grid.join(" × ")}: ${count(total)} program${total === 1 ? "" : "s"}` +
-      (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + (this.isByProgram ? ", by program" : ", by time");
+      (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + (this.isByProgram ? ", by program" : this.launch.device ? "" : ", by time");
   }
 
   /** `shown`: the programs of the finding that is selected. */
