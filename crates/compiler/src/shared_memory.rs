@@ -147,14 +147,13 @@ impl Uses<'_> {
                 | Type::Registers { .. }
                 | Type::Pending { .. } => continue,
             };
-            let Some(action) = (if is_barrier {
-                barrier_action(op)
-            } else {
-                buffer_action(op, writes && index == 0)
-            }) else {
+            let Some(action) =
+                (if is_barrier { barrier_action(op) } else { buffer_action(op, writes && index == 0) })
+            else {
                 continue;
             };
-            let slot = is_barrier.then(|| data.operands.get(index + 1).map(|&slot| self.text(slot))).flatten();
+            let slot =
+                is_barrier.then(|| data.operands.get(index + 1).map(|&slot| self.text(slot))).flatten();
             let root = self.root(operand);
             let (op, line, amount) = (op.info().name, self.line(inst), amount(op));
             self.uses.push(Use { root, action, op, partition, line, slot, amount });

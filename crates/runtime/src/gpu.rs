@@ -52,9 +52,14 @@ pub(crate) fn launch(
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
                 start(handle, loaded, stream, grid.extents(), parameters, observer)
             }
-            Loaded::Sim { .. } if cfg!(feature = "sim") => {
-                simulate_passed(handle, loaded, grid, (arguments, foreign), (interrupt, observer, None), parameters)
-            }
+            Loaded::Sim { .. } if cfg!(feature = "sim") => simulate_passed(
+                handle,
+                loaded,
+                grid,
+                (arguments, foreign),
+                (interrupt, observer, None),
+                parameters,
+            ),
             Loaded::Cuda { .. } | Loaded::Sim { .. } => Err(handle.device().left_out()),
         }
     })

@@ -50,9 +50,9 @@ mod profile;
 mod reports;
 mod sanitize;
 mod signature;
+mod simulated_trace;
 #[cfg(feature = "python-syntax")]
 mod source;
-mod simulated_trace;
 mod specialize;
 mod tensor_maps;
 mod threads;

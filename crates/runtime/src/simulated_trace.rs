@@ -1,7 +1,7 @@
 //! Records launches in the simulator as traces, such as those of Gluon kernels.
 //!
 //! An op of the trace is what one source line does: its loads, its copies, its arrivals. The
-//! instructions of a line that a warp executes one after the other are one event of this op.
+//! instructions of a line that a warp executes one after the other are one event.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -66,14 +66,15 @@ impl Handle {
         };
         recorder.simulation(number, &simulation);
         let mut batch = recording.batch();
-        for cluster in &clusters {
-            table.write(cluster, warps, &mut batch);
+        for (index, cluster) in clusters.iter().enumerate() {
+            table.write(index, cluster, warps, &mut batch);
         }
         drop(batch);
         if !checks.is_empty() {
             let findings = findings.into_inner().unwrap_or_else(PoisonError::into_inner);
             // A lane of the simulator is no index in a tile.
-            let page = |finding| trace::Finding { lane: Vec::new(), ..found(finding, sources, grid.extents()) };
+            let page =
+                |finding| trace::Finding { lane: Vec::new(), ..found(finding, sources, grid.extents()) };
             let findings: Vec<_> = findings.iter().map(page).collect();
             recorder.findings(number, &checks.to_string(), &findings);
         }
@@ -96,11 +97,12 @@ impl Handle {
         let module = &self.compiled.module;
         let kernel = module.kernel();
         let values = &kernel.blocks[kernel.entry].parameters;
-        let parameter = |((parameter, &value), argument): ((&tilewright_ir::Parameter, _), _)| trace::Parameter {
-            name: parameter.name.to_string(),
-            dtype: kernel.ty(value).to_string(),
-            bits: bits_of(argument),
-        };
+        let parameter =
+            |((parameter, &value), argument): ((&tilewright_ir::Parameter, _), _)| trace::Parameter {
+                name: parameter.name.to_string(),
+                dtype: kernel.ty(value).to_string(),
+                bits: bits_of(argument),
+            };
         let file = |file: &tilewright_base::SourceFile| trace::File {
             name: file.name.clone(),
             text: if file.is_library() { String::new() } else { file.text.clone() },
@@ -139,53 +141,64 @@ struct LineOp {
     columns: u32,
 }
 
-/// The ops of a launch, and the position of each instruction in them.
+/// The ops of a launch, and the events of each cluster.
 #[derive(Debug, Default)]
-struct OpTable {
+struct OpTable<'a> {
     ops: Vec<LineOp>,
-    /// For each instruction and kind of event, the op, and the first column of its elements.
-    places: FxHashMap<(u32, EventKind), (usize, u32)>,
+    clusters: Vec<Vec<MergedEvent<'a>>>,
+    /// The first column of the elements of an instruction in its op.
+    columns: FxHashMap<(usize, u32), u32>,
 }
 
-impl OpTable {
+/// An event of the trace: events of one warp and one op.
+#[derive(Debug)]
+struct MergedEvent<'a> {
+    op: usize,
+    parts: Vec<&'a Event>,
+}
+
+impl<'a> OpTable<'a> {
     fn new(
-        clusters: &[ClusterEvents],
-        instructions: &[(Location, String)],
+        clusters: &'a [ClusterEvents],
+        instructions: &'a [(Location, String)],
         sources: &SourceMap,
         tensors: &[trace::Tensor],
     ) -> Self {
         let mut table = Self::default();
-        let mut lines: FxHashMap<(EventKind, Option<(&str, u32)>), usize> = FxHashMap::default();
-        let mut widths: FxHashMap<(u32, EventKind), u32> = FxHashMap::default();
-        let events = || clusters.iter().flat_map(|cluster| &cluster.events);
-        for event in events() {
-            let key = (event.instruction, event.kind);
-            let location = instructions.get(event.instruction as usize).map(|(location, _)| location);
-            let line = location.and_then(|location| location.kernel.as_ref());
-            let line = line.map(|(file, line)| (file.as_str(), *line));
-            let op = *lines.entry((event.kind, line)).or_insert(table.ops.len());
-            if op == table.ops.len() {
-                table.ops.push(LineOp::new(event.kind, line.and_then(|line| range(sources, line))));
+        // In an unrolled loop, a line has several ops: one for the instructions of each iteration.
+        let mut known: FxHashMap<(LineKey<'a>, u32), usize> = FxHashMap::default();
+        let mut widths: FxHashMap<(usize, u32), u32> = FxHashMap::default();
+        for cluster in clusters {
+            let mut found = Vec::new();
+            for (line, parts) in merged(&cluster.events, instructions) {
+                let first = if is_access(line.0) { parts[0].instruction } else { 0 };
+                let op = *known.entry((line, first)).or_insert(table.ops.len());
+                if op == table.ops.len() {
+                    table.ops.push(LineOp::new(line.0, line.1.and_then(|line| range(sources, line))));
+                }
+                for event in &parts {
+                    table.ops[op].find_tensor(event, tensors);
+                }
+                found.push(MergedEvent { op, parts });
             }
-            table.places.entry(key).or_insert((op, 0));
-            table.ops[op].find_tensor(event, tensors);
+            table.clusters.push(found);
         }
-        for event in events() {
-            let key = (event.instruction, event.kind);
-            let own = &mut table.ops[table.places[&key].0];
-            for piece in &event.pieces {
-                own.rows = own.rows.max(piece.row + 1);
-                let width = (piece.offset + piece.bytes).div_ceil(own.size);
-                let known = widths.entry(key).or_default();
-                *known = width.max(*known);
+        for MergedEvent { op, parts } in table.clusters.iter().flatten() {
+            let own = &mut table.ops[*op];
+            for event in parts {
+                for piece in &event.pieces {
+                    own.rows = own.rows.max(piece.row + 1);
+                    let width = (piece.offset + piece.bytes).div_ceil(own.size);
+                    let known = widths.entry((*op, event.instruction)).or_default();
+                    *known = width.max(*known);
+                }
             }
         }
         let mut keys: Vec<_> = widths.into_iter().collect();
         keys.sort_unstable();
         for (key, width) in keys {
-            let Some((op, first)) = table.places.get_mut(&key) else { continue };
-            *first = table.ops[*op].columns;
-            table.ops[*op].columns += width;
+            table.columns.insert(key, table.ops[key.0].columns);
+            table.ops[key.0].columns += width;
         }
         table
     }
@@ -194,26 +207,26 @@ impl OpTable {
         self.ops.iter().map(LineOp::described).collect()
     }
 
-    fn write(&self, cluster: &ClusterEvents, warps: u32, batch: &mut trace::Batch<'_>) {
+    fn write(&self, index: usize, cluster: &ClusterEvents, warps: u32, batch: &mut trace::Batch<'_>) {
         batch.begin(cluster.cluster);
-        let merged = self.merged(&cluster.events);
+        let merged = &self.clusters[index];
         let last = merged.len().saturating_sub(1);
-        for (index, MergedEvent { op, parts }) in merged.iter().enumerate() {
-            let own = &self.ops[*op];
+        for (index, event) in merged.iter().enumerate() {
+            let own = &self.ops[event.op];
             let is_access = own.is_access();
             // The program has accessed memory of the module, such as a tensor map.
             let is_foreign = is_access && !own.is_known;
             if is_foreign && !(cluster.has_stopped && index == last) || !is_access && !batch.has_values() {
                 continue;
             }
-            if !batch.event(*op as u32) {
+            if !batch.event(event.op as u32) {
                 break;
             }
             if is_access {
-                self.write_access(own, parts, batch);
+                self.write_access(event, batch);
             }
             if batch.has_values() {
-                for bits in own.facts(parts, warps) {
+                for bits in own.facts(&event.parts, warps) {
                     batch.uniform(bits);
                 }
                 batch.end_event(0);
@@ -222,16 +235,17 @@ impl OpTable {
         batch.end(0, cluster.has_stopped);
     }
 
-    fn write_access(&self, op: &LineOp, parts: &[&Event], batch: &mut trace::Batch<'_>) {
-        let elements = (op.rows * op.columns) as usize;
+    fn write_access(&self, MergedEvent { op, parts }: &MergedEvent<'_>, batch: &mut trace::Batch<'_>) {
+        let own = &self.ops[*op];
+        let elements = (own.rows * own.columns) as usize;
         let (mut addresses, mut mask) = (vec![0; elements], vec![0; elements]);
         for event in parts {
-            let first = self.places[&(event.instruction, event.kind)].1;
+            let first = self.columns.get(&(*op, event.instruction)).copied().unwrap_or_default();
             for piece in &event.pieces {
-                let start = first + piece.offset / op.size;
-                for index in 0..piece.bytes.div_ceil(op.size) {
-                    let element = (piece.row * op.columns + start + index) as usize;
-                    addresses[element] = (piece.address + u64::from(index * op.size)) as i64;
+                let start = first + piece.offset / own.size;
+                for index in 0..piece.bytes.div_ceil(own.size) {
+                    let element = (piece.row * own.columns + start + index) as usize;
+                    addresses[element] = (piece.address + u64::from(index * own.size)) as i64;
                     mask[element] = 1;
                 }
             }
@@ -240,36 +254,41 @@ impl OpTable {
         batch.pointers(addresses.into_iter());
         batch.bits(&mask);
     }
-
-    /// Groups the events: those of a warp that are one execution of an op are one event.
-    fn merged<'a>(&self, events: &'a [Event]) -> Vec<MergedEvent<'a>> {
-        let mut merged: Vec<MergedEvent<'a>> = Vec::new();
-        // The last event of each warp.
-        let mut last: FxHashMap<(u32, u32), usize> = FxHashMap::default();
-        for event in events {
-            let op = self.places[&(event.instruction, event.kind)].0;
-            let warp = (event.rank, event.warp);
-            let open = last.get(&warp).map(|&index| &mut merged[index]).filter(|open| {
-                let may_merge = self.ops[op].is_access() || is_dot(event.kind);
-                let is_again = |known: &&Event| known.instruction == event.instruction;
-                may_merge && open.op == op && !open.parts.iter().any(is_again)
-            });
-            match open {
-                Some(open) => open.parts.push(event),
-                None => {
-                    last.insert(warp, merged.len());
-                    merged.push(MergedEvent { op, parts: vec![event] });
-                }
-            }
-        }
-        merged
-    }
 }
 
-/// An event of the trace: events of one warp and one op.
-struct MergedEvent<'a> {
-    op: usize,
-    parts: Vec<&'a Event>,
+/// The kind of an event, and the file and the line of its instruction.
+type LineKey<'a> = (EventKind, Option<(&'a str, u32)>);
+
+/// Groups the events: those of a warp that are one execution of a line are one event.
+fn merged<'a>(
+    events: &'a [Event],
+    instructions: &'a [(Location, String)],
+) -> Vec<(LineKey<'a>, Vec<&'a Event>)> {
+    let mut merged: Vec<(LineKey<'a>, Vec<&'a Event>)> = Vec::new();
+    // The last event of each warp.
+    let mut last: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+    for event in events {
+        let location = instructions.get(event.instruction as usize).map(|(location, _)| location);
+        let line = location.and_then(|location| location.kernel.as_ref());
+        let line = (event.kind, line.map(|(file, line)| (file.as_str(), *line)));
+        let warp = (event.rank, event.warp);
+        let may_merge = is_access(event.kind) || is_dot(event.kind);
+        let is_again = |known: &&Event| known.instruction == event.instruction;
+        let open = last.get(&warp).map(|&index| &mut merged[index]);
+        match open.filter(|(open, parts)| may_merge && *open == line && !parts.iter().any(is_again)) {
+            Some((_, parts)) => parts.push(event),
+            None => {
+                last.insert(warp, merged.len());
+                merged.push((line, vec![event]));
+            }
+        }
+    }
+    merged
+}
+
+fn is_access(kind: EventKind) -> bool {
+    use EventKind as E;
+    matches!(kind, E::Load | E::Store | E::Atomic | E::CopyToShared | E::CopyToGlobal)
 }
 
 fn is_dot(kind: EventKind) -> bool {
@@ -295,8 +314,7 @@ impl LineOp {
     }
 
     fn is_access(&self) -> bool {
-        use EventKind as E;
-        matches!(self.kind, E::Load | E::Store | E::Atomic | E::CopyToShared | E::CopyToGlobal)
+        is_access(self.kind)
     }
 
     fn is_copy(&self) -> bool {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tilewright_trace::{
     Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Recorder, Recording, Role,
-    SourceRange, Tensor, Trace, ValueInfo,
+    Simulation, SourceRange, Tensor, Trace, ValueInfo,
 };
 
 fn path(name: &str) -> PathBuf {
@@ -292,4 +292,34 @@ fn launches_over_the_size_limit_are_truncated() {
     let limits = Limits { programs: 1, value_bytes: 0, bytes: 400 };
     let trace = Trace::open(&written("bytes", 400, 1, limits)).expect("it is a trace");
     assert!(trace.launches[0].programs.len() < 400);
+}
+
+#[test]
+fn simulated_launches_keep_their_device_and_code() {
+    let path = path("simulated");
+    let recorder = Recorder::create(&path).expect("the folder is there");
+    let fact = |role| value(role, "int32", 4, &[]);
+    let wait = op("wait", Kind::Sync, vec![fact(Role::Warp), fact(Role::Phase), fact(Role::Completes)]);
+    let launch = Launch { ops: vec![wait], ..launch(1, 1) };
+    let recording = Recording::begin(&recorder, recorder.next_launch(), &launch, Limits::default());
+    let simulation = Simulation { device: "sim:sm_90".into(), warps: 8, code: "{\"memory\":[]}".into() };
+    recorder.simulation(0, &simulation);
+    let mut batch = recording.batch();
+    batch.begin(0);
+    assert!(batch.event(0));
+    for bits in [5, u64::from(u32::MAX), 1] {
+        batch.uniform(bits);
+    }
+    batch.end_event(0);
+    batch.end(0, true);
+    drop(batch);
+    recording.end(7, None);
+    let trace = Trace::open(&path).expect("it was written");
+    assert_eq!(trace.simulation(0), Some(&simulation));
+    let about = trace.launch(0).expect("there is a launch");
+    assert!(about.contains(r#""device":"sim:sm_90","warps":8"#), "{about}");
+    assert!(about.contains(r#""kind":"sync""#), "{about}");
+    // The phase before the first one is -1.
+    let events = trace.events_of(0, 0).expect("there is a program");
+    assert!(events.contains(r#"[0,0,["uniform",5],["uniform",-1],["uniform",1]]"#), "{events}");
 }

@@ -136,7 +136,7 @@ const partition = (use) => data.partitions?.[use.partition]?.name;
 function usesOf(allocation, actions) {
   const found = allocation.uses.filter((use) => actions.includes(use.action));
   return found.map((use) => {
-    const part = element("div", { "data-line": use.line }, `${use.op} in line ${use.line}`, partition(use) ? ` (${partition(use)})` : "", use.slot ? `, slot ${use.slot}` : "", use.amount ? `: ${use.amount}` : "");
+    const part = element("div", { "data-line": use.line }, use.line ? `${use.op} in line ${use.line}` : use.op, partition(use) ? ` (${partition(use)})` : "", use.slot ? `, slot ${use.slot}` : "", use.amount ? `: ${use.amount}` : "");
     link(part, use.line);
     return part;
   });

@@ -82,12 +82,7 @@ impl BulkCopy {
 }
 
 /// Records a copy of contiguous bytes between global and shared memory.
-fn record_bulk(
-    context: &mut Context<'_>,
-    source: ResolvedAddress,
-    destination: ResolvedAddress,
-    bytes: u32,
-) {
+fn record_bulk(context: &mut Context<'_>, source: ResolvedAddress, destination: ResolvedAddress, bytes: u32) {
     let Some(events) = &mut context.events else { return };
     let (kind, buffer, address) = match (source, destination) {
         (ResolvedAddress::Global(address), ResolvedAddress::Shared { rank, offset }) => {

@@ -30,9 +30,9 @@ use std::collections::BTreeMap;
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::Clock;
 use crate::tensor::{Convoy, PendingTensorMemory, PendingWgmmas, WARPGROUP_WARPS};
+pub(crate) use barriers::BarrierAddress;
 use groups::Groups;
 use mbarrier::Mbarrier;
-pub(crate) use barriers::BarrierAddress;
 pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 

@@ -255,7 +255,7 @@ export class Simulation {
 
   useText({ op, line, partition, amount }) {
     const name = this.code.partitions?.[partition]?.name;
-    return `${op} in line ${line}${name ? ` (${name})` : ""}${amount ? `: ${amount}` : ""}`;
+    return `${op}${line ? ` in line ${line}` : ""}${name ? ` (${name})` : ""}${amount ? `: ${amount}` : ""}`;
   }
 
   memory() {
