@@ -5,8 +5,8 @@ use tilewright_sim::{
 };
 
 /// Returns a kernel of two warps. The first thread copies 64 bytes to shared memory. All threads
-/// wait for the phase with a parity, and the first 16 of them store the bytes.
-fn text(parity: u32) -> String {
+/// wait for the phase, which expects a number of bytes. The first 16 threads store the copied bytes.
+fn text(expected: u32) -> String {
     format!(
         ".version 8.6
 .target sm_90
@@ -25,10 +25,10 @@ fn text(parity: u32) -> String {
     @%p1 mbarrier.init.shared.b64 [barrier], 1;
     @%p1 fence.proxy.async;
     bar.sync 0;
-    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [barrier], 64;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [barrier], {expected};
     @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [buffer], [%rd1], 64, [barrier];
 POLL:
-    mbarrier.try_wait.parity.shared.b64 %p2, [barrier], {parity};
+    mbarrier.try_wait.parity.shared.b64 %p2, [barrier], 0;
     @!%p2 bra POLL;
     mov.u32 %r2, buffer;
     and.b32 %r3, %r1, 15;
@@ -52,9 +52,9 @@ struct Recorded {
     target: u64,
 }
 
-fn record(parity: u32, blocks: u32, room: u64) -> Recorded {
+fn record(expected: u32, blocks: u32, room: u64) -> Recorded {
     let simulator = Simulator::new(SimTarget::new("sm_90").expect("a target"));
-    let module = simulator.load(&text(parity)).unwrap_or_else(|error| panic!("{error}"));
+    let module = simulator.load(&text(expected)).unwrap_or_else(|error| panic!("{error}"));
     let (source, mut target): (Vec<u8>, _) = ((0..64).collect(), vec![0_u8; 64]);
     let addresses = [source.as_ptr() as u64, target.as_ptr() as u64];
     let regions = [Region::read_only(&source), Region::of(&mut target)];
@@ -77,7 +77,7 @@ fn of_kind(events: &[Event], kind: E) -> Vec<&Event> {
 
 #[test]
 fn a_copy_arrives_and_ends_the_waits() {
-    let Recorded { clusters, fault, source, target } = record(0, 3, 1 << 20);
+    let Recorded { clusters, fault, source, target } = record(64, 3, 1 << 20);
     assert_eq!(fault, None);
     assert_eq!(clusters.iter().map(|cluster| cluster.cluster).collect::<Vec<_>>(), [0, 1, 2]);
     for ClusterEvents { events, is_cut_short, has_stopped, .. } in &clusters {
@@ -116,25 +116,25 @@ fn a_copy_arrives_and_ends_the_waits() {
 
 #[test]
 fn a_wait_that_nothing_ends_is_blocked() {
-    // Phase 0 ends, so a wait for parity 1 is for phase 1.
-    let Recorded { clusters, fault, .. } = record(1, 1, 1 << 20);
+    // The copy has 64 of the 128 bytes.
+    let Recorded { clusters, fault, .. } = record(128, 1, 1 << 20);
     let Some(FaultKind::Deadlock { waiting }) = fault else { panic!("no deadlock: {fault:?}") };
     let lacks: Vec<_> = waiting.iter().filter_map(|group| group.barrier).collect();
     assert_eq!(lacks.len(), 2);
     for barrier in lacks {
-        assert_eq!((barrier.phase, barrier.arrivals, barrier.bytes), (1, (1, 1), 0));
+        assert_eq!((barrier.phase, barrier.arrivals, barrier.bytes), (0, (0, 1), 64));
     }
     let [ClusterEvents { events, has_stopped: true, .. }] = &clusters[..] else { panic!("{clusters:?}") };
     let blocked: Vec<_> =
         of_kind(events, E::Blocked).iter().map(|event| (event.warp, event.detail.phase)).collect();
-    assert_eq!(blocked.iter().filter(|found| **found == (0, 1)).count(), 1);
-    assert_eq!(blocked.iter().filter(|found| **found == (1, 1)).count(), 1);
+    assert_eq!(blocked.iter().filter(|found| **found == (0, 0)).count(), 1);
+    assert_eq!(blocked.iter().filter(|found| **found == (1, 0)).count(), 1);
 }
 
 #[test]
 fn events_beyond_the_room_are_dropped() {
-    let whole = record(0, 1, 1 << 20).clusters[0].events.len();
-    let Recorded { clusters, fault, .. } = record(0, 1, 512);
+    let whole = record(64, 1, 1 << 20).clusters[0].events.len();
+    let Recorded { clusters, fault, .. } = record(64, 1, 512);
     assert_eq!(fault, None);
     assert!(clusters[0].is_cut_short && clusters[0].events.len() < whole);
 }

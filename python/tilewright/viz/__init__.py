@@ -10,7 +10,8 @@
     triton_viz.launch()
 
 A traced kernel runs on the CPU, compiled, whatever device it is for otherwise, and a Gluon kernel on the simulator. The
-events of its programs go to a file, whose format ``crates/trace`` documents. ``launch`` serves the page on this machine only, and needs no network.
+events of its programs go to a file, whose format ``crates/trace`` documents. ``launch`` serves the page on this machine
+only, and needs no network.
 """
 
 from __future__ import annotations

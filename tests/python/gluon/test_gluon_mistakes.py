@@ -179,7 +179,7 @@ CASES = {
     ),
     "too few expected bytes": (
         "TW0207",
-        r"deadlock: every warp waits for another one",
+        r"waits? in line \d+ for phase 0 of `bar`, which lacks 0 of 1 arrivals, and got \d+ bytes more than it expects",
         BARRIER
         + """
         mbarrier.expect(bar, x_desc.nbytes_per_cta // 2)
@@ -191,7 +191,7 @@ CASES = {
     ),
     "too many expected bytes": (
         "TW0207",
-        r"deadlock: every warp waits for another one",
+        r"waits? in line \d+ for phase 0 of `bar`, which lacks \d+ bytes: ",
         BARRIER
         + """
         mbarrier.expect(bar, 2 * x_desc.nbytes_per_cta)
@@ -574,9 +574,18 @@ RELEASE = "        mbarrier.arrive(empty.index(slot))\n"
 DONE = "        acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))\n"
 
 PARTITIONS = {
+    # Both sides are named: who waits, and where the arrivals would come from.
     "the producer begins with the wrong parity": (
         ("(step // STAGES & 1) ^ 1)", "step // STAGES & 1)"),
-        ("TW0207", "deadlock: every warp waits for another one"),
+        (
+            "TW0207",
+            r"deadlock: every warp waits for another one[\s\S]*"
+            r"warps 0 to 3 \(default\) wait in line 58 for phase 0 of `full\[0\]`, which lacks 1 of 1 arrivals: "
+            r"mbarrier_expect in line 44 \(worker 1\), tensor_load in line 45 \(worker 1\) and tensor_load in line 46 "
+            r"\(worker 1\) arrive there[\s\S]*"
+            r"warp 4 \(worker 1\) waits in line 43 for phase 0 of `empty\[0\]`, which lacks 1 of 1 arrivals: "
+            r"only mbarrier_arrive_times in line 61 \(default\) arrives there",
+        ),
     ),
     "the consumer begins with the wrong parity": (
         ("full.index(slot), step // STAGES & 1)", "full.index(slot), (step // STAGES & 1) ^ 1)"),

@@ -119,7 +119,11 @@ class Program(Traced):
     def list(self, program=0):
         for number, event in enumerate(self.events(program)):
             op = self.ops[event[0]]
-            facts = {value["role"]: form[1] for value, form in zip(op["values"], event[2:], strict=True) if len(form) > 1}
+            facts = {
+                value["role"]: form[1]
+                for value, form in zip(op["values"], event[2:], strict=True)
+                if len(form) > 1
+            }
             line = op["places"][0][1] if op["places"] else 0
             yield {"name": op["name"], "number": number, "line": line, **facts}
 
@@ -142,7 +146,12 @@ def test_partitions_wait_for_each_other(tmp_path):
     torch.testing.assert_close(out, torch.nn.functional.pad(x, (0, 136)).view(3, 512).sum(0))
     traced = Program()
     about = traced.about
-    assert (about["device"], about["warps"], about["failed"], about["interpreted"]) == ("sim:sm_90", 8, False, False)
+    assert (about["device"], about["warps"], about["failed"], about["interpreted"]) == (
+        "sim:sm_90",
+        8,
+        False,
+        False,
+    )
     events = list(traced.list())
     by_name = collections.defaultdict(list)
     for event in events:
@@ -168,7 +177,8 @@ def test_partitions_wait_for_each_other(tmp_path):
     for (line, _, phase), wait in waits.items():
         if phase >= 0:
             arrival = arrivals[full if line == line_of(PARTITIONS, "full") else empty, phase]
-            assert arrival["number"] < wait["number"] and arrival["barrier"] == wait["barrier"]
+            assert arrival["number"] < wait["number"]
+            assert arrival["barrier"] == wait["barrier"]
     # A warp that begins to wait goes on later, for the same phase.
     for event in by_name["blocked"]:
         assert waits[event["line"], event["warp"], event["phase"]]["number"] > event["number"]
@@ -189,7 +199,11 @@ def test_copies_of_a_ring_fill_its_slots_in_turn(tmp_path):
     steps = math.ceil(n / block)
     for slot in range(stages):
         filled = sorted(place for places in slots[slot] for place in places)
-        expected = [at for step in range(slot, steps + stages - 1, stages) for at in range(step * block, (step + 1) * block)]
+        expected = [
+            at
+            for step in range(slot, steps + stages - 1, stages)
+            for at in range(step * block, (step + 1) * block)
+        ]
         assert filled == [at for at in expected if at < n]
     for warp in range(4):
         assert groups["commit_copies", warp, None] == steps + stages - 1
@@ -221,7 +235,11 @@ def test_tensor_copies_and_dots(example, monkeypatch):
         copies = [event for event in events if event["name"] == "copy_to_shared"]
         boxes = [places for event in copies if (places := traced.places(program, event, a))]
         expected = [
-            [row * k + column for row in rows for column in range(step * block_k, min(k, (step + 1) * block_k))]
+            [
+                row * k + column
+                for row in rows
+                for column in range(step * block_k, min(k, (step + 1) * block_k))
+            ]
             for step in range(steps)
         ]
         assert [sorted(places) for places in boxes] == expected
@@ -244,14 +262,17 @@ def test_the_code_of_the_launch_has_layouts_buffers_and_barriers(example, monkey
     code = json.loads(traced.file.layouts(0, 75))
     memory = {entry["name"]: entry for entry in code["memory"]}
     assert [memory[name]["slots"] for name in ("a_smem", "b_smem", "full", "empty")] == [3] * 4
-    assert memory["a_smem"]["tile"] == "fp16[64, 32]" and memory["a_smem"]["slotBytes"] == 64 * 32 * 2
+    assert memory["a_smem"]["tile"] == "fp16[64, 32]"
+    assert memory["a_smem"]["slotBytes"] == 64 * 32 * 2
     assert [part["name"] for part in code["partitions"]] == ["default", "worker 1", "idle"]
     assert [part["warps"] for part in code["partitions"]] == [4, 1, 3]
     text = (ROOT / "examples" / "57_gluon_warp_specialize.py").read_text().splitlines()
 
     def uses(name):
         found = memory[name]["uses"]
-        return {(use["action"], use["partition"], text[use["line"] - 1].strip().split("(")[0]) for use in found}
+        return {
+            (use["action"], use["partition"], text[use["line"] - 1].strip().split("(")[0]) for use in found
+        }
 
     assert uses("full") == {
         ("init", 0, "mbarrier.init"),
@@ -269,7 +290,8 @@ def test_the_code_of_the_launch_has_layouts_buffers_and_barriers(example, monkey
     layouts = {layout["id"]: layout for layout in code["layouts"]}
     (line,) = (line for line in code["lines"] if "%acc = for_loop" in line)
     found = layouts[re.search(r"@(L\d+)", line)[1]]
-    assert found["lane"] == [2, 4, 64, 128, 256] and found["warp"] == [16 * 64, 32 * 64]
+    assert found["lane"] == [2, 4, 64, 128, 256]
+    assert found["warp"] == [16 * 64, 32 * 64]
 
 
 def test_races_between_programs_are_findings(tmp_path, capsys):
@@ -278,7 +300,8 @@ def test_races_between_programs_are_findings(tmp_path, capsys):
     traced = Traced()
     assert traced.overlaps(0)["races"] == [0, 1]
     (finding,) = traced.about["findings"]
-    assert finding["check"] == "race" and finding["code"] == "TW0221"
+    assert finding["check"] == "race"
+    assert finding["code"] == "TW0221"
     assert "two programs race" in capsys.readouterr().err
     assert len(sanitizer.reports()) == 1
     sanitizer.clear()
@@ -294,7 +317,8 @@ def test_a_trace_is_kept_and_becomes_a_page(tmp_path):
     viz.load(tmp_path / "kept.twtrace", append=True)
     for launch in range(2):
         again = Traced(launch)
-        assert again.about == before.about and again.events(0) == before.events(0)
+        assert again.about == before.about
+        assert again.events(0) == before.events(0)
         assert again.file.layouts(launch, 90) == before.file.layouts(0, 90)
     viz.save_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text().count('data-part="launch=1') >= 3
@@ -312,7 +336,9 @@ def test_a_hang_names_both_sides(hanging):
     with pytest.raises(tilewright.TritonError, match="deadlock: every warp waits for another one") as raised:
         viz.trace(hanging.total)[(1,)](x, out, 700, 256)
     text = str(raised.value)
-    lines = {name: line_of(PARTITIONS, name) for name in ("full", "empty", "arrives at full", "arrives at empty")}
+    lines = {
+        name: line_of(PARTITIONS, name) for name in ("full", "empty", "arrives at full", "arrives at empty")
+    }
     assert (
         f"warps 0 to 3 (default) wait in line {lines['full']} for phase 0 of `full`, which lacks 1 of 1 arrivals: "
         f"only mbarrier_arrive_times in line {lines['arrives at full']} (worker 1) arrives there"
@@ -322,7 +348,8 @@ def test_a_hang_names_both_sides(hanging):
         f"only mbarrier_arrive_times in line {lines['arrives at empty']} (default) arrives there"
     ) in text
     traced = Program()
-    assert traced.about["failed"] and traced.about["failure"] == text
+    assert traced.about["failed"]
+    assert traced.about["failure"] == text
     assert traced.about["programs"][0][1] & 4
     events = list(traced.list())
     stuck = {(event["warp"], event["line"], event["phase"]) for event in events if event["name"] == "blocked"}
@@ -334,9 +361,13 @@ def test_explain_lists_buffers_and_barriers(tmp_path):
     command = [sys.executable, "-m", "tilewright", "explain", "examples/51_gluon_async_copy.py::row_norms"]
     signature = "*fp32:16,*fp32:16,i32,i32,16,64,3"
     page = tmp_path / "page.html"
-    made = subprocess.run([*command, "-s", signature, "-o", str(page)], cwd=ROOT, capture_output=True, text=True)
+    made = subprocess.run(
+        [*command, "-s", signature, "-o", str(page)], cwd=ROOT, capture_output=True, text=True
+    )
     assert made.returncode == 0, made.stderr
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
+    data = json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1]
+    )
     ring = next(entry for entry in data["memory"] if entry["name"] == "smem")
     assert (ring["slots"], ring["tile"], ring["slotBytes"]) == (3, "fp32[16, 64]", 16 * 64 * 4)
     lines = (ROOT / "examples" / "51_gluon_async_copy.py").read_text().splitlines()

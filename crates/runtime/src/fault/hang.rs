@@ -34,16 +34,20 @@ fn note(group: &Waiting, barrier: &BarrierWait, warps: &[u32], handle: &Handle) 
     let verb = if warps.len() == 1 { "waits" } else { "wait" };
     let line = group.location.kernel.as_ref().map_or(String::new(), |(_, line)| format!(" in line {line}"));
     let BarrierWait { phase, arrivals: (missing, needed), bytes, .. } = barrier;
-    let mut lacks = vec![format!("{missing} of {needed} arrivals")];
-    if *bytes != 0 {
-        lacks.push(format!("{bytes} bytes"));
-    }
-    let lacks = lacks.join(" and ");
+    let state = match *bytes {
+        0 => format!("lacks {missing} of {needed} arrivals"),
+        1.. if *missing == 0 => format!("lacks {bytes} bytes"),
+        1.. => format!("lacks {missing} of {needed} arrivals and {bytes} bytes"),
+        _ => {
+            let surplus = bytes.unsigned_abs();
+            format!("lacks {missing} of {needed} arrivals, and got {surplus} bytes more than it expects")
+        }
+    };
     let signals = users.map_or(Vec::new(), |users| users.signals);
     let signals = match signals.len() {
         0 => "nothing arrives there".to_owned(),
         1 => format!("only {} arrives there", signals[0]),
         last => format!("{} and {} arrive there", signals[..last - 1].join(", "), signals[last - 1]),
     };
-    format!("{who}{partition} {verb}{line} for phase {phase} of {name}, which lacks {lacks}: {signals}")
+    format!("{who}{partition} {verb}{line} for phase {phase} of {name}, which {state}: {signals}")
 }

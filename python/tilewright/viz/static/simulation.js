@@ -125,6 +125,7 @@ export function copiesAt(launch, data, relations, last, rank, entry) {
   return slots;
 }
 
+const bytesText = (bytes) => (!bytes ? "" : bytes > 0 ? `, ${count(bytes)} bytes missing` : `, ${count(-bytes)} bytes too many`);
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 /** The panels of a simulated launch. */
@@ -246,7 +247,7 @@ export class Simulation {
     const signals = (entry?.uses ?? []).filter(({ action }) => action === "arrive" || action === "bytes");
     const others = data.events.map((_, other) => other).filter((other) => other !== index && launch.ops[data.events[other][0]].name === "blocked" && relations[other].until == null);
     return h("div", { class: "bad", id: "stuck" },
-      h("p", {}, `This wait never ends. ${nameAt(code, "mbarrier", barrier)} is in phase ${found?.phase ?? "?"}, and the warp waits for phase ${phase}. The phase has ${found?.arrived ?? 0} of ${plural(found?.needed ?? 0, "arrival")}${found?.bytes ? `, and lacks ${count(found.bytes)} bytes` : ""}.`),
+      h("p", {}, `This wait never ends. ${nameAt(code, "mbarrier", barrier)} is in phase ${found?.phase ?? "?"}, and the warp waits for phase ${phase}. The phase has ${found?.arrived ?? 0} of ${plural(found?.needed ?? 0, "arrival")}${bytesText(found?.bytes)}.`),
       h("p", {}, signals.length ? `Arrivals come from ${signals.map((use) => this.useText(use)).join(" and ")}.` : "Nothing arrives there."),
       others.length ? h("p", {}, "These warps wait as well:") : null,
       h("ul", { class: "related" }, others.map((other) => h("li", {}, h("button", { "data-event": other, onclick: () => this.pick(other) }, `${this.warpName(relations[other].warp)}: ${this.text(other)}`)))),
@@ -277,7 +278,7 @@ export class Simulation {
   barrierCells(entry, states) {
     return Array.from({ length: entry.slots }, (_, slot) => {
       const found = states.get(entry.offset + slot * entry.slotBytes);
-      const text = found ? `phase ${found.phase}: ${found.arrived} of ${plural(found.needed, "arrival")}${found.bytes ? `, ${count(found.bytes)} bytes missing` : ""}` : "not initialized";
+      const text = found ? `phase ${found.phase}: ${found.arrived} of ${plural(found.needed, "arrival")}${bytesText(found.bytes)}` : "not initialized";
       return h("span", { class: found ? "slot" : "slot off", "data-slot": slot }, text);
     });
   }

@@ -146,3 +146,48 @@ def test_the_page_is_dark_too(page):
     before = page.execute_script("return getComputedStyle(document.body).backgroundColor")
     find(page, "#theme").click()
     assert page.execute_script("return getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_buffers_and_barriers_of_a_gluon_kernel(chrome, tmp_path):  # noqa: F811
+    example = ROOT / "examples" / "57_gluon_warp_specialize.py"
+    path = tmp_path / "gluon.html"
+    memory = ", ".join(
+        f"tensordesc<fp16[64, {columns}], NVMMASharedLayout({swizzle}, 16, 2)>"
+        for columns, swizzle in ((32, 64), (32, 64), (64, 128))
+    )
+    command = [sys.executable, "-m", "tilewright", "explain", f"{example}::matmul_kernel", "--tensor-maps"]
+    made = subprocess.run(
+        [*command, "-s", f"{memory},i32,3", "-o", str(path)], capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    chrome.get("about:blank")
+    chrome.get(path.as_uri())
+    lines = example.read_text().splitlines()
+
+    def line_of(text):
+        (found,) = (number for number, line in enumerate(lines, 1) if text in line)
+        return found
+
+    find(chrome, "#tab-barriers").click()
+    assert (
+        find(chrome, "#partitions").text
+        == "Partitions: default: warps 0 to 3; worker 1: warp 4; idle: warps 5 to 7"
+    )
+    names = [part.get_attribute("data-name") for part in chrome.find_elements(By.CSS_SELECTOR, ".allocation")]
+    assert names == ["a_smem", "b_smem", "full", "empty", "c_smem"]
+    full = texts(chrome, '.allocation[data-name="full"] > *')
+    assert full[1] == "3 × mbarrier, at byte 32768"
+    assert (
+        f"mbarrier_expect in line {line_of('mbarrier.expect(')} (worker 1), slot slot: 1 arrival, expects 8192 bytes"
+        in full[2]
+    )
+    assert full[3].splitlines()[1:] == [
+        f"mbarrier_wait in line {line_of('mbarrier.wait(full')} (default), slot slot"
+    ]
+    ring = texts(chrome, '.allocation[data-name="a_smem"] > *')
+    assert ring[1].startswith("3 × fp16[64, 32], L")
+    assert ring[2].splitlines()[1:] == [f"tensor_load in line {line_of('tma.async_load(a_desc')} (worker 1)"]
+    # The name of a layout leads to its drawing.
+    find(chrome, '.allocation[data-name="a_smem"] a').click()
+    assert find(chrome, "#layout canvas").is_displayed()
+    assert [entry for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"] == []

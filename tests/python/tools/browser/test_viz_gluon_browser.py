@@ -8,9 +8,9 @@ from conftest import ROOT
 pytest.importorskip("torch")
 pytest.importorskip("selenium.webdriver")
 
-from selenium.webdriver.common.by import By  # noqa: E402
-from test_viz_browser import CHROMIUM, DRIVER, chrome, page  # noqa: E402, F401
-from viz_page import MISPLACED  # noqa: E402
+from selenium.webdriver.common.by import By
+from test_viz_browser import CHROMIUM, DRIVER, chrome, page  # noqa: F401
+from viz_page import MISPLACED
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
@@ -57,7 +57,9 @@ def slots(shown, name):
 def test_warps_wait_for_copies(page, tmp_path):  # noqa: F811
     shown = start(page, tmp_path, EXAMPLE)
     assert "simulated on sim:sm_90" in shown.text("#facts")
-    names = [f"warp {warp} ({'default' if warp < 4 else 'worker 1' if warp == 4 else 'idle'})" for warp in range(8)]
+    names = [
+        f"warp {warp} ({'default' if warp < 4 else 'worker 1' if warp == 4 else 'idle'})" for warp in range(8)
+    ]
     assert [label.text for label in shown.all(".warps text")] == names
     shown.wait_for("#chip-clean")
     # The page opens at the first copy: the box of A of this program.
@@ -71,12 +73,15 @@ def test_warps_wait_for_copies(page, tmp_path):  # noqa: F811
     shown.do(shown.find(".name-wait[data-event]:not(.current)").click)
     while "full[0]" not in shown.text("#event-text"):
         number = int(shown.find(".sim-event.current").get_attribute("data-event"))
-        following = [mark for mark in shown.all(".name-wait") if int(mark.get_attribute("data-event")) > number]
+        following = [
+            mark for mark in shown.all(".name-wait") if int(mark.get_attribute("data-event")) > number
+        ]
         shown.do(following[0].click)
     assert shown.text("#event-text").startswith("warp 0 (default): wait is over, full[0], phase 0")
     assert current_line(shown) == line_of("mbarrier.wait(full")
     waited = [button.text for button in shown.all("#event-after button")]
-    assert len(waited) == 3 and all(text.startswith("warp 4 (worker 1): ") for text in waited)
+    assert len(waited) == 3
+    assert all(text.startswith("warp 4 (worker 1): ") for text in waited)
     assert ["8 192 bytes" in text for text in waited] == [True, False, False]
     assert ["completes the phase" in text for text in waited] == [False, False, True]
     assert slots(shown, "a_smem")[0] == "0: 1 copy arrived"
@@ -103,7 +108,8 @@ def test_layouts_are_those_of_the_code_that_ran(page, tmp_path):  # noqa: F811
     assert not shown.find("#layout-target").is_displayed()
     assert shown.text("#layout-note").endswith("8 warps")
     buttons = shown.all("#layout-list button[data-layout]")
-    assert "[64, 32] shared memory" in buttons[0].text and "[64, 64]" in buttons[1].text
+    assert "[64, 32] shared memory" in buttons[0].text
+    assert "[64, 64]" in buttons[1].text
     for button in buttons[:2]:
         button.click()
         drawn = shown.find("#layout canvas").get_attribute("data-layout")
@@ -127,7 +133,10 @@ def test_a_hang_shows_both_sides(page, tmp_path):  # noqa: F811
     found = shown.text("#stuck")
     assert shown.text("#event-text").startswith("warp 4 (worker 1): begins to wait, empty[0], phase 0")
     assert "The phase has 0 of 1 arrival." in found
-    assert f"Arrivals come from mbarrier_arrive_times in line {line_of('mbarrier.arrive(empty')} (default)" in found
+    assert (
+        f"Arrivals come from mbarrier_arrive_times in line {line_of('mbarrier.arrive(empty')} (default)"
+        in found
+    )
     others = [button.text for button in shown.all("#stuck button")]
     assert [text.split(":")[0] for text in others] == [f"warp {warp} (default)" for warp in range(4)]
     assert all("full[0]" in text for text in others)
