@@ -160,7 +160,7 @@ impl Uses<'_> {
         }
     }
 
-    /// Returns the allocation of which a value is a slot or a view.
+    /// Returns the allocation that contains a slot or a view.
     fn root(&self, value: Value) -> Value {
         let Some(inst) = self.function.defining_inst(value) else { return value };
         let data = &self.function.insts[inst];

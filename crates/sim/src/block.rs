@@ -19,7 +19,7 @@ use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
 use crate::decode::{Action, Barrier, BarrierKind, Gather, Program, Step};
 use crate::events::{Detail, EventKind, EventLog};
-use crate::fault::{BarrierWait, Cause, FaultKind, OfLane, Outcome, Stop};
+use crate::fault::{BarrierWait, Cause, FaultKind, OfLane, Outcome, Stop, WaitingGroup};
 use crate::memory::Global;
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
 use crate::warp::{Group, Warp};
@@ -72,9 +72,6 @@ pub(crate) struct Stopped {
     pub warp: usize,
     pub site: Option<u32>,
 }
-
-/// The warp, the lanes and the site of a group, and the `mbarrier` for which it waits.
-pub(crate) type WaitingGroup = (usize, u32, u32, Option<BarrierWait>);
 
 impl Cluster<'_> {
     /// Runs at most `rounds` rounds. Returns whether all warps have exited. Without progress, the

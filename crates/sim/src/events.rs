@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::asynchronous::BarrierAddress;
 use crate::fault::Location;
 
 /// The kind of an event.
@@ -152,6 +151,9 @@ impl Events {
     }
 }
 
+/// The rank of a block, and an offset in its shared memory.
+type Place = (usize, u64);
+
 /// The events of a running cluster.
 #[derive(Debug)]
 pub(crate) struct EventLog {
@@ -162,7 +164,7 @@ pub(crate) struct EventLog {
     pieces: Vec<Piece>,
     access: Option<(EventKind, Detail)>,
     /// The barrier and the phase for which a warp waits, by rank and index.
-    blocked: FxHashMap<(u32, u32), (BarrierAddress, i64)>,
+    blocked: FxHashMap<(u32, u32), (Place, i64)>,
 }
 
 impl EventLog {
@@ -184,7 +186,7 @@ impl EventLog {
     }
 
     /// Begins the copy of a lane. Its pieces follow.
-    pub fn copy(&mut self, kind: EventKind, (rank, offset): BarrierAddress, bytes: u32) {
+    pub fn copy(&mut self, kind: EventKind, (rank, offset): Place, bytes: u32) {
         let place = Some((rank as u32, offset as u32));
         self.access.get_or_insert((kind, Detail { place, bytes, ..Detail::default() }));
     }
@@ -215,7 +217,7 @@ impl EventLog {
     }
 
     /// Notes that a warp waits for a phase, once.
-    pub fn blocked(&mut self, site: u32, warp: (usize, usize), place: BarrierAddress, detail: Detail) {
+    pub fn blocked(&mut self, site: u32, warp: (usize, usize), place: Place, detail: Detail) {
         let key = (warp.0 as u32, warp.1 as u32);
         if self.blocked.insert(key, (place, detail.phase)) != Some((place, detail.phase)) {
             self.note(EventKind::Blocked, site, warp, detail);

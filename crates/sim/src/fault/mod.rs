@@ -4,7 +4,6 @@ mod display;
 
 use std::fmt;
 
-use crate::block::WaitingGroup;
 use crate::memory::Space;
 use crate::memory::shadow::Record;
 
@@ -289,6 +288,9 @@ pub enum FaultKind {
         waiting: Vec<Waiting>,
     },
 }
+
+/// The warp, the lanes and the site of a group, and the `mbarrier` for which it waits.
+pub(crate) type WaitingGroup = (usize, u32, u32, Option<BarrierWait>);
 
 /// The cause of a fault, with indices that `launch` resolves for the [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
