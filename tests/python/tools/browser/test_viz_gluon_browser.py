@@ -143,3 +143,17 @@ def test_a_hang_shows_both_sides(page, tmp_path):  # noqa: F811
     shown.do(shown.find("#stuck button").click)
     assert current_line(shown) == line_of("mbarrier.wait(full")
     assert f"mbarrier_expect in line {line_of('mbarrier.expect(')} (worker 1)" in shown.text("#stuck")
+
+
+@pytest.mark.parametrize("size", [(1024, 640), (420, 800)], ids="{0[0]}x{0[1]}".format)
+def test_a_small_window_shows_everything(page, tmp_path, size):  # noqa: F811
+    shown = start(page, tmp_path, EXAMPLE)
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+    shown.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for link in ("event=0", "event=60", "program=1&event=100"):
+            shown.open(link)
+            assert shown.driver.execute_script(MISPLACED) == [], link
+            assert shown.find(".sim-event.current").is_displayed()
+    finally:
+        shown.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
