@@ -22,7 +22,7 @@ struct Use {
     amount: String,
 }
 
-struct Uses<'a> {
+struct SharedMemory<'a> {
     program: &'a gpu_ir::Module,
     function: &'a gpu_ir::Function,
     uses: Vec<Use>,
@@ -34,7 +34,7 @@ struct Uses<'a> {
 /// partitions of the warps, as JSON for a page.
 pub(crate) fn describe(program: &gpu_ir::Module) -> (Json, Json) {
     let function = program.kernel();
-    let mut found = Uses { program, function, uses: Vec::new(), partitions: Vec::new() };
+    let mut found = SharedMemory { program, function, uses: Vec::new(), partitions: Vec::new() };
     found.block(function.entry, 0);
     let mut memory = Vec::new();
     function.walk(function.entry, &mut |inst| memory.extend(found.allocation(inst)));
@@ -60,7 +60,7 @@ pub struct BarrierUsers {
 /// Returns the users of the `mbarrier` at an offset in shared memory.
 pub(crate) fn barrier_users(program: &gpu_ir::Module, offset: u32) -> Option<BarrierUsers> {
     let function = program.kernel();
-    let mut found = Uses { program, function, uses: Vec::new(), partitions: Vec::new() };
+    let mut found = SharedMemory { program, function, uses: Vec::new(), partitions: Vec::new() };
     found.block(function.entry, 0);
     let mut barrier = None;
     function.walk(function.entry, &mut |inst| {
@@ -92,7 +92,7 @@ pub(crate) fn barrier_users(program: &gpu_ir::Module, offset: u32) -> Option<Bar
 /// Returns the name of the partition that has a warp. Returns `None` without partitions.
 pub(crate) fn partition_of(program: &gpu_ir::Module, warp: u32) -> Option<String> {
     let function = program.kernel();
-    let mut found = Uses { program, function, uses: Vec::new(), partitions: Vec::new() };
+    let mut found = SharedMemory { program, function, uses: Vec::new(), partitions: Vec::new() };
     found.block(function.entry, 0);
     let mut end = 0;
     let index = found.partitions.iter().position(|&(warps, _)| {
@@ -102,7 +102,7 @@ pub(crate) fn partition_of(program: &gpu_ir::Module, warp: u32) -> Option<String
     found.partition_name(index)
 }
 
-impl Uses<'_> {
+impl SharedMemory<'_> {
     /// Returns the name of a partition. Returns `None` without partitions.
     fn partition_name(&self, index: usize) -> Option<String> {
         Some(match self.partitions.get(index)? {

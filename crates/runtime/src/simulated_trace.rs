@@ -28,7 +28,7 @@ impl Handle {
         grid: Grid,
         (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
         interrupt: Interrupt<'_>,
-        request: TraceRequest<'_>,
+        request: &TraceRequest<'_>,
     ) -> Result<(), Error> {
         let checks = request.checks.with(sanitize::active());
         let (events, findings) = (Events::new(request.limits.bytes), Mutex::default());
@@ -56,8 +56,8 @@ impl Handle {
             MachineCode::Gpu(code) => code.threads.div_ceil(LANES),
             MachineCode::Cpu(_) => 0,
         };
-        let launch = self.described(grid, arguments, &request, table.described())?;
-        let TraceRequest { recorder, number, limits, .. } = request;
+        let launch = self.described(grid, arguments, request, table.described())?;
+        let TraceRequest { recorder, number, limits, .. } = *request;
         let recording = trace::Recording::begin(recorder, number, &launch, limits);
         let simulation = trace::Simulation {
             device: self.device().to_string(),
@@ -275,12 +275,12 @@ fn merged<'a>(
         let may_merge = is_access(event.kind) || is_dot(event.kind);
         let is_again = |known: &&Event| known.instruction == event.instruction;
         let open = last.get(&warp).map(|&index| &mut merged[index]);
-        match open.filter(|(open, parts)| may_merge && *open == line && !parts.iter().any(is_again)) {
-            Some((_, parts)) => parts.push(event),
-            None => {
-                last.insert(warp, merged.len());
-                merged.push((line, vec![event]));
-            }
+        let open = open.filter(|(open, parts)| may_merge && *open == line && !parts.iter().any(is_again));
+        if let Some((_, parts)) = open {
+            parts.push(event);
+        } else {
+            last.insert(warp, merged.len());
+            merged.push((line, vec![event]));
         }
     }
     merged

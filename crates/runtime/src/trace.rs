@@ -49,7 +49,7 @@ impl Handle {
         request: TraceRequest<'_>,
     ) -> Result<(), Error> {
         if let MachineCode::Gpu(_) = &*self.compiled.code {
-            return self.launch_simulated(grid, (arguments, foreign), interrupt, request);
+            return self.launch_simulated(grid, (arguments, foreign), interrupt, &request);
         }
         let checks = request.checks.with(sanitize::active());
         let compiled;

@@ -201,12 +201,7 @@ impl Cluster<'_> {
         }
         warp.time += 1;
         if !step.wgmma_registers.is_empty() {
-            let wgmmas = self.blocks[warp.rank].asynchronous.wgmmas(warp.index);
-            wgmmas.check_accesses(&step.wgmma_registers)?;
-            if !self.machine.tracks_loads {
-                let loads = self.blocks[warp.rank].asynchronous.tensor_memory(warp.index);
-                loads.check_accesses(&step.wgmma_registers)?;
-            }
+            watch_in_flight(&mut self.blocks[warp.rank], warp, step, self.machine.tracks_loads)?;
         }
         watch_registers(warp, step, lanes)?;
         match &step.action {
@@ -455,6 +450,15 @@ impl Cluster<'_> {
 /// Returns the facts of an event at a barrier of the block: its index, and its generation as phase.
 fn barrier_detail(rank: usize, (number, generation): (usize, u64)) -> Detail {
     Detail { place: Some((rank as u32, number as u32)), phase: generation as i64, ..Detail::default() }
+}
+
+/// Checks the accesses to registers of dots and tensor memory loads in flight.
+fn watch_in_flight(block: &mut BlockMemory, warp: &Warp, step: &Step, tracks_loads: bool) -> Outcome {
+    block.asynchronous.wgmmas(warp.index).check_accesses(&step.wgmma_registers)?;
+    if !tracks_loads {
+        block.asynchronous.tensor_memory(warp.index).check_accesses(&step.wgmma_registers)?;
+    }
+    Ok(())
 }
 
 /// Checks that the lanes have written the guard, in a watched launch.

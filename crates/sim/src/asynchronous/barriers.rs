@@ -287,17 +287,17 @@ impl Test {
             Ok((clock.cloned(), barrier.phase()))
         })
     }
+}
 
-    /// Records that the warp waits for a phase, or that it found the phase complete.
-    fn record(&self, context: &mut Context<'_>, place: BarrierAddress, phase: i64, is_blocked: bool) {
-        let (site, warp) = (context.instruction, (context.rank, context.warp));
-        let Some(events) = &mut context.events else { return };
-        let detail = Detail { place: Some((place.0 as u32, place.1 as u32)), phase, ..Detail::default() };
-        if is_blocked {
-            events.blocked(site, warp, place, detail);
-        } else {
-            events.passed(site, warp, detail);
-        }
+/// Records that the warp waits for a phase, or that it found the phase complete.
+fn record_wait(context: &mut Context<'_>, place: BarrierAddress, phase: i64, is_blocked: bool) {
+    let (site, warp) = (context.instruction, (context.rank, context.warp));
+    let Some(events) = &mut context.events else { return };
+    let detail = Detail { place: Some((place.0 as u32, place.1 as u32)), phase, ..Detail::default() };
+    if is_blocked {
+        events.blocked(site, warp, place, detail);
+    } else {
+        events.passed(site, warp, detail);
     }
 }
 
@@ -326,7 +326,7 @@ impl Execute for Test {
         let waits = complete.is_empty() && !is_first && (self.may_wait || *failures > PATIENCE);
         context.block().asynchronous.warp(warp).waits_for = needed.filter(|_| waits);
         if let Some((place, phase)) = needed.filter(|_| !is_first) {
-            self.record(context, place, phase, complete.is_empty());
+            record_wait(context, place, phase, complete.is_empty());
         }
         if waits {
             return Ok(Flow::Wait);
