@@ -180,7 +180,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     _show_in_notebook(url)
     trace = _server.traces.current() if _server is not None else None
     launches = [] if trace is None else json.loads(trace.list())
-    if not launches:
+    if _session.path() is None:
         print(
             "tilewright: the trace is empty: put `@triton_viz.trace` above the `@triton.jit` of a launched kernel",
             file=sys.stderr,

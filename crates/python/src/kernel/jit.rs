@@ -32,8 +32,8 @@ use crate::values::objects::object_ref;
 pub(crate) struct JitKernel {
     /// The states for all devices that were selected at launches, as a list.
     pub(crate) state: OnceLock<Box<State>>,
-    /// The state of traced launches, whose variants are for the CPU.
-    pub(crate) traced: OnceLock<State>,
+    /// The states of traced launches, whose variants are for the CPU or a simulated GPU.
+    pub(crate) traced: OnceLock<Box<State>>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
     /// False while the object is zeroed memory. Python may collect garbage before it is
     /// initialized.
@@ -64,9 +64,10 @@ pub(crate) struct State {
 impl JitKernel {
     /// Returns the states that launches have created.
     pub(crate) fn states(&self) -> impl Iterator<Item = &State> {
-        let first = self.state.get().map(Box::as_ref);
-        let launched = std::iter::successors(first, |state| state.next.get().map(Box::as_ref));
-        launched.chain(self.traced.get())
+        [&self.state, &self.traced].into_iter().flat_map(|list| {
+            let first = list.get().map(Box::as_ref);
+            std::iter::successors(first, |state| state.next.get().map(Box::as_ref))
+        })
     }
 
     /// Returns the functions that are called before each launch.
@@ -95,8 +96,25 @@ pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<
 /// Returns the state of launches on the selected device, and creates it at the first launch.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
-    let selection = Selection::current();
-    let mut place = &kernel.get().state;
+    state_in(kernel, &kernel.get().state, Selection::current())
+}
+
+/// Returns the state of traced launches, and creates it at the first traced launch.
+pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    // A simulated GPU stays the device of a Gluon kernel, which the processor cannot run.
+    let is_gluon = kernel.call_method0(intern!(kernel.py(), "is_gluon"))?.is_truthy()?;
+    let selected = raised(kernel.py(), Device::selected())?;
+    let simulated = selected.filter(|device| is_gluon && matches!(device, Device::Sim(_)));
+    state_in(kernel, &kernel.get().traced, Selection::Device(simulated.unwrap_or(Device::Cpu)))
+}
+
+/// Returns the state for a selection from a list, or appends a new state.
+#[inline]
+fn state_in<'a>(
+    kernel: &'a Bound<'_, JitKernel>,
+    mut place: &'a OnceLock<Box<State>>,
+    selection: Selection,
+) -> PyResult<&'a State> {
     loop {
         match place.get() {
             Some(state) if state.selection == selection => return Ok(state),
@@ -108,19 +126,6 @@ pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State>
             }
         }
     }
-}
-
-/// Returns the state of traced launches, and creates it at the first traced launch.
-pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
-    if let Some(state) = kernel.get().traced.get() {
-        return Ok(state);
-    }
-    // A simulated GPU stays the device of a Gluon kernel, which the processor cannot run.
-    let is_gluon = kernel.call_method0(intern!(kernel.py(), "is_gluon"))?.is_truthy()?;
-    let selected = raised(kernel.py(), Device::selected())?;
-    let simulated = selected.filter(|device| is_gluon && matches!(device, Device::Sim(_)));
-    let made = make_state(kernel, Selection::Device(simulated.unwrap_or(Device::Cpu)))?;
-    Ok(kernel.get().traced.get_or_init(|| made))
 }
 
 /// The device that runs Gluon kernels in place of the processor.
