@@ -235,8 +235,9 @@ def _wait_at_exit() -> None:
 
 def wait() -> None:
     """Serves until Ctrl-C."""
-    print("tilewright: serving until Ctrl-C", file=sys.stderr, flush=True)
     try:
+        # A user may press Ctrl-C as soon as the line is there.
+        print("tilewright: serving until Ctrl-C", file=sys.stderr, flush=True)
         threading.Event().wait()
     except KeyboardInterrupt:
         stop()
