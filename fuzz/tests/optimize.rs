@@ -174,7 +174,7 @@ fn passes_accept_valid_ir() {
         }
         for level in [Level::Inline, Level::Full] {
             let mut optimized = module.clone();
-            optimize(&mut optimized, &Options { level }, &mut |_, _| {});
+            optimize(&mut optimized, &Options { level, ..Options::default() }, &mut |_, _| {});
             if let Err(error) = verify(&optimized) {
                 panic!("{error}\n{text}\nbecame\n{}", print(&optimized, false));
             }

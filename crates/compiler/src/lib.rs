@@ -203,7 +203,8 @@ fn finish(
 
     let mut optimized = lowered.clone();
     let level = if lowered.states_layouts() { Level::Inline } else { Level::Full };
-    tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options { level }, &mut |_, _| {});
+    let options = tilewright_opt::Options { level, keeps_scaled_dots: job.target.has_scaled_dots() };
+    tilewright_opt::optimize(&mut optimized, &options, &mut |_, _| {});
     dump(Stage::Opt, &|| tilewright_ir::print(&optimized, false));
     verify(&optimized, Stage::Opt)?;
 

@@ -39,6 +39,12 @@ impl Target {
         tilewright_gpu_ir::GpuTarget::ALL.iter().rfind(runs).copied().map(Self::Gpu)
     }
 
+    /// Returns whether the back end selects instructions for dots with scales. Otherwise, the
+    /// optimizer inlines their implementation in the kernel language.
+    pub fn has_scaled_dots(self) -> bool {
+        matches!(self, Target::Gpu(target) if target.features.has(tilewright_gpu_ir::Feature::Tcgen05))
+    }
+
     /// Returns the name that Triton uses for the back end.
     pub fn backend(self) -> &'static str {
         match self {

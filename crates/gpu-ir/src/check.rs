@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::{ElementwiseFn, OpFamily, Operation, RegionTypes, RuleInput, Value};
+use tilewright_ir::{ElementwiseFn, OpFamily, Operation, RegionTypes, RuleInput, ScaledFormats, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma};
 
 use super::attributes::MmaShape;
@@ -617,10 +617,18 @@ impl<'a> Checker<'a> {
         }
         let [mut a, mut b, acc]: [ir::Type; 3] = tiles.into_inner().expect("there are three");
         self.narrow([&mut a, &mut b], &acc)?;
-        let op = ir::Op::Dot { precision: ir::InputPrecision::default(), max_imprecise_acc: 0 };
-        let operands = [a, b, acc];
+        let mut operands: SmallVec<[ir::Type; 5]> = [a, b, acc].into_iter().collect();
+        let op = match self.scaled_formats() {
+            Some(ScaledFormats([a_format, b_format])) => {
+                operands.extend([self.registers(3)?.clone(), self.registers(4)?.clone()]);
+                ir::Op::DotScaled { a_format, b_format }
+            }
+            None => ir::Op::Dot { precision: ir::InputPrecision::default(), max_imprecise_acc: 0 },
+        };
         op.result_types(&RuleInput { operands: &operands, regions: &[] }).map_err(|error| error.message)?;
-        Ok(operands)
+        operands.truncate(3);
+        let mut tiles = operands.into_iter();
+        Ok(std::array::from_fn(|_| tiles.next().expect("there are three tiles")))
     }
 
     fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, (warps, n_first): ([u32; 3], bool)) -> Check {

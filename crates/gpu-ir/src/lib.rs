@@ -57,6 +57,7 @@ mod header;
 pub mod layout_rules;
 mod layouts;
 mod ops;
+pub mod scaled_dots;
 pub mod target;
 mod tensor_maps;
 pub mod tensor_memory;

@@ -5,7 +5,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{
     ANY_REGIONS, AtomicKind, AttributeText, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision,
-    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, ScaledFormat, define_ops,
+    IntList, MemoryScope, MemorySemantics, OpInfo, Operation, ScaledFormat, ScaledFormats, define_ops,
 };
 
 use super::attributes::{Deferred, MmaShape, Scope};
@@ -193,10 +193,13 @@ define_ops! {
     ///
     /// On targets with `tcgen05.mma`, the layout of the accumulator is that of
     /// `TensorMemory::register_layout`, and A is in shared memory. The pass `tensor_dots` replaces
-    /// the op by `tcgen05_mma`.
-    Wgmma wgmma (a, b, acc) [after]
+    /// the op by `tcgen05_mma`. With `formats`, the scales of A and of B follow the accumulator, in
+    /// the layouts of `ScaledDot::scale_layouts`. Such a dot becomes a `tcgen05_mma_scaled`.
+    ///
+    /// The further operands are the scales, then `after`; both are optional.
+    Wgmma wgmma (a, b, acc) [] *further
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool,
-         window: IntList} regions 0 Write Dot Never ReadsOperands StartsDot;
+         window: IntList, formats: Option<ScaledFormats>} regions 0 Write Dot Never ReadsOperands StartsDot;
     /// Returns a tile as an accumulator in flight, without a dot.
     WgmmaInit wgmma_init (acc) [] {} regions 0 Write Barrier Never None None;
     /// Waits for a dot in flight, and returns its accumulator. At most `pending` later groups
@@ -343,7 +346,7 @@ define_ops! {
 }
 
 /// The attribute values that the text omits.
-const DEFAULTS: [(&str, &str); 2] = [("equal_registers", "0"), ("window", "[]")];
+const DEFAULTS: [(&str, &str); 3] = [("equal_registers", "0"), ("window", "[]"), ("formats", "none")];
 
 /// Returns the text of an attribute that the text form omits.
 fn default_of(name: &str) -> Option<&'static str> {

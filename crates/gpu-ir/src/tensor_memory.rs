@@ -11,6 +11,7 @@ use tilewright_ir::{Dtype, Element, Shape};
 use tilewright_layout::{Bases, Input, Layout, StatedBuffer, TensorMemoryBlock};
 
 use crate::layout_rules::element_bits;
+use crate::scaled_dots::layout_of_scales;
 
 /// The columns of the tensor memory of a multiprocessor.
 pub const TENSOR_MEMORY_COLUMNS: u32 = 512;
@@ -55,15 +56,27 @@ impl TensorMemory {
         is_accumulator.then_some(memory)
     }
 
+    /// Returns the tensor memory of one tile of scales of dots. Returns `None` if the tile has too
+    /// few rows, or elements of another width.
+    pub fn of_scales(tile: &ir::Type) -> Option<Self> {
+        let block = layout_of_scales().tensor_memory_of(&tile.shape, element_bits(tile)).ok()?;
+        let memory = Self { slots: 1, element: tile.element, shape: tile.shape.clone(), block, cta_group: 1 };
+        memory.check().is_ok().then_some(memory)
+    }
+
     /// Returns the layout in which `warps` warps load and store a tile: a lane has a row, or half of
     /// a row. Returns `None` if there is none.
     pub fn register_layout(&self, warps: u32) -> Option<Layout> {
         let TensorMemoryBlock { rows, columns, stride } = self.block;
-        let stated = StatedBuffer::TensorMemory {
-            block: [rows, columns],
-            column_stride: stride,
-            two_ctas: false,
-            cga: Bases::new(),
+        let stated = if self.holds_scales() {
+            layout_of_scales()
+        } else {
+            StatedBuffer::TensorMemory {
+                block: [rows, columns],
+                column_stride: stride,
+                two_ctas: false,
+                cga: Bases::new(),
+            }
         };
         let bits = element_bits(&self.tile());
         stated.register_layout(&self.shape, bits, (warps, "32x32b")).ok()?.linear(&self.shape).ok()

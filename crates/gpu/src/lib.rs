@@ -80,10 +80,11 @@ fn explicit_program(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = module.clone();
     if tile::legality::request_inlining(&mut module) {
-        let options = tilewright_opt::Options { level: tilewright_opt::Level::Inline };
+        let level = tilewright_opt::Level::Inline;
+        let options = tilewright_opt::Options { level, ..Default::default() };
         tilewright_opt::optimize(&mut module, &options, &mut |_, _| {});
     }
-    tile::legality::check(module.kernel(), num_warps)?;
+    tile::legality::check(&module, num_warps)?;
     let blocks = launcher.cluster.max(1);
     if blocks > 1 {
         tile::warps::check_cluster(target, blocks)?;

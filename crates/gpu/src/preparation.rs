@@ -6,7 +6,7 @@ use tilewright_opt::{Options, optimize};
 
 use crate::assign::{dot_decomposition, mma_selection, split_k_across_warps, swap_dot_operands};
 use crate::launcher::Launcher;
-use crate::tile::{addresses, legality, padding, unroll, warps};
+use crate::tile::{addresses, legality, padding, scaled_dots, unroll, warps};
 use tilewright_gpu_ir::target::GpuTarget;
 
 pub struct Preparation<'a> {
@@ -20,11 +20,13 @@ pub struct Preparation<'a> {
 
 impl Preparation<'_> {
     /// The passes, in order.
-    pub const PASSES: [Pass<Self, Box<Diagnostic>>; 18] = [
+    pub const PASSES: [Pass<Self, Box<Diagnostic>>; 20] = [
         Pass::reporting("inlining", |kernel| legality::request_inlining(&mut kernel.module)),
         Self::OPTIMIZE,
-        Pass::fallible("legality", |kernel| legality::check(kernel.module.kernel(), kernel.num_warps)),
+        Pass::fallible("legality", |kernel| legality::check(&kernel.module, kernel.num_warps)),
         Pass::new("unrolling", |kernel| unroll::unroll(kernel.function())),
+        Pass::reporting("scaled_dots", scaled_dots::select),
+        Self::OPTIMIZE,
         Pass::reporting("padding", |kernel| {
             let tuning = kernel.target.tuning;
             padding::pad(kernel.function(), tuning)
@@ -56,8 +58,10 @@ impl Preparation<'_> {
         Self::OPTIMIZE,
     ];
 
-    const OPTIMIZE: Pass<Self, Box<Diagnostic>> =
-        Pass::cleanup("optimize", |kernel| optimize(&mut kernel.module, &Options::default(), &mut |_, _| {}));
+    const OPTIMIZE: Pass<Self, Box<Diagnostic>> = Pass::cleanup("optimize", |kernel| {
+        let options = Options { keeps_scaled_dots: true, ..Options::default() };
+        optimize(&mut kernel.module, &options, &mut |_, _| {});
+    });
 
     fn function(&mut self) -> &mut Function {
         let entry = self.module.entry;

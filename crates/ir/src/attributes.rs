@@ -9,7 +9,7 @@ use tilewright_layout::StatedLayout;
 use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
-use crate::scaled::ScaledFormat;
+use crate::scaled::{ScaledFormat, ScaledFormats};
 use crate::types::{Dtype, Element, Shape};
 
 /// An attribute: a value that is part of the op, can be compared, and round-trips through text.
@@ -475,6 +475,15 @@ impl Attribute for Failure {
     }
 }
 
+impl Attribute for Option<ScaledFormats> {
+    fn print(&self, out: &mut String) {
+        ScaledFormats::print(*self, out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        ScaledFormats::parse(text)
+    }
+}
+
 impl Attribute for ScaledFormat {
     fn print(&self, out: &mut String) {
         out.push_str(self.name());
@@ -500,6 +509,8 @@ mod tests {
         round_trip(Shape::from([16, 32]));
         round_trip(IntList::from_slice(&[-1, 7]));
         round_trip(CacheModifier::Streaming);
+        round_trip(None::<ScaledFormats>);
+        round_trip(Some(ScaledFormats([ScaledFormat::E2m1, ScaledFormat::E5m2])));
         round_trip(Failure::Assertion(String::from("division_by_zero")));
         round_trip(Failure::DivisionByZero);
         round_trip(Failure::IndexOutOfBounds(16));

@@ -9,6 +9,7 @@ use tilewright_base::{SourceMap, Span};
 
 use crate::dialect::{Dialect, Operation, Tile};
 use crate::ops::{Effect, Op, OpFamily, Regions};
+use crate::scaled::ScaledFormats;
 
 /// A value: the result of an instruction or a parameter of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,6 +155,12 @@ pub struct Function<D: Dialect = Tile> {
     pub parameters: Vec<Parameter>,
     /// True if the optimizer does not inline the function; a back end may still do so.
     pub noinline: bool,
+    /// The formats of A and B, if the function computes a dot with scales. Its parameters are A, the
+    /// scales of A, B and the scales of B. A back end may replace a call by [`Op::DotScaled`] with an
+    /// accumulator of zeros.
+    ///
+    /// [`Op::DotScaled`]: crate::Op::DotScaled
+    pub scaled_dot: Option<ScaledFormats>,
     /// The types of the results.
     pub results: Vec<D::Type>,
     /// The body.
@@ -180,6 +187,7 @@ impl<D: Dialect> Function<D> {
             span: None,
             parameters: Vec::new(),
             noinline: false,
+            scaled_dot: None,
             results: Vec::new(),
             entry,
             values: PrimaryMap::new(),

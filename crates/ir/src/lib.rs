@@ -62,7 +62,7 @@ pub use pixel_window::PixelWindow;
 pub use print::print;
 pub use rule_input::{RegionTypes, RuleError, RuleErrorKind, RuleInput};
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS};
-pub use scaled::{ScaledFormat, ScaledKind};
+pub use scaled::{ScaledFormat, ScaledFormats, ScaledKind};
 pub use tilewright_layout::{Bases, Sizes, StatedBuffer, StatedLayout};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
 pub use unroll::{Unrolling, unroll_fully, unroll_loop};

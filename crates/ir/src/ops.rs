@@ -16,6 +16,7 @@ use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
 use crate::rule_input::RuleInput;
 use crate::rules;
+use crate::scaled::ScaledFormat;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
@@ -318,6 +319,14 @@ macro_rules! tile_ops {
     /// acc + a @ b over the last two axes. Multiplications and additions are in the type of acc, in
     /// any order. fp16 and bf16 operands are exact in fp32.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never None None;
+    /// acc + a @ b, where each group of elements along K has a scale. The elements of A and B have
+    /// these formats; an element of e2m1 is half of a byte, along K. The scales are `[M, groups]` of A
+    /// and `[N, groups]` of B. Multiplications are exact, additions are in fp32.
+    ///
+    /// Only the GPU back end makes the op, from calls of functions with
+    /// [`scaled_dot`](crate::Function::scaled_dot).
+    DotScaled dot_scaled (a, b, acc, a_scale, b_scale) [] {a_format: ScaledFormat, b_format: ScaledFormat}
+        regions 0 Pure Dot Never None None;
     /// Combines the tiles along an axis by an associative region. The region has parameters for the
     /// left element of each tile, then for the right element of each tile. It yields one element
     /// for each tile. The order of combination is fixed for a shape.

@@ -14,6 +14,7 @@ use crate::function::{
     Block, BlockData, FuncId, Function, Location, LocationData, Module, Parameter, Stage, Value,
 };
 use crate::ops::Regions;
+use crate::scaled::{ScaledFormat, ScaledFormats};
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, verify};
 
@@ -209,6 +210,14 @@ impl<'a, D: Dialect> Parser<'a, D> {
             self.eat(",");
         }
         scope.function.noinline = self.eat("noinline");
+        if self.eat("scaled_dot") {
+            self.expect("(")?;
+            let a = self.scaled_format()?;
+            self.expect(",")?;
+            let b = self.scaled_format()?;
+            self.expect(")")?;
+            scope.function.scaled_dot = Some(ScaledFormats([a, b]));
+        }
         self.expect("{")?;
         self.body(&mut scope, entry, 0)?;
         if let Some(terminator) = scope.function.terminator(entry) {
@@ -216,6 +225,11 @@ impl<'a, D: Dialect> Parser<'a, D> {
             scope.function.results = results.map(|&value| scope.function.ty(value).clone()).collect();
         }
         Ok(scope.function)
+    }
+
+    fn scaled_format(&mut self) -> Result<ScaledFormat> {
+        let name = self.word();
+        ScaledFormat::named(name).ok_or_else(|| format!("`{name}` is not a format of a dot with scales"))
     }
 
     fn typed_name(&mut self) -> Result<(String, D::Type)> {
@@ -487,7 +501,7 @@ kernel func0 @k(%xs.0: *int32, %xs.1: int32, %args.x_ptr: *int32) {
   store %args.x_ptr, %xs.2 {cache = \"\", eviction = \"\"}
   return_values
 }
-func1 @helper(%x: int32) noinline {
+func1 @helper(%x: int32) noinline scaled_dot(e4m3, e2m1) {
   return_values %x
 }
 ";

@@ -8,7 +8,8 @@
 //! }
 //! ```
 //! The word `kernel` marks the function that a launch calls, and `noinline` a function whose calls
-//! the optimizer keeps. An instruction is `results = op operands {attributes} [stage, order]
+//! the optimizer keeps. The words `scaled_dot(e4m3, e2m1)` state that a function computes a dot with
+//! scales. An instruction is `results = op operands {attributes} [stage, order]
 //! regions : types`. `[stage, order]` is its position in the schedule of a pipelined loop. A region
 //! is `(parameters) { instructions }`.
 //!
@@ -23,6 +24,7 @@ use tilewright_base::entity::SecondaryMap;
 
 use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, FuncId, Function, Inst, Module, Stage, Value};
+use crate::scaled::ScaledFormats;
 
 /// Returns the text of a module. With `locations`, the text has the source location of each
 /// instruction.
@@ -70,7 +72,11 @@ impl<D: Dialect> Printer<'_, D> {
                 write!(self, " {{divisibility = {}}}", parameter.divisibility);
             }
         }
-        self.write(if function.noinline { ") noinline {\n" } else { ") {\n" });
+        self.write(if function.noinline { ") noinline" } else { ")" });
+        if let Some(ScaledFormats([a, b])) = function.scaled_dot {
+            write!(self, " scaled_dot({}, {})", a.name(), b.name());
+        }
+        self.write(" {\n");
         self.block(function.entry, 1);
         self.write("}\n");
     }

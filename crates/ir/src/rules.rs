@@ -16,6 +16,7 @@ use crate::function::FuncId;
 use crate::inline_asm::AsmTemplate;
 use crate::ops::{ANY_REGIONS, DtypeList, LoopOptions, Op, OpFamily, OpInfo, ShapeOp, TypeList};
 use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
+use crate::scaled::ScaledFormat;
 use crate::types::{Dtype, Element, Shape, Type};
 
 /// The maximum number of elements of a tile.
@@ -374,6 +375,35 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
+pub(crate) fn dot_scaled(input: &RuleInput<'_>, a_format: &ScaledFormat, b_format: &ScaledFormat) -> Result {
+    let [a, b, acc, a_scale, b_scale] = input.operands else {
+        return fail("dot_scaled takes a, b, acc and the scales of a and b");
+    };
+    let is_matrix = |ty: &Type| ty.rank() == 2;
+    let is_held = |ty: &Type, format: &ScaledFormat| ty.dtype().is_some_and(|dtype| format.is_held_by(dtype));
+    let is_scale = |ty: &Type| matches!(ty.dtype(), Some(Dtype::I8 | Dtype::U8 | Dtype::F8E4NV));
+    let fits = input.operands.iter().all(is_matrix)
+        && is_held(a, a_format)
+        && is_held(b, b_format)
+        && acc.dtype() == Some(Dtype::F32)
+        && [a_scale, b_scale].into_iter().all(is_scale)
+        && a_scale.dtype() == b_scale.dtype();
+    let shapes_fit = fits && {
+        let depth = u64::from(a.shape[1]) * u64::from(a_format.in_byte());
+        depth == u64::from(b.shape[0]) * u64::from(b_format.in_byte())
+            && acc.shape[..] == [a.shape[0], b.shape[1]]
+            && [a_scale.shape[0], b_scale.shape[0]] == acc.shape[..]
+            && a_scale.shape[1] == b_scale.shape[1]
+            && a_scale.shape[1] > 0
+            && depth.is_multiple_of(u64::from(a_scale.shape[1]))
+    };
+    if shapes_fit {
+        one(acc.clone())
+    } else {
+        fail(format!("dot_scaled does not take {a}, {b} and {acc} with scales {a_scale} and {b_scale}"))
+    }
+}
+
 /// The maximum `pack` of `map`.
 const MAX_PACK: u32 = 64;
 
@@ -659,7 +689,7 @@ pub(crate) fn complete_layouts(op: &Op, operands: &[Type], results: &mut [Type])
         Op::Reduce { axis } => Some(Arc::new(StatedLayout::Slice { dim: *axis, parent: layout.clone() })),
         Op::Histogram { .. } => None,
         Op::Gather { .. } => operands.get(1).and_then(|index| index.layout.clone()),
-        Op::SetLayout { .. } | Op::Device { .. } | Op::Dot { .. } => return Ok(()),
+        Op::SetLayout { .. } | Op::Device { .. } | Op::Dot { .. } | Op::DotScaled { .. } => return Ok(()),
         // tidy: wildcard because the other ops keep the layout or change the shape
         _ => match op.as_shape() {
             Some(shape_op) => Some(Arc::new(shaped(shape_op, first, layout).map_err(layout_error)?)),

@@ -18,7 +18,7 @@ fn main() {
     println!("{} instructions, {} after", count(inlined.kernel()), count(optimized.kernel()));
     report("optimize", &module, |module| optimize(module, &Options::default(), &mut |_, _| {}));
     report("only inline", &module, |module| {
-        optimize(module, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
     });
     for pass in PASSES {
         let run = |module: &mut Module| {
@@ -36,7 +36,7 @@ fn kernel(module: &mut Module) -> &mut Function {
 
 fn after(module: &Module, level: Level) -> Module {
     let mut module = module.clone();
-    optimize(&mut module, &Options { level }, &mut |_, _| {});
+    optimize(&mut module, &Options { level, ..Options::default() }, &mut |_, _| {});
     module
 }
 

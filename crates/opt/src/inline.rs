@@ -18,8 +18,9 @@ const MAX_INSTS: usize = 1 << 21;
 const MAX_NESTING: usize = 512;
 
 /// Inlines all calls, except those of recursive and `noinline` functions, and removes functions
-/// without calls. Does nothing beyond the limits. Returns whether anything changed.
-pub fn run(module: &mut Module) -> bool {
+/// without calls. With `keeps_scaled_dots`, calls of dots with scales stay, too. Does nothing beyond
+/// the limits. Returns whether anything changed.
+pub fn run(module: &mut Module, keeps_scaled_dots: bool) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
         return false;
@@ -28,7 +29,11 @@ pub fn run(module: &mut Module) -> bool {
     let mut changed = false;
     for id in order {
         let mut function = std::mem::replace(&mut module.functions[id], Function::new(""));
-        let can_inline = |callee: FuncId| is_done.contains(callee) && !module.functions[callee].noinline;
+        let can_inline = |callee: FuncId| {
+            let function = &module.functions[callee];
+            let stays = function.noinline || keeps_scaled_dots && function.scaled_dot.is_some();
+            is_done.contains(callee) && !stays
+        };
         let mut caller =
             Caller { function: &mut function, module, can_inline: &can_inline, aliases: Aliases::default() };
         changed |= caller.block(caller.function.entry);
@@ -284,9 +289,9 @@ mod tests {
 
     #[test]
     fn calls_that_stay_do_not_multiply() {
-        assert!(!super::run(&mut doubling(30, "")), "2^30 calls are too many");
+        assert!(!super::run(&mut doubling(30, ""), false), "2^30 calls are too many");
         let mut module = doubling(30, " noinline");
-        assert!(super::run(&mut module));
+        assert!(super::run(&mut module, false));
         assert_eq!(module.functions.len(), 30, "only the last function is inlined");
     }
 }

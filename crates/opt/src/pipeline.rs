@@ -33,6 +33,9 @@ pub enum Level {
 pub struct Options {
     /// The optimization level.
     pub level: Level,
+    /// True if calls of functions with [`scaled_dot`](Function::scaled_dot) stay, for a back end that
+    /// may replace them by an instruction.
+    pub keeps_scaled_dots: bool,
 }
 
 /// Inlines calls and, at [`Level::Full`], runs the [`PASSES`] on each function. Afterwards, the
@@ -43,7 +46,7 @@ pub struct Options {
 /// Calls `dump` after each pass that changed something, with the name of the pass and the module.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {
     check("the frontend", module);
-    if inline::run(module) {
+    if inline::run(module, options.keeps_scaled_dots) {
         check("inline", module);
         dump("inline", module);
     }

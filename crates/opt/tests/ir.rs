@@ -23,7 +23,9 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let with_locations = input.contains("@file");
     for step in steps {
         match *step {
-            "inline" => optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {}),
+            "inline" => {
+                optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {})
+            }
             "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
             "short-loops" => {
                 let loops = ShortLoops { iterations: 4, ops: 30, allows: |op| !matches!(op, Op::Dot { .. }) };
@@ -148,11 +150,11 @@ fn calls_that_double_the_code_stay() {
         let _ = write!(text, "func{i} @h{i}(%x: int32) {{\n{body}}}\n");
     }
     let mut module = parse(&text).expect("it is well-formed");
-    optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+    optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
     assert_eq!(module.functions.len(), 41);
     // A kernel that calls only `func16` is small enough.
     let text = text.replace("callee = func40", "callee = func16");
     let mut module = parse(&text).expect("it is well-formed");
-    optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+    optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
     assert_eq!(module.functions.len(), 1);
 }

@@ -82,7 +82,7 @@ fn passes_preserve_results() {
         let original = generate::program(seed, generate::EVERYTHING);
         verify(&original).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let mut inlined = original.clone();
-        optimize(&mut inlined, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(&mut inlined, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
         let expected: Vec<_> =
             (0..3).map(|input| run(&inlined, seed + input * 1_000_003, 1, &mut |_, _, _| {})).collect();
         let compare = |name: &str, module: &Module, compared: &mut usize| {
@@ -164,7 +164,7 @@ fn analysis_claims_hold() {
     let mut claims = [0_u64; 2];
     for seed in seeds(700) {
         let mut module = generate::program(seed, generate::INDICES);
-        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
         for (mode, claims) in claims.iter_mut().enumerate() {
             let assumptions = Assumptions { no_signed_overflow: mode == 1, ..Assumptions::default() };
             let infos = analysis::analyze_assuming(module.kernel(), assumptions);

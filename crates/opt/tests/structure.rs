@@ -43,7 +43,7 @@ fn parents_are_those_that_a_search_finds() {
     let mut nested = 0;
     for seed in seeds(60) {
         let mut module = generate::program(seed, generate::EVERYTHING);
-        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
         let function = module.kernel();
         let parents = Parents::new(function);
         let mut reached = Vec::new();
@@ -107,7 +107,7 @@ fn folded_constants_match_execution() {
     let mut found = [0; 3];
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
-        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
         let function = module.kernel();
         let mut observe = |value: Value, ty: &Type, tile: &Vec<u64>| {
             let Some(literal) = constant_of(function, value) else { return };
@@ -161,7 +161,7 @@ fn evaluate(
 fn observe_integers(mut each: impl FnMut(u64, &Function, &FxHashMap<Value, i128>, (Value, &Type, &[u64]))) {
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
-        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {});
         let function = module.kernel();
         let mut now: FxHashMap<Value, i128> = FxHashMap::default();
         let mut observe = |value: Value, ty: &Type, tile: &Vec<u64>| {

@@ -23,6 +23,16 @@ LEFT_OUT = {
 }
 WITHOUT_TENSOR_MEMORY = {"int8"}
 """No `tcgen05.mma` of this compiler multiplies these types."""
+SCALED = {
+    "mxfp8": ".kind::mxf8f6f4.block_scale",
+    "mxfp8_e5m2": ".kind::mxf8f6f4.block_scale",
+    "mxfp8_wide": ".kind::mxf8f6f4.block_scale",
+    "mxfp8_mxfp4": ".kind::mxf8f6f4.block_scale",
+    "mxfp4": ".kind::mxf4.block_scale",
+    "mxfp4_wide": ".kind::mxf4.block_scale",
+    "nvfp4": ".kind::mxf4nvf4.block_scale",
+}
+"""The instructions of the kernels with scales."""
 
 
 def run_cases(folder):
@@ -66,6 +76,13 @@ def test_results_are_those_of_torch(compiled):
 def test_dots_run_on_tensor_memory(compiled):
     without = {path.stem for path in compiled.glob("*.ptx") if "tcgen05.mma" not in path.read_text()}
     assert without == WITHOUT_TENSOR_MEMORY
+
+
+def test_instructions_apply_scales(compiled):
+    for name, kind in SCALED.items():
+        text = (compiled / f"{name}.ptx").read_text()
+        assert f"tcgen05.mma.cta_group::1{kind}" in text, name
+        assert "kind::f16" not in text, name
 
 
 def test_the_assembler_spills_nothing(compiled, tmp_path):

@@ -42,6 +42,8 @@ ELSEWHERE = {
     "set_layout": "../gluon/test_gluon_layouts.py",
     "device": "../gluon/test_gluon_hopper.py",
     "start_workers": "../gluon/test_gluon_warp_specialize.py",
+    # The back end for Blackwell makes it of calls of `tl.dot_scaled`.
+    "dot_scaled": "../codegen/test_blackwell_scaled.py",
 }
 
 

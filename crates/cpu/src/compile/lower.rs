@@ -209,6 +209,7 @@ impl Lowering<'_> {
                 let casts = [a.cast, b.cast];
                 self.step(inst, Action::Dot { transposed, casts }, operands, SmallVec::new())
             }
+            Op::DotScaled { .. } => Err(refused_dot(&self.call_chain(inst))),
             Op::Reduce { axis } => {
                 let axis = *axis as usize;
                 let (strategy, blocks) = self.reduction(data, axis)?;
@@ -562,6 +563,15 @@ fn refused_assembly(call_chain: &[Span], error: AssemblyError) -> Box<Diagnostic
             if index == 0 { diagnostic.primary(span, "") } else { diagnostic.secondary(span, "called here") };
     }
     Box::new(diagnostic)
+}
+
+fn refused_dot(call_chain: &[Span]) -> Box<Diagnostic> {
+    let message = "`dot_scaled` is an op of the GPU back end, not of a kernel";
+    let diagnostic = Diagnostic::new(Code::NotOnThisDevice, message).hint("call `tl.dot_scaled`");
+    Box::new(match call_chain.first() {
+        Some(&span) => diagnostic.primary(span, ""),
+        None => diagnostic,
+    })
 }
 
 fn too_large(call_chain: &[Span]) -> Box<Diagnostic> {

@@ -7,7 +7,9 @@ use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, FileId, LIBRARY, SourceFile, Span};
-use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, TypeList, Value};
+use tilewright_ir::{
+    Builder, FuncId, Function, IrBuilder, Op, Parameter, ScaledFormat, ScaledFormats, Type, TypeList, Value,
+};
 
 use super::callee::{Callee, Loaded, ReadOnly, SpecializationState, SyntaxTree};
 use super::exit::{Exit, Returned};
@@ -133,6 +135,20 @@ pub(crate) fn parameters(definition: &StmtFunctionDef) -> impl Iterator<Item = &
     let positional = positional.map(|parameter| &parameter.parameter);
     let keyword_only = parameters.kwonlyargs.iter().map(|parameter| &parameter.parameter);
     positional.chain(parameters.vararg.as_deref()).chain(keyword_only)
+}
+
+/// Returns the formats of a dot with scales, if both operands have scales and formats with which an
+/// instruction may multiply them. The arguments are those of the library function.
+fn scaled_formats(arguments: &[Template]) -> Option<ScaledFormats> {
+    let [tiles @ .., a_format, b_format, a_packed, b_packed, _] = arguments else { return None };
+    let are_tiles = tiles.iter().all(|tile| matches!(tile, Operand::Tensor(_)));
+    let format = |format: &Template, is_packed: &Template| {
+        let Operand::Constant(Constant::Str(name)) = format else { return None };
+        let is_packed = !matches!(is_packed, Operand::Constant(Constant::Bool(false)));
+        ScaledFormat::named(name).filter(|format| is_packed || format.in_byte() == 1)
+    };
+    let formats = [format(a_format, a_packed)?, format(b_format, b_packed)?];
+    are_tiles.then_some(ScaledFormats(formats))
 }
 
 impl Session<'_> {
@@ -274,7 +290,10 @@ impl Session<'_> {
             self.frames.pop();
         }
         let (state, result) = match lowered {
-            Ok((function, extent, result, read_only)) => {
+            Ok((mut function, extent, result, read_only)) => {
+                if matches!(callee, Callee::Library(function) if function.is_scaled_dot()) {
+                    function.scaled_dot = scaled_formats(arguments);
+                }
                 if let Some(id) = id {
                     self.budget.count_function(id, extent);
                     self.functions[id] = function;

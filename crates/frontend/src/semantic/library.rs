@@ -16,6 +16,15 @@ pub struct LibraryFunction {
     pub function: &'static str,
 }
 
+impl LibraryFunction {
+    /// Returns whether the function computes a dot with scales, which some targets have as an
+    /// instruction. Its first parameters are A, the scales of A, B, the scales of B, and the formats of
+    /// A and B. The next two say whether A and B are packed along K.
+    pub(crate) fn is_scaled_dot(&self) -> bool {
+        (self.file, self.function) == ("scaled.py", "_scaled_dot")
+    }
+}
+
 /// A file, with the prefix of the paths of its functions.
 struct LibraryFile {
     name: &'static str,

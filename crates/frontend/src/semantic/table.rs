@@ -714,6 +714,7 @@ const fn builtin_of(op: &IrOp) -> Option<Builtin> {
         IrOp::Device { .. } => Some(Builtin::GluonAllocate),
         IrOp::StartWorkers { .. } => Some(Builtin::GluonWarpSpecialize),
         IrOp::Elementwise { .. }
+        | IrOp::DotScaled { .. }
         | IrOp::Constant { .. }
         | IrOp::PtrAdd {}
         | IrOp::Call { .. }

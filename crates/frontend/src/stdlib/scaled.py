@@ -1,6 +1,7 @@
 """`dot_scaled`: dots of microscaled matrices (OCP MX), written in the kernel language.
 
 Elements times their scale are exact in bf16, or in tf32 if a matrix holds fp16: every target has dots of these types.
+The compiler may replace a call of `_scaled_dot` by an instruction that applies the scales.
 """
 
 import triton
@@ -100,6 +101,22 @@ def _scaled(x, scale, axis: tl.constexpr, fast_math: tl.constexpr):
 
 
 @triton.jit
+def _scaled_dot(
+    lhs, lhs_scale, rhs, rhs_scale, lhs_format: tl.constexpr, rhs_format: tl.constexpr, lhs_k_pack: tl.constexpr,
+    rhs_k_pack: tl.constexpr, fast_math: tl.constexpr,
+):
+    """lhs @ rhs of microscaled matrices, or of stacks of them."""
+    rank: tl.constexpr = len(lhs.shape)
+    a = _elements(lhs, lhs_format, rank - 1 if lhs_k_pack else rank - 2)
+    b = _elements(rhs, rhs_format, rank - 2 if rhs_k_pack else rank - 1)
+    a = _scaled(a, lhs_scale, rank - 1, fast_math)
+    b = _scaled(b, rhs_scale, rank - 2, fast_math)
+    if lhs_format != "fp16" and rhs_format != "fp16":
+        a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
+    return tl.dot(a, b, input_precision="tf32", out_dtype=tl.float32)
+
+
+@triton.jit
 def dot_scaled(
     lhs, lhs_scale, lhs_format: tl.constexpr, rhs, rhs_scale, rhs_format: tl.constexpr, acc=None,
     fast_math: tl.constexpr = False, lhs_k_pack: tl.constexpr = True, rhs_k_pack: tl.constexpr = True,
@@ -110,14 +127,9 @@ def dot_scaled(
     A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or `rhs_k_pack`, along M or N), "e4m3",
     "e5m2", "bf16" or "fp16". Scales are uint8, the exponent of a power of two plus 127, [M, K / 32] and [N, K / 32], or
     float8e4nv, or None; 255 is NaN, if not `fast_math`. Products are exact, sums are in fp32."""
-    rank: tl.constexpr = len(lhs.shape)
-    a = _elements(lhs, lhs_format, rank - 1 if lhs_k_pack else rank - 2)
-    b = _elements(rhs, rhs_format, rank - 2 if rhs_k_pack else rank - 1)
-    a = _scaled(a, lhs_scale, rank - 1, fast_math)
-    b = _scaled(b, rhs_scale, rank - 2, fast_math)
-    if lhs_format != "fp16" and rhs_format != "fp16":
-        a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
-    result = tl.dot(a, b, input_precision="tf32", out_dtype=tl.float32)
+    result = _scaled_dot(
+        lhs, lhs_scale, rhs, rhs_scale, lhs_format, rhs_format, lhs_k_pack, rhs_k_pack, fast_math
+    )
     if acc is not None:
         result += acc.to(tl.float32)
     return result.to(out_dtype)

@@ -5,6 +5,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Dtype, Element, ScaledFormat, ScaledKind};
 
 use super::{Check, Checker, ensure};
+use crate::scaled_dots::MIN_SCALED_COLUMNS;
 use crate::tensor_memory::{
     MAX_DOT_COLUMNS, MIN_TENSOR_MEMORY_COLUMNS, TENSOR_MEMORY_COLUMNS, TensorMemoryMove, is_tensor_dot,
 };
@@ -14,8 +15,6 @@ use crate::{GpuOp, TensorMemory, Type, element_bits};
 const DEPTH_BITS: u32 = 256;
 /// The padding of elements of 4 bits: 16 of them are followed by as many bytes.
 const FP4_PADDING: [(u32, u32); 1] = [(8, 8)];
-/// The fewest columns of one instruction with scales.
-const MIN_SCALED_COLUMNS: u32 = 32;
 
 impl Checker<'_> {
     pub(super) fn tensor_memory_op(&self, op: &GpuOp) -> Check {

@@ -1,14 +1,25 @@
 //! Checks of asynchronous dots and of waits for them.
 
 use tilewright_ir as ir;
+use tilewright_ir::ScaledFormats;
 use tilewright_layout::Input;
 
 use super::{Check, Checker, ensure};
+use crate::scaled_dots::ScaledDot;
 use crate::{Feature, GpuOp, MmaShape, Op, TensorMemory, Type};
 
 impl Checker<'_> {
     pub(super) fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
-        self.dependence(3)?;
+        let formats = self.scaled_formats();
+        let scales = if formats.is_some() { 2 } else { 0 };
+        let operands = self.inst.operands.len();
+        ensure((scales + 3..=scales + 4).contains(&operands), || {
+            format!("{} with formats takes scales, and without formats none", self.name())
+        })?;
+        self.dependence(scales + 3)?;
+        ensure(formats.is_none() || self.header.target.features.has(Feature::Tcgen05), || {
+            format!("{} has no dots with scales", self.header.target.name)
+        })?;
         for index in 0..2 {
             let ty = self.operand(index);
             ensure(!op.reads_transpose(index) || ty.as_memory().is_some(), || {
@@ -28,13 +39,23 @@ impl Checker<'_> {
         else {
             return Err(format!("{} is not an accumulator", self.operand(2)));
         };
-        self.dot_tiles()?;
+        let [a, b, acc] = &self.dot_tiles()?;
         let found = self.header.layouts.get(*layout);
         let warps = 1 << found.bits_of(Input::Warp);
         let wanted = TensorMemory::of_accumulator(tile).and_then(|memory| memory.register_layout(warps));
         ensure(wanted.as_ref() == Some(found), || {
             format!("no instruction moves {} to tensor memory", self.operand(2))
         })?;
+        if let Some(ScaledFormats(formats)) = self.scaled_formats() {
+            let scales = [self.registers(3)?, self.registers(4)?];
+            let dot = ScaledDot::of(formats, [a, b, acc], scales)?;
+            let wanted = dot.scale_layouts(warps).ok_or("no instruction stores the scales")?;
+            for (index, wanted) in [3, 4].into_iter().zip(wanted) {
+                ensure(self.layout(self.operand(index)) == Some(&wanted), || {
+                    format!("no instruction moves {} to tensor memory", self.operand(index))
+                })?;
+            }
+        }
         for index in 0..2 {
             match self.operand(index) {
                 Type::Registers { .. } if !self.header.synchronized => {}
@@ -43,6 +64,15 @@ impl Checker<'_> {
             }
         }
         self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
+    }
+
+    /// Returns the formats of an asynchronous dot with scales.
+    pub(super) fn scaled_formats(&self) -> Option<ScaledFormats> {
+        match &self.inst.op {
+            Op::Gpu(GpuOp::Wgmma { formats, .. }) => *formats,
+            // tidy: wildcard because other ops have their scales in tensor memory, or none
+            _ => None,
+        }
     }
 
     pub(super) fn wgmma_wait(&self) -> Check {

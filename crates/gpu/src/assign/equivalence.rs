@@ -221,7 +221,7 @@ impl<'a> ClassUnion<'a> {
                     self.join(data.results.iter().copied(), None);
                 }
                 OpFamily::Scan => self.join(values(), None),
-                OpFamily::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
+                OpFamily::Dot => self.join(data.operands[2..3].iter().chain(&data.results).copied(), None),
                 // The source may have any layout: it goes through shared memory.
                 OpFamily::Movement => {
                     self.join(data.operands[1..].iter().chain(&data.results).copied(), None);
@@ -330,6 +330,9 @@ impl ClassCollector<'_> {
                                 plan.instruction.is_batched_over_warps();
                         }
                     }
+                }
+                for (operand, layout) in data.operands.iter().skip(3).zip(plan.scales.into_iter().flatten()) {
+                    self.edge(*operand, EdgeEnd::Operand(layout), weight);
                 }
                 let result = data.results[0];
                 if let Some(class) = self.classes.of_value(result) {

@@ -12,7 +12,9 @@ use crate::assign::swap_dot_operands::is_loaded_by_columns;
 use crate::assign::{tcgen05_selection, wgmma_selection};
 use crate::cost_model;
 use crate::remarks::{self, RemarkReason};
+use crate::tile::scaled_dots;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits, fma_operand_layout};
+use tilewright_gpu_ir::scaled_dots::ScaledDot;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
 use tilewright_gpu_ir::tensor_memory::TENSOR_MEMORY_COLUMNS;
 use tilewright_gpu_ir::{LayoutId, TensorMemory};
@@ -62,6 +64,20 @@ pub struct DotPlan {
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
+    /// The layouts of the scales of A and B, if the dot has scales.
+    pub scales: Option<[LayoutId; 2]>,
+}
+
+impl DotPlan {
+    /// Returns the layout in which the dot takes an operand from registers. Returns `None` for A or B
+    /// in shared memory.
+    pub fn operand(&self, index: usize) -> Option<LayoutId> {
+        match index {
+            0 | 1 => self.operands[index],
+            2 => Some(self.accumulator),
+            _ => self.scales.map(|scales| scales[index - 3]),
+        }
+    }
 }
 
 pub struct DotPlans {
@@ -74,11 +90,17 @@ impl DotPlans {
         let dots: Vec<Inst> = found.iter().map(|(_, inst)| *inst).collect();
         let chained = find_chained_dots(function, &dots);
         let mut plans = SecondaryMap::new();
-        let mut free_columns = TENSOR_MEMORY_COLUMNS;
+        // The selection of dots with scales has counted their columns.
+        let scaled = dots.iter().filter_map(|dot| scaled_dot(function, *dot));
+        let scaled_columns: u32 = scaled.map(|dot| scaled_dots::columns(&dot)).sum();
+        let mut free_columns = TENSOR_MEMORY_COLUMNS.saturating_sub(scaled_columns);
         for (block, inst) in found {
             let types = DotTypes::of(function, inst);
             let shape = DotShape::of(&types);
-            let instruction = if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
+            let scaled = scaled_dot(function, inst);
+            let instruction = if let Some(dot) = &scaled {
+                DotInstruction::Tcgen05 { mma: tcgen05_selection::scaled_mma(&dot.accumulator) }
+            } else if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
                 DotInstruction::Wgmma { mma, warps }
             } else if let Ok((mma, memory)) = types.tcgen05(target, num_warps)
                 && memory.columns() <= free_columns
@@ -122,7 +144,12 @@ impl DotPlans {
             });
             let mut add = |layout| layouts.add(layout);
             let operands = operands.map(|layout| layout.map(&mut add));
-            plans[inst] = Some(DotPlan { instruction, operands, fits, accumulator: add(accumulator) });
+            let scales = scaled.map(|dot| {
+                let layouts = dot.scale_layouts(num_warps).expect("the selection checks the scales");
+                layouts.map(&mut add)
+            });
+            plans[inst] =
+                Some(DotPlan { instruction, operands, fits, accumulator: add(accumulator), scales });
         }
         Self { plans }
     }
@@ -132,12 +159,26 @@ impl DotPlans {
     }
 }
 
+/// Returns the instruction of a dot with scales; `None` for other dots.
+fn scaled_dot(function: &Function, inst: Inst) -> Option<ScaledDot> {
+    let data = &function.insts[inst];
+    let Op::DotScaled { a_format, b_format } = data.op else { return None };
+    let [a, b, acc, a_scale, b_scale] = [0, 1, 2, 3, 4].map(|index: usize| function.ty(data.operands[index]));
+    let dot = ScaledDot::of([a_format, b_format], [a, b, acc], [a_scale, b_scale]);
+    Some(dot.expect("the selection checks the operands"))
+}
+
 /// Converts operands and 16-bit accumulators to types with an instruction.
+///
+/// A dot with scales has its instruction already.
 ///
 /// If no such type exists, FMAs compute the dot in fp32, or in fp64 for an fp64 accumulator. Dots
 /// with integer accumulators do not change.
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
+        if let Op::DotScaled { .. } = function.insts[inst].op {
+            continue;
+        }
         let types = DotTypes::of(function, inst);
         let supported = types.supported(target, num_warps);
         if supported == types.dtypes {

@@ -39,7 +39,7 @@ mod sink_joins;
 pub mod split_k_across_warps;
 mod stated;
 pub mod swap_dot_operands;
-mod tcgen05_selection;
+pub mod tcgen05_selection;
 mod wgmma_selection;
 mod workers;
 

@@ -95,13 +95,9 @@ impl Demands {
         match data.op.family() {
             OpFamily::Dot => {
                 let plan = context.dots.of(inst).expect("every dot has a plan");
-                if index == 2 {
-                    Some(plan.accumulator)
-                } else {
-                    let in_registers =
-                        plan.operands[index].filter(|_| plan.instruction != DotInstruction::Fma);
-                    in_registers.or_else(|| self.any_layout(context, layouts, (inst, index)))
-                }
+                let is_any = index < 2 && plan.instruction == DotInstruction::Fma;
+                let in_registers = plan.operand(index).filter(|_| !is_any);
+                in_registers.or_else(|| self.any_layout(context, layouts, (inst, index)))
             }
             OpFamily::Movement if index == 0 => self.any_layout(context, layouts, (inst, index)),
             OpFamily::Shape => match result {
@@ -186,7 +182,7 @@ impl DemandWalk<'_, '_> {
                     continue;
                 }
                 let layout = match &data.op {
-                    Op::Dot { .. } => context.dots.of(*inst).map(|plan| plan.accumulator),
+                    op if op.family() == OpFamily::Dot => context.dots.of(*inst).map(|plan| plan.accumulator),
                     Op::Reduce { axis } => {
                         let operand = self.demands.executed_in(context, *inst);
                         operand.map(|operand| {

@@ -19,8 +19,9 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, BlockData, CacheModifier, Carried, Inst, IntList, MemoryScope, MemorySemantics, OpFamily,
-    StatedLayout, Value,
+    ScaledFormats, StatedLayout, Value,
 };
+use tilewright_layout::Mma;
 
 use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
@@ -319,6 +320,13 @@ impl Rewrite<'_, '_> {
             ir::Op::AtomicPoll { sem, scope } => GpuOp::AtomicPoll { sem, scope, everywhere: true },
             ir::Op::Reduce { axis } => GpuOp::Reduce { axis, scope: Scope::Block, redux: false },
             ir::Op::Scan { axis, reverse } => GpuOp::Scan { axis, reverse, scope: Scope::Block },
+            ir::Op::DotScaled { a_format, b_format } => {
+                let DotInstruction::Tcgen05 { mma } = dots.of(old).expect("every dot has a plan").instruction
+                else {
+                    unreachable!("a dot with scales is one of tensor memory")
+                };
+                self.tensor_memory_dot(mma, Some(ScaledFormats([a_format, b_format])))
+            }
             ir::Op::Dot { precision, max_imprecise_acc } => {
                 match dots.of(old).expect("every dot has a plan").instruction {
                     DotInstruction::MmaSync { mma, warps } => GpuOp::MmaSync {
@@ -340,15 +348,9 @@ impl Rewrite<'_, '_> {
                         transposed_a: false,
                         transposed_b: false,
                         window: IntList::new(),
+                        formats: None,
                     },
-                    DotInstruction::Tcgen05 { mma } => GpuOp::Wgmma {
-                        instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
-                        warps: [i64::from(self.context.num_warps), 1].into_iter().collect(),
-                        max_imprecise_acc: 0,
-                        transposed_a: false,
-                        transposed_b: false,
-                        window: IntList::new(),
-                    },
+                    DotInstruction::Tcgen05 { mma } => self.tensor_memory_dot(mma, None),
                     DotInstruction::Fma => GpuOp::FmaDot { precision, max_imprecise_acc },
                 }
             }
@@ -356,6 +358,19 @@ impl Rewrite<'_, '_> {
             other => return Op::Tile(other),
         };
         Op::Gpu(op)
+    }
+
+    /// Returns a dot whose accumulator a later pass moves to tensor memory.
+    fn tensor_memory_dot(&self, mma: Mma, formats: Option<ScaledFormats>) -> GpuOp {
+        GpuOp::Wgmma {
+            instruction: MmaShape { m: mma.m, n: mma.n, k: mma.k },
+            warps: [i64::from(self.context.num_warps), 1].into_iter().collect(),
+            max_imprecise_acc: 0,
+            transposed_a: false,
+            transposed_b: false,
+            window: IntList::new(),
+            formats,
+        }
     }
 
     /// Returns the register-index bits that do not change the address of a load.

@@ -1,15 +1,54 @@
 //! Selects the `tcgen05.mma` instruction of a dot, and the tensor memory of its accumulator.
 
-use tilewright_ir::{Dtype, InputPrecision, Type};
+use tilewright_ir::{Dtype, InputPrecision, ScaledFormat, Type};
 use tilewright_layout::Mma;
 
 use tilewright_gpu_ir::TensorMemory;
 use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::scaled_dots::ScaledDot;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 use tilewright_gpu_ir::tensor_memory::is_tensor_dot;
 
 /// The bits of a row of A along K in an instruction.
 const DEPTH_BITS: u32 = 256;
+/// The bits of an element of A in a tile of a dot with scales.
+const BYTE_BITS: u32 = 8;
+
+/// The number of dots in flight whose scales are in tensor memory.
+pub const SCALE_SLOTS: u32 = 2;
+
+/// Returns the dot with scales for operands with these formats, if it can be executed with each of
+/// these numbers of warps. `tiles` are A, B and the accumulator.
+///
+/// # Errors
+/// If no instruction computes the dot; the error is the reason.
+pub fn scaled_instruction(
+    formats: [ScaledFormat; 2],
+    tiles: [&Type; 3],
+    scales: [&Type; 2],
+    target: GpuTarget,
+    warps: [u32; 2],
+) -> Result<ScaledDot, &'static str> {
+    if !target.features.has(Feature::Tcgen05) {
+        return Err("the target has no tcgen05.mma");
+    }
+    if warps.iter().any(|warps| !warps.is_multiple_of(WARPGROUP_WARPS)) {
+        return Err("groups of 4 warps access tensor memory, so num_warps must be a multiple of 4");
+    }
+    let dot = ScaledDot::of(formats, tiles, scales)?;
+    let can_move = |warps: &u32| {
+        dot.accumulator.register_layout(*warps).is_some() && dot.scale_layouts(*warps).is_some()
+    };
+    if !warps.iter().all(can_move) {
+        return Err("no instruction moves the scales between registers and tensor memory");
+    }
+    Ok(dot)
+}
+
+/// Returns the `tcgen05.mma` of a dot with scales. Its K counts the bytes of a row of A.
+pub fn scaled_mma(accumulator: &TensorMemory) -> Mma {
+    Mma::new(accumulator.block.rows, accumulator.block.columns, DEPTH_BITS / BYTE_BITS, BYTE_BITS)
+}
 
 /// Returns the instruction for types of A, B and the accumulator, and the accumulator's tensor
 /// memory. `k` is the extent that the dot reduces.

@@ -16,14 +16,25 @@
 //! `wgmma_wait {pending = p}` after `n` dots waits for the phase of dot `n - 1 - p`. Loops and
 //! branches with dots carry `n`. Before dot `n`, each thread waits for dot `n - slots`, because an
 //! `mbarrier` has one phase at a time.
+//!
+//! A dot with scales becomes a `tcgen05_mma_scaled`. Threads store its scales to slot
+//! `n % SCALE_SLOTS` of tensor memory, after a wait for dot `n - SCALE_SLOTS`:
+//!
+//! ```text
+//! %d = wgmma %a, %b, %acc, %a_scale, %b_scale      %s = slot %a_scales, %k ; tmem_store %s, %a_scale
+//!                                             =>   %t = slot %b_scales, %k ; tmem_store %t, %b_scale
+//!                                                  tcgen05_mma_scaled %a, %b, %m, %s, %t, %yes
+//! ```
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, Operation, Value, ValueData, constant_of,
+    Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, Operation, ScaledFormats, Value, ValueData,
+    constant_of,
 };
 
+use crate::assign::tcgen05_selection::SCALE_SLOTS;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Deferred, Function, Gpu, GpuOp, Module, Op, TensorMemory, Type};
 
@@ -47,7 +58,15 @@ pub fn use_tensor_memory(module: &mut Module) {
             Some(cursor.value(op, &[], Type::TensorMemory(memory)))
         })
         .collect();
-    let slots = (dots.pending + 1).next_power_of_two().max(2);
+    let mut scale_memories = Vec::new();
+    for scales in &dots.scales {
+        let values = scales.each_ref().map(|memory| {
+            let ty = Type::TensorMemory(TensorMemory { slots: SCALE_SLOTS, ..memory.clone() });
+            cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], ty)
+        });
+        scale_memories.push((scales.clone(), values));
+    }
+    let slots = (dots.pending + 1).next_power_of_two().max(SCALE_SLOTS);
     let barriers = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Mbarrier { slots });
     cursor.emit(GpuOp::MbarrierInit { arrivals: 1 }, &[barriers], []);
     cursor.emit(GpuOp::FenceProxy {}, &[], []);
@@ -56,6 +75,7 @@ pub fn use_tensor_memory(module: &mut Module) {
         cursor,
         dots,
         memories,
+        scale_memories,
         barriers,
         slots,
         current: FxHashMap::default(),
@@ -83,6 +103,8 @@ struct Dots {
     parents: Vec<usize>,
     /// The tensor memory of each class.
     types: Vec<Option<TensorMemory>>,
+    /// The tensor memory of the scales of each operand of dots, with one slot.
+    scales: Vec<[TensorMemory; 2]>,
     /// The most dots that a wait leaves in flight.
     pending: u32,
 }
@@ -94,6 +116,7 @@ impl Dots {
             classes: FxHashMap::default(),
             parents: Vec::new(),
             types: Vec::new(),
+            scales: Vec::new(),
             pending: 0,
         };
         let entry = function.entry;
@@ -107,8 +130,14 @@ impl Dots {
         for &inst in &function.blocks[block].insts {
             let data = &function.insts[inst];
             match &data.op {
-                Op::Gpu(GpuOp::Wgmma { .. }) => {
+                Op::Gpu(GpuOp::Wgmma { formats, .. }) => {
                     has_dots = true;
+                    if formats.is_some() {
+                        let scales = scale_memory(function, [data.operands[3], data.operands[4]]);
+                        if !self.scales.contains(&scales) {
+                            self.scales.push(scales);
+                        }
+                    }
                     self.join(function, data.results[0], data.operands[2]);
                 }
                 Op::Gpu(GpuOp::WgmmaInit {}) => self.join(function, data.results[0], data.results[0]),
@@ -177,11 +206,21 @@ impl Dots {
     }
 }
 
+/// Returns the tensor memory of one slot of the scales of A and of B.
+fn scale_memory(function: &Function, scales: [Value; 2]) -> [TensorMemory; 2] {
+    scales.map(|value| {
+        let tile = function.ty(value).as_registers().expect("scales are in registers");
+        TensorMemory::of_scales(tile).expect("the verifier checks the scales")
+    })
+}
+
 struct TensorDots<'f> {
     cursor: Cursor<'f, Gpu>,
     dots: Dots,
     /// The tensor memory of each class that was not merged into another.
     memories: Vec<Option<Value>>,
+    /// The tensor memory of scales, by the types of one slot of A and of B.
+    scale_memories: Vec<([TensorMemory; 2], [Value; 2])>,
     barriers: Value,
     /// The number of `mbarrier`s, a power of two.
     slots: u32,
@@ -203,11 +242,9 @@ impl TensorDots<'_> {
             self.cursor.use_location_of(inst);
             let data = self.cursor.function.insts[inst].clone();
             match &data.op {
-                Op::Gpu(GpuOp::Wgmma { transposed_a, transposed_b, .. }) => {
-                    let operands = [data.operands[0], data.operands[1], data.operands[2]];
+                Op::Gpu(op @ GpuOp::Wgmma { .. }) => {
                     self.load_overwritten(data.results[0], &insts[index + 1..], issued);
-                    let op = GpuOp::Tcgen05Mma { transposed_a: *transposed_a, transposed_b: *transposed_b };
-                    issued = self.start_dot(op, operands, data.results[0], issued);
+                    issued = self.start_dot(op, &data.operands, data.results[0], issued);
                 }
                 Op::Gpu(GpuOp::WgmmaInit {}) => {
                     let memory = self.memory(data.results[0]);
@@ -303,23 +340,52 @@ impl TensorDots<'_> {
     }
 
     /// Starts a dot, whose result was `result`. Returns the number of dots including this dot.
-    fn start_dot(&mut self, op: GpuOp, [a, b, acc]: [Value; 3], result: Value, issued: Value) -> Value {
+    fn start_dot(&mut self, dot: &GpuOp, operands: &[Value], result: Value, issued: Value) -> Value {
+        let (GpuOp::Wgmma { transposed_a, transposed_b, formats, .. }, &[a, b, acc, ..]) = (dot, operands)
+        else {
+            unreachable!("the caller passes an asynchronous dot")
+        };
+        let (transposed_a, transposed_b) = (*transposed_a, *transposed_b);
         let memory = self.memory(result);
         self.continue_with(acc, result);
-        self.wait(issued, self.slots);
+        self.wait(issued, if formats.is_some() { SCALE_SLOTS } else { self.slots });
         let is_stored = matches!(self.cursor.function.ty(acc), Type::Registers { .. });
         let is_zero = is_stored && constant_of(self.cursor.function, acc).is_some_and(|zero| zero.bits == 0);
         if is_stored && !is_zero {
             self.cursor.emit(GpuOp::TmemStore {}, &[memory, acc], []);
         }
+        let scales = formats.map(|_| self.store_scales([operands[3], operands[4]], issued));
         // All threads have accessed the tensor memory, and have waited for the phase of the slot.
         self.cursor.emit(ir::Op::Barrier {}, &[], []);
         let use_acc = self.cursor.int(Dtype::I1, i128::from(!is_zero));
-        self.cursor.emit(op, &[a, b, memory, use_acc], []);
-        let slot = self.slot(issued);
+        match formats.zip(scales) {
+            Some((ScaledFormats([a_format, b_format]), [a_scale, b_scale])) => {
+                let op = GpuOp::Tcgen05MmaScaled { a_format, b_format, transposed_a, transposed_b };
+                self.cursor.emit(op, &[a, b, memory, a_scale, b_scale, use_acc], []);
+            }
+            None => {
+                let op = GpuOp::Tcgen05Mma { transposed_a, transposed_b };
+                self.cursor.emit(op, &[a, b, memory, use_acc], []);
+            }
+        }
+        let slot = self.slot(issued, self.slots);
         self.cursor.emit(GpuOp::Tcgen05Commit { pair: false }, &[self.barriers, slot], []);
         let one = self.cursor.int(Dtype::I32, 1);
         self.cursor.scalar(ElementwiseFn::Add, &[issued, one], Dtype::I32)
+    }
+
+    /// Stores the scales of the dot after `issued` others. Returns their tensor memory.
+    fn store_scales(&mut self, scales: [Value; 2], issued: Value) -> [Value; 2] {
+        let types = scale_memory(self.cursor.function, scales);
+        let found = self.scale_memories.iter().find(|(known, _)| *known == types);
+        let memories = found.expect("the scales of each dot have memory").1;
+        let slot = self.slot(issued, SCALE_SLOTS);
+        let [a, b] = types;
+        [(a, memories[0], scales[0]), (b, memories[1], scales[1])].map(|(ty, memory, scale)| {
+            let memory = self.cursor.value(GpuOp::Slot {}, &[memory, slot], Type::TensorMemory(ty));
+            self.cursor.emit(GpuOp::TmemStore {}, &[memory, scale], []);
+            memory
+        })
     }
 
     /// Loads an accumulator that a dot overwrites, although a later wait of the block loads it.
@@ -378,15 +444,16 @@ impl TensorDots<'_> {
     fn wait(&mut self, issued: Value, before: u32) {
         let before = self.cursor.int(Dtype::I32, -i128::from(before));
         let dot = self.cursor.scalar(ElementwiseFn::Add, &[issued, before], Dtype::I32);
-        let slot = self.slot(dot);
+        let slot = self.slot(dot, self.slots);
         let [bits, one] = [self.slots.ilog2(), 1].map(|number| self.cursor.int(Dtype::I32, number));
         let phase = self.cursor.scalar(ElementwiseFn::Shr, &[dot, bits], Dtype::I32);
         let parity = self.cursor.scalar(ElementwiseFn::And, &[phase, one], Dtype::I32);
         self.cursor.emit(GpuOp::MbarrierWait {}, &[self.barriers, slot, parity], []);
     }
 
-    fn slot(&mut self, dot: Value) -> Value {
-        let mask = self.cursor.int(Dtype::I32, self.slots - 1);
+    /// Returns the slot of a dot, of a number of slots that is a power of two.
+    fn slot(&mut self, dot: Value, slots: u32) -> Value {
+        let mask = self.cursor.int(Dtype::I32, slots - 1);
         self.cursor.scalar(ElementwiseFn::And, &[dot, mask], Dtype::I32)
     }
 }

@@ -325,6 +325,7 @@ pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVe
         Op::Reshape { shape: to } => same_axis(shape(0), to, axis),
         Op::Transpose { permutation } => Some(permutation[axis] as usize),
 
+        Op::DotScaled { .. } => return refuse(inst, "its scales are not divided"),
         Op::Dot { .. } => {
             let own = Form::Part(axis);
             let rank = shape(2).len();

@@ -17,7 +17,8 @@ pub fn request_inlining(module: &mut Module) -> bool {
 }
 
 /// Refuses unsupported kernels, for example with a tile that is too large.
-pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
+pub fn check(module: &Module, num_warps: u32) -> Result<(), Box<Diagnostic>> {
+    let kernel = module.kernel();
     if !num_warps.is_power_of_two() || num_warps > MAX_WARPS {
         let message = format!("num_warps must be a power of two up to {MAX_WARPS}, found {num_warps}");
         return Err(Box::new(Diagnostic::new(Code::InvalidOption, message)));
@@ -26,7 +27,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     let mut found = None;
     kernel.walk(kernel.entry, &mut |inst| {
         if found.is_none() {
-            found = refusal(kernel, inst);
+            found = refusal(module, inst);
         }
     });
     found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
@@ -43,9 +44,20 @@ fn check_interface(kernel: &Function) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
+fn refusal(module: &Module, inst: Inst) -> Option<Diagnostic> {
+    let kernel = module.kernel();
     let data = &kernel.insts[inst];
-    if data.op.family() == OpFamily::Call {
+    if let Op::DotScaled { .. } = data.op {
+        let message = "`dot_scaled` is an op of the GPU back end, not of a kernel";
+        return Some(at(kernel, inst, Code::NotOnThisDevice, message).hint("call `tl.dot_scaled`"));
+    }
+    // A later pass inlines the calls of dots with scales, or replaces them.
+    let is_inlined = |op: &Op| match op {
+        Op::Call { callee, .. } => module.functions[*callee].scaled_dot.is_some(),
+        // tidy: wildcard because other ops are no calls
+        _ => true,
+    };
+    if !is_inlined(&data.op) {
         return Some(
             at(
                 kernel,

@@ -5,6 +5,7 @@ pub mod cluster;
 mod division;
 pub mod legality;
 pub mod padding;
+pub mod scaled_dots;
 pub mod stated;
 pub mod unroll;
 pub mod warps;

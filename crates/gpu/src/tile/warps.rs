@@ -104,7 +104,7 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
 }
 
 /// Returns the maximum warps whose threads have all registers that an instruction names.
-fn max_warps() -> u32 {
+pub fn max_warps() -> u32 {
     REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
@@ -170,7 +170,7 @@ pub fn check_cluster(target: GpuTarget, blocks: u32) -> Result<(), Box<Diagnosti
 }
 
 fn is_dot(op: &Op) -> bool {
-    matches!(op, Op::Dot { .. })
+    op.family() == OpFamily::Dot
 }
 
 /// Returns the first instruction whose op satisfies the predicate.

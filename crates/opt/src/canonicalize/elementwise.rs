@@ -219,7 +219,7 @@ impl Canonicalizer<'_> {
     }
 
     /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use and its
-    /// `max_imprecise_acc` is 0. Its products may then be added in any order. Of two such dots, the
+    /// `max_imprecise_acc` is 0. The dot may have scales. Its products may then be added in any order. Of two such dots, the
     /// right one accumulates: it is usually the last, so the operands of the other dot are dead by
     /// then.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
@@ -229,13 +229,16 @@ impl Canonicalizer<'_> {
         for (dot, other) in [(y, x), (x, y)] {
             let Some(inst) = self.function.defining_inst(dot) else { continue };
             let data = &self.function.insts[inst];
-            let (Op::Dot { max_imprecise_acc: 0, .. }, &[a, b, acc]) = (&data.op, &data.operands[..]) else {
+            let (Op::Dot { max_imprecise_acc: 0, .. } | Op::DotScaled { .. }, &[a, b, acc, ref scales @ ..]) =
+                (&data.op, &data.operands[..])
+            else {
                 continue;
             };
             let is_zero = self.is_constant(acc, |acc| acc.bits == 0 || acc.as_float() == Some(0.0));
             if is_zero && self.is_used_once(dot) {
                 let op = data.op.clone();
-                return Some(self.make(op, &[a, b, other], ty));
+                let operands = [&[a, b, other], scales].concat();
+                return Some(self.make(op, &operands, ty));
             }
         }
         None

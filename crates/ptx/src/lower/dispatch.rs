@@ -4,7 +4,7 @@ use tilewright_gpu_ir::warps_of_dot;
 use tilewright_gpu_ir::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{
     AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
-    MemorySemantics, ScaledFormat, Value,
+    MemorySemantics, ScaledFormat, ScaledFormats, Value,
 };
 
 use super::memory::Policy;
@@ -388,16 +388,20 @@ impl GpuVisitor for Lowering<'_> {
         a: Value,
         b: Value,
         acc: Value,
-        after: Option<Value>,
+        further: &[Value],
         instruction: &MmaShape,
         warps: &IntList,
         max_imprecise_acc: &u32,
         transposed_a: &bool,
         transposed_b: &bool,
         window: &IntList,
+        formats: &Option<ScaledFormats>,
     ) -> Lowered {
-        if let Some(after) = after {
-            self.keep_after_all(after);
+        if formats.is_some() {
+            return Err(self.unsupported(inst, "only tensor memory has dots with scales"));
+        }
+        if let Some(after) = further.first() {
+            self.keep_after_all(*after);
         }
         let warps = [warps[0] as u32, warps[1] as u32];
         let transposed = [*transposed_a, *transposed_b];

@@ -89,7 +89,8 @@ use tilewright_ir as ir;
 use tilewright_ir::{
     AtomicKind, Block, CacheModifier, DeviceFn, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy,
     FuncId, GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
-    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, StatedLayout, TypeList, UseCounts, Value,
+    MemoryScope, MemorySemantics, OpVisitor, Rounding, ScaledFormat, Shape, StatedLayout, TypeList,
+    UseCounts, Value,
 };
 use tilewright_layout::Layout;
 
@@ -727,6 +728,20 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn dot(&mut self, inst: Inst, _: Value, _: Value, _: Value, _: &InputPrecision, _: &u32) -> Lowered {
+        Err(self.only_in_tile_ir(inst))
+    }
+
+    fn dot_scaled(
+        &mut self,
+        inst: Inst,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: Value,
+        _: &ScaledFormat,
+        _: &ScaledFormat,
+    ) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
 

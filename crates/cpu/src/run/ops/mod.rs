@@ -92,6 +92,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::While {} => return machine.while_loop(step),
         Op::If {} => return machine.if_else(step),
         Op::Dot { .. }
+        | Op::DotScaled { .. }
         | Op::Reduce { .. }
         | Op::Map { .. }
         | Op::InlineAsm { .. }

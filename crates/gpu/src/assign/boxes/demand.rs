@@ -61,10 +61,11 @@ impl Demand<'_, '_> {
             }
             // Rows of A are rows of the result, and columns of B are columns of the result. The dot
             // reduces the columns of A and the rows of B, so it needs all of them. Earlier axes
-            // belong to the batch.
-            (Op::Dot { .. }, _) => {
+            // belong to the batch. Scales are small, and count as needed.
+            (_, OpFamily::Dot) => {
                 let from_end = rank(data.operands[operand]) - axis;
                 let is_reduced = (operand, from_end) == (0, 1) || (operand, from_end) == (1, 2);
+                let is_reduced = is_reduced || operand > 2;
                 !is_reduced && self.is_below(data.results[0], axis)
             }
             (Op::Reduce { axis: along, .. }, _) => {

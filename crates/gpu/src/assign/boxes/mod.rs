@@ -101,7 +101,7 @@ impl TensorBoxes {
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
             Op::Load { volatile: false, .. } | Op::Store { .. } => accesses.push(inst),
             Op::AtomicRmw { .. } if is_reduction(function, inst) => accesses.push(inst),
-            Op::Dot { .. } => has_dots = true,
+            Op::Dot { .. } | Op::DotScaled { .. } => has_dots = true,
             // tidy: wildcard because no other op accesses a box
             _ => {}
         });

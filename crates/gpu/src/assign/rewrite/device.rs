@@ -477,6 +477,7 @@ impl Rewrite<'_, '_> {
             transposed_a: *transposed_a,
             transposed_b: *transposed_b,
             window: window.iter().map(|number| i64::from(*number)).collect(),
+            formats: None,
         };
         self.dot(inst, block, op, smallvec![left, right]);
     }
