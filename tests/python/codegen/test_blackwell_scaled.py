@@ -147,7 +147,7 @@ def test_shapes(tmp_path, shape, block_k, warps, stages):
         {"shape": (128, 16, 128)},
         {"formats": ("bf16", "e4m3")},
         {"has_scales": False},
-        {"num_warps": 2},
+        {"num_warps": 2, "shape": (128, 32, 64), "block_k": 64},
     ],
     ids=["rows", "columns", "bf16", "scales", "warps"],
 )

@@ -160,7 +160,7 @@ impl DotPlans {
 }
 
 /// Returns the instruction of a dot with scales; `None` for other dots.
-fn scaled_dot(function: &Function, inst: Inst) -> Option<ScaledDot> {
+pub fn scaled_dot(function: &Function, inst: Inst) -> Option<ScaledDot> {
     let data = &function.insts[inst];
     let Op::DotScaled { a_format, b_format } = data.op else { return None };
     let [a, b, acc, a_scale, b_scale] = [0, 1, 2, 3, 4].map(|index: usize| function.ty(data.operands[index]));

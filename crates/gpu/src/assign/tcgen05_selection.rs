@@ -17,8 +17,8 @@ const BYTE_BITS: u32 = 8;
 /// The number of dots in flight whose scales are in tensor memory.
 pub const SCALE_SLOTS: u32 = 2;
 
-/// Returns the dot with scales for operands with these formats, if it can be executed with each of
-/// these numbers of warps. `tiles` are A, B and the accumulator.
+/// Returns the dot with scales for operands with these formats. `tiles` are A, B and the
+/// accumulator.
 ///
 /// # Errors
 /// If no instruction computes the dot; the error is the reason.
@@ -27,19 +27,16 @@ pub fn scaled_instruction(
     tiles: [&Type; 3],
     scales: [&Type; 2],
     target: GpuTarget,
-    warps: [u32; 2],
+    num_warps: u32,
 ) -> Result<ScaledDot, &'static str> {
     if !target.features.has(Feature::Tcgen05) {
         return Err("the target has no tcgen05.mma");
     }
-    if warps.iter().any(|warps| !warps.is_multiple_of(WARPGROUP_WARPS)) {
+    if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
         return Err("groups of 4 warps access tensor memory, so num_warps must be a multiple of 4");
     }
     let dot = ScaledDot::of(formats, tiles, scales)?;
-    let can_move = |warps: &u32| {
-        dot.accumulator.register_layout(*warps).is_some() && dot.scale_layouts(*warps).is_some()
-    };
-    if !warps.iter().all(can_move) {
+    if dot.accumulator.register_layout(num_warps).is_none() || dot.scale_layouts(num_warps).is_none() {
         return Err("no instruction moves the scales between registers and tensor memory");
     }
     Ok(dot)

@@ -21,7 +21,6 @@ use tilewright_ir::{
 use crate::assign::tcgen05_selection::{SCALE_SLOTS, scaled_instruction};
 use crate::preparation::Preparation;
 use crate::remarks::{self, RemarkReason};
-use crate::tile::warps::max_warps;
 use tilewright_gpu_ir::scaled_dots::ScaledDot;
 use tilewright_gpu_ir::tensor_memory::TENSOR_MEMORY_COLUMNS;
 
@@ -42,8 +41,7 @@ pub fn select(kernel: &mut Preparation<'_>) -> bool {
         let Some(ScaledFormats(formats)) = module.functions[callee].scaled_dot else { continue };
         let function = &mut module.functions[entry];
         let instruction = |formats: [ScaledFormat; 2], [a, a_scale, b, b_scale, result]: &[Type; 5]| {
-            let warps = [*num_warps, max_warps().max(*num_warps)];
-            scaled_instruction(formats, [a, b, result], [a_scale, b_scale], *target, warps)
+            scaled_instruction(formats, [a, b, result], [a_scale, b_scale], *target, *num_warps)
         };
         let plan = match types(function, inst) {
             _ if launcher.cluster > 1 => Err("the program may be divided between blocks"),

@@ -19,6 +19,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
+use crate::assign::mma_selection::{collect_dots, scaled_dot};
 use crate::cost_model;
 use crate::preparation::Preparation;
 use crate::remarks::{self, RemarkReason};
@@ -33,8 +34,18 @@ const MAX_CLUSTER: u32 = 16;
 /// Adds warps to a kernel, if its launcher can.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
-        kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
+        let function = kernel.module.kernel();
+        let warps = warps_of_dots(function, kernel.target, kernel.num_warps);
+        if can_store_scales(function, warps) {
+            kernel.num_warps = warps;
+        }
     }
+}
+
+/// Returns whether an instruction stores the scales of each dot, by so many warps.
+fn can_store_scales(kernel: &Function, warps: u32) -> bool {
+    let can_store = |inst| scaled_dot(kernel, inst).is_none_or(|dot| dot.scale_layouts(warps).is_some());
+    collect_dots(kernel).into_iter().all(|(_, inst)| can_store(inst))
 }
 
 fn has_assembly(kernel: &Function) -> bool {
@@ -104,7 +115,7 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
 }
 
 /// Returns the maximum warps whose threads have all registers that an instruction names.
-pub fn max_warps() -> u32 {
+fn max_warps() -> u32 {
     REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
