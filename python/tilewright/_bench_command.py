@@ -407,8 +407,6 @@ def _evaluated(text: str, option: str, known: dict[str, Any]) -> Any:
 
 def _difference(a: Any, b: Any) -> str | None:
     """Describes the difference between the results of two versions; empty if they are equal or not comparable."""
-    import numpy as np
-
     lists = [list(value) if isinstance(value, (list, tuple)) else [value] for value in (a, b)]
     if len(lists[0]) != len(lists[1]):
         return f"{_counted(len(lists[0]), 'result')} and {len(lists[1])}"
@@ -417,6 +415,10 @@ def _difference(a: Any, b: Any) -> str | None:
             continue
         if tuple(one.shape) != tuple(other.shape):
             return f"tensor {number} has shape {tuple(one.shape)} and {tuple(other.shape)}"
+        try:
+            import numpy as np
+        except ImportError:
+            raise _Refused("numpy, which compares the results, is not installed: pip install numpy") from None
         left, right = (_array(value) for value in (one, other))
         same = np.isclose(left, right, rtol=1e-2, atol=1e-3, equal_nan=True)
         if not same.all():

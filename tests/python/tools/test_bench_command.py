@@ -295,6 +295,21 @@ def test_ctrl_c_before_the_first_pair_is_a_line(tmp_path):
     assert made.stderr == "tilewright: interrupted before a pair was measured\n"
 
 
+def test_without_numpy(tmp_path):
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden/numpy.py").write_text("raise ImportError\n")
+    path = os.pathsep.join([str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")])
+    text = "class Tensor:\n    shape = (1,)\ndef plain(): return 1\ndef shaped(): return Tensor()\n"
+    (tmp_path / "versions.py").write_text(text)
+    short = ["--time", "0.1", "--device", "cpu"]
+    made = bench(tmp_path, "versions.py::plain", "versions.py::plain", *short, PYTHONPATH=path)
+    assert made.returncode == 0, made.stderr
+    made = bench(tmp_path, "versions.py::shaped", "versions.py::shaped", *short, PYTHONPATH=path)
+    assert made.returncode == 2, made.stderr
+    assert "numpy, which compares the results, is not installed: pip install numpy" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
 def test_mistakes(tmp_path):
     for arguments, expected in (
         (["a.py::copy"], "two versions are compared"),
