@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proc_macro2::{Span, TokenTree};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant};
 use tilewright_runtime::lock::{self, LockFile, Recorder};
-use tilewright_runtime::{Device, Error, Options, SourceModule, Target};
+use tilewright_runtime::{Consumer, Device, Error, OptionId, Options, SourceModule, Target};
 
 use crate::declaration::{Declaration, Included};
 
@@ -28,7 +29,8 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
         let path = std::path::absolute(&path).unwrap_or(path);
         let module = SourceModule::from_file(&path).map_err(|error| failed(file.path.span(), &error))?;
         for declaration in &file.kernels {
-            let arguments = recording.add(&module, declaration);
+            let options = options(declaration)?;
+            let arguments = recording.add(&module, declaration, &options);
             kernels.push(arguments.map_err(|error| failed(declaration.signature.span(), &error))?);
         }
         files.extend(module.paths());
@@ -74,16 +76,13 @@ impl Recording {
         &self,
         module: &SourceModule,
         declaration: &Declaration,
+        options: &Options,
     ) -> Result<Vec<(Arc<str>, Argument)>, Error> {
-        let mut options = Options::default();
-        for (name, value) in &declaration.options {
-            options.set_named(&name.to_string(), &constant(value))?;
-        }
         let kernel = module.kernel(&declaration.kernel.to_string())?.on(self.device);
         let arguments = kernel.signature().parse_arguments(&declaration.signature.value())?;
         let recorder = Recorder::new(&self.folder);
         module.with_host(|host| {
-            let handle = kernel.compile_for(arguments.clone(), &options, true, host)?;
+            let handle = kernel.compile_for(arguments.clone(), options, true, host)?;
             kernel.record_to(&recorder, &handle, host)
         })?;
         let names = kernel.signature().parameters.iter().map(|parameter| Arc::clone(&parameter.name));
@@ -94,12 +93,10 @@ impl Recording {
         let path = self.folder.join("kernels.lock");
         let collected = lock::collect(&self.folder, &path)?;
         if let Some(failure) = collected.failures.into_iter().next() {
-            return Err(tilewright_base::Diagnostic::new(tilewright_base::Code::InvalidLock, failure).into());
+            return Err(Diagnostic::new(Code::InvalidLock, failure).into());
         }
         let packed = lock::pack(&collected.lock, &LockFile::artifacts(&path));
-        packed.map_err(|error| {
-            tilewright_base::Diagnostic::new(tilewright_base::Code::InvalidLock, error.to_string()).into()
-        })
+        packed.map_err(|error| Diagnostic::new(Code::InvalidLock, error.to_string()).into())
     }
 }
 
@@ -108,6 +105,32 @@ impl Drop for Recording {
         // The folder may remain among the temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Returns the options of a declaration. Refuses an option that does not change the code, because
+/// the code is all that the program has.
+fn options(declaration: &Declaration) -> syn::Result<Options> {
+    let mut options = Options::default();
+    for (index, (name, value)) in declaration.options.iter().enumerate() {
+        let refused = |error: &Error| failed(name.span(), error);
+        let text = name.to_string();
+        if declaration.options[..index].iter().any(|(known, _)| *known == text) {
+            return Err(syn::Error::new(name.span(), format!("the option {text} is set twice")));
+        }
+        options.set_named(&text, &constant(value)).map_err(|error| refused(&error))?;
+        let Some(option) = OptionId::parse(&text) else { continue };
+        let reason = match option.info().consumer {
+            Consumer::Launch | Consumer::CpuLaunch => "a function of `include_kernels!` launches without it",
+            Consumer::Warned(instead) if options.get(option).is_true() => instead,
+            _ => continue,
+        };
+        let message = format!("`include_kernels!` does not take the launch option {text}");
+        let diagnostic = Diagnostic::new(Code::InvalidOption, message)
+            .note(format!("the code does not depend on it, and {reason}"))
+            .hint("leave it out, or launch a kernel of `Module::from_file`, which takes every option");
+        return Err(refused(&diagnostic.into()));
+    }
+    Ok(options)
 }
 
 /// Returns the value of an option: `true`, `false`, `None` or an integer. Any other token becomes a
@@ -127,4 +150,43 @@ fn constant(value: &TokenTree) -> Constant {
 
 fn failed(span: Span, error: &Error) -> syn::Error {
     syn::Error::new(span, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> Result<Options, String> {
+        let text = format!("mod kernels; from \"kernels.py\" {{ scale(\"*fp32\", {text}); }}");
+        let included: Included = syn::parse_str(&text).expect("the text is a declaration");
+        options(&included.files[0].kernels[0]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_of_the_code_are_set() {
+        let options = set("num_warps = 8, debug = true, maxnreg = None, waves_per_eu = 2").unwrap();
+        assert_eq!(options.get(OptionId::NumWarps), Constant::Int(8));
+        assert_eq!(options.get(OptionId::Debug), Constant::Bool(true));
+    }
+
+    #[test]
+    fn options_that_the_binary_cannot_keep_are_refused() {
+        for (text, expected) in [
+            ("sanitize = true", "TW0108"),
+            ("warmup = false", "TW0108"),
+            ("grid = 1", "TW0108"),
+            ("stream = 0", "TW0108"),
+            ("launch_pdl = true", "include_kernels!` does not take the launch option launch_pdl"),
+            ("launch_cooperative_grid = true", "launches without it"),
+            ("num_cpu_threads = 1", "does not take the launch option num_cpu_threads"),
+            ("clc = true", "the GPU schedules programs in the usual way"),
+            ("num_warps = 3", "TW0108"),
+            ("num_wraps = 4", "did you mean 'num_warps'?"),
+            ("num_warps = 4, num_warps = 8", "the option num_warps is set twice"),
+        ] {
+            let error = set(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        set("clc = false").expect("false requests nothing");
+    }
 }

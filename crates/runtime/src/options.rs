@@ -88,7 +88,8 @@ impl Options {
         Ok(())
     }
 
-    /// Sets the option with this name.
+    /// Sets the option with this name. Fails as [`set`](Self::set) does, and for an option of the
+    /// launcher.
     pub fn set_named(&mut self, name: &str, value: &Constant) -> Result<(), Error> {
         let Some(option) = OptionId::parse(name) else {
             let similar = suggest(name, OPTIONS.iter().map(|info| info.name));
@@ -97,6 +98,12 @@ impl Options {
             let diagnostic = Diagnostic { hint, ..Diagnostic::new(Code::UnknownOption, message) };
             return Err(diagnostic.into());
         };
+        if option.is_for_launcher() {
+            let message = format!("the launch option {name} cannot be set for a compilation");
+            let diagnostic = Diagnostic::new(Code::InvalidOption, message)
+                .note(format!("{name}: {}; the code does not depend on it", option.info().about));
+            return Err(diagnostic.hint("pass it to a launch").into());
+        }
         self.set(option, value)
     }
 
@@ -334,16 +341,12 @@ mod tests {
         for info in OPTIONS {
             let value = another(info);
             let options = match (info.consumer, set(info.name, &value)) {
-                (Consumer::Refused(_), options) => {
+                (Consumer::Refused(_) | Consumer::Launcher, options) => {
                     assert_eq!(options.unwrap_err().code(), Some(Code::InvalidOption), "{}", info.name);
                     continue;
                 }
                 (_, options) => options.unwrap(),
             };
-            if info.consumer == Consumer::Launcher {
-                assert_eq!(options, default, "{}", info.name);
-                continue;
-            }
             assert_eq!(options.get(info.id), value, "{}", info.name);
             assert!(!keys.contains(&key(&options)), "{}", info.name);
             keys.push(key(&options));

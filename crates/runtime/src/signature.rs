@@ -171,7 +171,7 @@ impl Signature {
         let mut bound: SmallVec<[Option<ArgumentSource>; 16]> = (0..self.parameters.len())
             .map(|index| (index < positional).then_some(ArgumentSource::Positional(index)))
             .collect();
-        let mut options = SmallVec::new();
+        let mut options: SmallVec<[(usize, OptionId); 4]> = SmallVec::new();
         for (number, &keyword) in keywords.iter().enumerate() {
             let is_named = |parameter: &Parameter| *parameter.name == *keyword;
             let takes = |p: &Parameter| {
@@ -191,6 +191,9 @@ impl Signature {
                 }
             }
             if let Some(option) = option.filter(|option| parameter.is_none() || !option.is_for_launcher()) {
+                if options.iter().any(|&(_, known)| known == option) {
+                    return Err(self.option_given_twice(keyword));
+                }
                 options.push((number, option));
             }
         }
@@ -332,6 +335,13 @@ impl Signature {
         let diagnostic = Diagnostic::new(Code::TooManyArguments, message)
             .hint(format!("pass '{name}' by position or by keyword, not both"));
         self.at(diagnostic, Some(index), "this parameter")
+    }
+
+    fn option_given_twice(&self, name: &str) -> Error {
+        let message = format!("kernel '{}' got two values for the launch option '{name}'", self.name);
+        let diagnostic = Diagnostic::new(Code::TooManyArguments, message)
+            .hint(format!("pass '{name}' once, in the call or in a configuration of the tuner"));
+        self.at(diagnostic, None, "this kernel")
     }
 
     fn given_by_keyword(&self, index: usize) -> Error {

@@ -211,7 +211,8 @@ impl Kernel {
     ///
     /// With the keyword `warmup = true`, the call only compiles the kernel. With `sanitize = true`,
     /// each finding of the sanitizer is an error. The keyword can also name the checks, as in
-    /// `sanitize = "race,init"`.
+    /// `sanitize = "race,init"`. If an option has no effect on the target, the first launch of a
+    /// variant prints a warning to stderr.
     ///
     /// ```
     /// use tilewright::{Code, Module, args};
@@ -280,13 +281,8 @@ impl Kernel {
         grid: runtime::Grid,
         arguments: Arguments<'_>,
     ) -> Result<(), Error> {
-        let Call { values, options, is_warmup, checks } = self.bind(arguments)?;
-        let handle = self.handle(&values, &options)?;
-        if is_warmup {
-            return Ok(());
-        }
-        let run = || launch(&handle, stream, grid, &values);
-        if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
+        let call = self.bind(arguments)?;
+        call.run(&*self.handle(&call.values, &call.options)?, stream, grid)
     }
 
     /// Compiles the kernel for these arguments, but does not run it. The next launch with arguments
@@ -394,7 +390,11 @@ impl Kernel {
         if let Some(handle) = self.kernel.lookup(values, options)? {
             return Ok(handle);
         }
-        self.module.source.with_host(|host| self.kernel.specialize(values, options, host))
+        let handle = self.module.source.with_host(|host| self.kernel.specialize(values, options, host))?;
+        for option in handle.options().without_effect(handle.compiled.metadata.target) {
+            eprintln!("{}", self.signature().option_without_effect(&option));
+        }
+        Ok(handle)
     }
 
     pub(crate) fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<Call<'m>, Error> {
@@ -448,8 +448,25 @@ pub(crate) struct Call<'m> {
     /// One value for each parameter.
     pub(crate) values: Vec<Value<'m>>,
     pub(crate) options: Options,
-    is_warmup: bool,
-    checks: Checks,
+    pub(crate) is_warmup: bool,
+    pub(crate) checks: Checks,
+}
+
+impl Call<'_> {
+    /// Launches the code that is compiled for this call, as the options of the call request: with
+    /// checks, or not at all.
+    pub(crate) fn run(
+        &self,
+        handle: &Handle,
+        stream: Option<&Stream>,
+        grid: runtime::Grid,
+    ) -> Result<(), Error> {
+        if self.is_warmup {
+            return Ok(());
+        }
+        let run = || launch(handle, stream, grid, &self.values);
+        if self.checks.is_empty() { run() } else { sanitized(self.checks, handle.device(), run) }
+    }
 }
 
 /// Runs a launch with checks of the sanitizer. Returns an error if the sanitizer has a finding, or

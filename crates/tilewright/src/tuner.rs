@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{HostValue, suggest};
 use tilewright_runtime::lock::{self, Choice};
-use tilewright_runtime::{Device, DeviceBuffer, Error, Grid, Handle, Region, Value};
+use tilewright_runtime::{Device, DeviceBuffer, Error, Grid, Handle, OptionId, Region, Value};
 
 use crate::arguments::GpuMemory;
 use crate::launch::launch;
@@ -182,6 +182,10 @@ impl Tuner {
     /// Launches the fastest configuration. If the key is new, measures all configurations first.
     /// `grid` computes the grid of a configuration.
     ///
+    /// With the keyword `sanitize`, the final launch has checks, and the measured launches have
+    /// none. With `warmup = true`, the call compiles the chosen configuration, or all
+    /// configurations if the key is new, and runs nothing.
+    ///
     /// ```
     /// use tilewright::{Code, Module, args, config};
     ///
@@ -197,7 +201,8 @@ impl Tuner {
     /// ```
     ///
     /// # Errors
-    /// If no configuration compiles and runs, or if the launch fails.
+    /// If no configuration compiles and runs, or if the launch fails. Also if a configuration sets an
+    /// option of the launcher, such as `sanitize`, or a parameter or option that the call also sets.
     #[expect(clippy::needless_pass_by_value, reason = "callers write `args!` here")]
     pub fn launch<G: IntoGrid>(
         &self,
@@ -272,21 +277,52 @@ impl Tuner {
             return Err(Diagnostic::new(Code::InvalidArgument, message).into());
         };
         let device = self.kernel.device_of(arguments);
-        let key = self.key_of(device, &self.call(first, arguments)?.values)?;
+        let call = self.call(first, arguments)?;
+        let key = self.key_of(device, &call.values)?;
         let known = self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let choice = if let Some(choice) = known {
             choice
         } else {
+            // A mistake in a configuration is an error. Only a failed compilation or run is skipped.
+            self.configs.iter().try_for_each(|config| self.call(config, arguments).map(drop))?;
+            if call.is_warmup {
+                return self.compile_all(arguments);
+            }
             let choice = self.choose(stream, grid, arguments, (device, &key))?;
             self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(key, choice);
             choice
         };
         let config = &self.configs[choice];
-        let Call { values, options, .. } = self.call(config, arguments)?;
-        launch(&*self.kernel.handle(&values, &options)?, stream, grid(config)?, &values)
+        let call = self.call(config, arguments)?;
+        call.run(&*self.kernel.handle(&call.values, &call.options)?, stream, grid(config)?)
     }
 
+    /// Compiles all configurations. Skips those that do not compile, but fails if all fail.
+    fn compile_all(&self, arguments: &Arguments<'_>) -> Result<(), Error> {
+        let compile = |config: &Config| -> Result<(), Error> {
+            let Call { values, options, .. } = self.call(config, arguments)?;
+            self.kernel.handle(&values, &options).map(drop)
+        };
+        let results: Vec<Result<(), Error>> = self.configs.iter().map(compile).collect();
+        if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    /// Binds the arguments of a launch and the values of a configuration. Refuses a configuration
+    /// with an option of the launcher, because all configurations are launched in the same way.
     fn call<'m>(&self, config: &Config, arguments: &Arguments<'m>) -> Result<Call<'m>, Error> {
+        let parameters = self.kernel.signature();
+        let is_of_launcher = |name: &str| {
+            OptionId::parse(name).is_some_and(OptionId::is_for_launcher)
+                && parameters.position(name).is_none()
+        };
+        if let Some((name, _)) = config.values.iter().find(|(name, _)| is_of_launcher(name)) {
+            let message =
+                format!("a configuration of kernel '{}' sets the launch option {name}", self.kernel.name());
+            return Err(Diagnostic::new(Code::InvalidOption, message)
+                .note("a configuration has values of `tl.constexpr` parameters and options of the compiler")
+                .hint(format!("pass {name} to the launch of the tuner"))
+                .into());
+        }
         let mut arguments = arguments.clone();
         arguments.keywords.extend(config.values.iter().map(|(name, value)| (*name, value.clone())));
         self.kernel.bind(arguments)

@@ -1,6 +1,6 @@
 //! Tests the functions that `include_kernels!` defines, on the CPU and in the simulator.
 
-use tilewright::{Code, Device, Stream, bf16};
+use tilewright::{Code, Device, Stream, args, bf16};
 
 tilewright::include_kernels! {
     /// The kernels of two files.
@@ -64,6 +64,23 @@ fn faults_and_other_targets_are_errors() {
 #[test]
 fn the_bundle_lists_its_kernels() {
     let bundle = kernels::bundle().unwrap();
-    let error = bundle.launch("scales", 1, tilewright::args![]).expect_err("a typo");
+    let error = bundle.launch("scales", 1, args![]).expect_err("a typo");
     assert!(error.to_string().contains("scale("), "{error}");
+}
+
+#[test]
+fn a_bundle_refuses_options_and_repeated_arguments() {
+    let bundle = kernels::bundle().unwrap().on(Device::Cpu);
+    let (x, mut out) = ([1.0_f32; 8], [0.0_f32; 8]);
+    for option in ["sanitize", "warmup", "stream", "num_warps", "launch_cooperative_grid"] {
+        let arguments = args![x_ptr = &x, out_ptr = &mut out, factor = 2.0, n = 8].keyword(option, 1);
+        let error = bundle.launch("scale", 1, arguments).expect_err("a lock has no options");
+        assert_eq!(error.code(), Some(Code::NotLocked));
+        let expected = format!("{option} is a launch option");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+    let twice = args![x_ptr = &x, out_ptr = &mut out, factor = 2.0, n = 8, n = 4];
+    let error = bundle.launch("scale", 1, twice).expect_err("two values of n");
+    assert_eq!(error.code(), Some(Code::TooManyArguments));
+    assert_eq!(out, [0.0; 8]);
 }

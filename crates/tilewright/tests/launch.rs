@@ -266,4 +266,40 @@ fn options_of_the_launcher_are_obeyed_or_refused() {
     for launched in refused {
         assert_eq!(code(launched), Some(Code::InvalidOption));
     }
+    let twice = kernel.launch(1, args![&x, &mut out, 2.0, 64, num_warps = 2, num_warps = 4]);
+    assert_eq!(code(twice), Some(Code::TooManyArguments));
+    let mut options = tilewright::Options::default();
+    let none = tilewright::frontend::Constant::None;
+    for name in ["grid", "sanitize", "stream", "warmup"] {
+        assert_eq!(code(options.set_named(name, &none)), Some(Code::InvalidOption), "{name}");
+    }
+}
+
+/// Tests the warning in a process of its own, because only another process can read its stderr.
+#[test]
+fn options_without_effect_are_warned_of() {
+    const CHILD: &str = "TILEWRIGHT_TEST_WARNING";
+    if std::env::var_os(CHILD).is_some() {
+        let kernel = module().kernel("scale").unwrap();
+        let (x, mut out) = ([1.0_f32; 64], [0.0_f32; 64]);
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, clc = true]).unwrap();
+        eprintln!("after the CPU");
+        let gpu = kernel.on(tilewright::Device::Sim(90));
+        for _ in 0..2 {
+            gpu.launch(1, args![&x, &mut out, 2.0, 64, clc = true]).unwrap();
+        }
+        return;
+    }
+    let test = "options_without_effect_are_warned_of";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", "--nocapture", test]).env(CHILD, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let (before, after) = text.split_once("after the CPU").unwrap();
+    assert!(!before.contains("TW0115"), "{text}");
+    assert_eq!(
+        after.matches("warning[TW0115]: the launch option clc=True of kernel 'scale'").count(),
+        1,
+        "{text}"
+    );
 }

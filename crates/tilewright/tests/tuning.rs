@@ -86,3 +86,44 @@ fn configurations_that_do_not_run_are_skipped() {
     assert_eq!(code(tuner.launch(|_| 1, args![&x, &mut total, 64, ROUNDS = 0])), Some(Code::InvalidArgument));
     assert_eq!(code(kernel().tuned([], &[]).launch(|_| 1, args![])), Some(Code::InvalidArgument));
 }
+
+#[test]
+fn options_of_the_launcher_are_obeyed_or_refused() {
+    let x = [1.0_f32; 64];
+    let mut total = [0.0_f32];
+    let configs = [config! { ROUNDS = 0 }, config! { ROUNDS = 0, num_warps = 1 }];
+    let tuner = kernel().tuned(configs, &["n"]);
+    tuner.launch(|_| 1, args![&x, &mut total, 64, BLOCK = 64, warmup = true]).unwrap();
+    assert_eq!(total, [0.0], "`warmup` only compiles");
+    assert!(tuner.choices().is_empty(), "`warmup` measures nothing");
+    tuner.launch(|_| 1, args![&x, &mut total, 64, BLOCK = 64, sanitize = true]).unwrap();
+    assert_eq!(total, [64.0], "one program has no race");
+    tuner.launch(|_| 1, args![&x, &mut total, 64, BLOCK = 64, warmup = true]).unwrap();
+    assert_eq!(total, [64.0], "`warmup` does not launch the choice");
+    // Two programs load and store the total.
+    let racing = tuner.launch(|_| 2, args![&x, &mut total, 64, BLOCK = 64, sanitize = "race"]);
+    assert_eq!(code(racing), Some(Code::Race));
+    let only_wrong = kernel().tuned([config! { ROUNDS = 0 }], &[]);
+    let warmed = only_wrong.launch(|_| 1, args![&x, &mut total, 64, BLOCK = 0, warmup = true]);
+    assert_eq!(code(warmed), Some(Code::InvalidArange), "no configuration compiles");
+}
+
+/// Tests that a mistake in a configuration is an error, also if another configuration runs.
+#[test]
+fn mistakes_in_configurations_are_not_skipped() {
+    let x = [1.0_f32; 64];
+    let mut total = [0.0_f32];
+    for (wrong, expected) in [
+        (config! { ROUNDS = 0, sanitize = true }, Code::InvalidOption),
+        (config! { ROUNDS = 0, warmup = true }, Code::InvalidOption),
+        (config! { ROUNDS = 0, num_wraps = 4 }, Code::UnknownOption),
+        (config! { ROUNDS = 0, num_warps = 3 }, Code::InvalidOption),
+        (config! { ROUNDS = 0, num_stages = 2 }, Code::TooManyArguments),
+        (config! { ROUNDS = 0, BLOCK = 64 }, Code::TooManyArguments),
+    ] {
+        let tuner = kernel().tuned([config! { ROUNDS = 0 }, wrong], &[]);
+        let launched = tuner.launch(|_| 1, args![&x, &mut total, 64, BLOCK = 64, num_stages = 3]);
+        assert_eq!(code(launched), Some(expected));
+    }
+    assert_eq!(total, [0.0]);
+}

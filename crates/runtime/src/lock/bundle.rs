@@ -64,6 +64,12 @@ impl Bundle {
         device: Device,
         arguments: &[(&str, Value<'m>)],
     ) -> Result<(Arc<Handle>, Vec<Value<'m>>), Error> {
+        for (index, (name, _)) in arguments.iter().enumerate() {
+            if arguments[..index].iter().any(|(known, _)| known == name) {
+                let message = format!("kernel '{kernel}' of a lock got two values for argument '{name}'");
+                return Err(Diagnostic::new(Code::TooManyArguments, message).into());
+            }
+        }
         let target = device.target()?.to_string();
         let mut of_kernel = Vec::new();
         for (index, entry) in self.file.entries.iter().enumerate() {
@@ -207,8 +213,10 @@ fn fit(entry: &Entry, device: Device, arguments: &[(&str, Value<'_>)]) -> Result
         if entry.launch.parameters.iter().any(|parameter| parameter.name == *name) {
             continue;
         }
-        let locked =
-            entry.launches.arguments.get(*name).ok_or_else(|| format!("it has no parameter {name}"))?;
+        let locked = entry.launches.arguments.get(*name).ok_or_else(|| match OptionId::parse(name) {
+            Some(_) => format!("{name} is a launch option, and locked code has its options already"),
+            None => format!("it has no parameter {name}"),
+        })?;
         let text = match value.to_host_value() {
             Some(HostValue::Constant(constant)) => constant.to_string(),
             _ => value.describe(),
