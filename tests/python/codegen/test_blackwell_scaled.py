@@ -190,21 +190,21 @@ def test_dots_in_flight_have_scales_of_their_own(tmp_path):
 def many_dots(a_ptr, s_ptr, c_ptr, M: tl.constexpr, K: tl.constexpr, COUNT: tl.constexpr):
     i, j, g = tl.arange(0, M), tl.arange(0, K), tl.arange(0, K // 32)
     a = tl.load(a_ptr + i[:, None] * K + j[None, :])
-    s = tl.load(s_ptr + i[:, None] * (K // 32) + g[None, :])
     for step in tl.static_range(COUNT):
+        s = tl.load(s_ptr + step * M * (K // 32) + i[:, None] * (K // 32) + g[None, :])
         c = tl.dot_scaled(a, s, "e4m3", a.T, s, "e4m3")
-        tl.store(c_ptr + step * M * M + i[:, None] * M + i[None, :], c * (step + 1))
+        tl.store(c_ptr + step * M * M + i[:, None] * M + i[None, :], c)
 
 
 def test_dots_beyond_tensor_memory(tmp_path):
     """Each accumulator has 128 columns, so the fourth one does not fit beside the scales."""
     m, k, count = 128, 32, 5
     a, values = operand(m, k, "e4m3", 9)
-    s, factors = scale_factors(m, k, 32, 10)
+    s, factors = scale_factors(count * m, k, 32, 10)
     c = torch.zeros(count, m, m)
     handle = many_dots[(1,)](a, s, c, m, k, count)
-    product = (values * factors) @ (values * factors).T
-    expected = product * torch.arange(1, count + 1).view(count, 1, 1)
+    scaled = values * factors.view(count, m, k)
+    expected = scaled @ scaled.mT
     torch.testing.assert_close(c.double(), expected, rtol=1e-5, atol=1e-3)
     assert handle.asm["ptx"].count("block_scale") == 3
 

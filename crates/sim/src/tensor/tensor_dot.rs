@@ -380,7 +380,8 @@ impl Issued<'_> {
             .iter()
             .map(|&rank| self.scale_factors_of(context, rank, addresses[operand], (rows, byte), factors))
             .collect::<Outcome<Vec<_>>>()?;
-        if operand == 1 && found.iter().any(|other| other.elements != found[0].elements) {
+        let bits = |factors: &Matrix<f64>| factors.elements.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        if operand == 1 && found.windows(2).any(|pair| bits(&pair[0]) != bits(&pair[1])) {
             let text = "the blocks of a pair have different scale factors of B in tensor memory";
             return Err(FaultKind::Illegal(text.into()).into());
         }
