@@ -41,7 +41,7 @@ impl Target {
 
     /// Returns whether the back end selects instructions for dots with scales. Otherwise, the
     /// optimizer inlines their implementation in the kernel language.
-    pub fn has_scaled_dots(self) -> bool {
+    pub(crate) fn has_scaled_dots(self) -> bool {
         matches!(self, Target::Gpu(target) if target.features.has(tilewright_gpu_ir::Feature::Tcgen05))
     }
 

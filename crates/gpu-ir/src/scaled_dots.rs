@@ -3,7 +3,7 @@
 
 use tilewright_ir as ir;
 use tilewright_ir::{Dtype, ScaledFormat, ScaledKind};
-use tilewright_layout::{Bases, Layout, StatedBuffer};
+use tilewright_layout::Layout;
 
 use crate::TensorMemory;
 use crate::tensor_memory::{MAX_DOT_COLUMNS, TensorMemoryMove};
@@ -79,11 +79,6 @@ impl ScaledDot {
         let [a, b] = &self.scales;
         Some([layout(a)?, layout(b)?])
     }
-}
-
-/// Returns the layout of the tensor memory of scales.
-pub(crate) fn layout_of_scales() -> StatedBuffer {
-    StatedBuffer::TensorMemoryScales { cga: Bases::new() }
 }
 
 #[cfg(test)]

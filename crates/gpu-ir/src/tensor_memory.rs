@@ -11,7 +11,6 @@ use tilewright_ir::{Dtype, Element, Shape};
 use tilewright_layout::{Bases, Input, Layout, StatedBuffer, TensorMemoryBlock};
 
 use crate::layout_rules::element_bits;
-use crate::scaled_dots::layout_of_scales;
 
 /// The columns of the tensor memory of a multiprocessor.
 pub const TENSOR_MEMORY_COLUMNS: u32 = 512;
@@ -211,6 +210,11 @@ impl fmt::Display for TensorMemory {
         let (slots, tile, group) = (self.slots, self.tile(), self.cta_group);
         write!(f, "tensor_memory<{slots}, {tile}, m{rows}n{columns}, stride {stride}, cta_group {group}>")
     }
+}
+
+/// Returns the layout of the tensor memory of scales.
+fn layout_of_scales() -> StatedBuffer {
+    StatedBuffer::TensorMemoryScales { cga: Bases::new() }
 }
 
 /// The part of tensor memory that a warp moves for one repetition of an instruction.

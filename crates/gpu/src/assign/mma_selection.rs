@@ -12,7 +12,6 @@ use crate::assign::swap_dot_operands::is_loaded_by_columns;
 use crate::assign::{tcgen05_selection, wgmma_selection};
 use crate::cost_model;
 use crate::remarks::{self, RemarkReason};
-use crate::tile::scaled_dots;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits, fma_operand_layout};
 use tilewright_gpu_ir::scaled_dots::ScaledDot;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
@@ -92,7 +91,7 @@ impl DotPlans {
         let mut plans = SecondaryMap::new();
         // The selection of dots with scales has counted their columns.
         let scaled = dots.iter().filter_map(|dot| scaled_dot(function, *dot));
-        let scaled_columns: u32 = scaled.map(|dot| scaled_dots::columns(&dot)).sum();
+        let scaled_columns: u32 = scaled.map(|dot| tcgen05_selection::scaled_columns(&dot)).sum();
         let mut free_columns = TENSOR_MEMORY_COLUMNS.saturating_sub(scaled_columns);
         for (block, inst) in found {
             let types = DotTypes::of(function, inst);

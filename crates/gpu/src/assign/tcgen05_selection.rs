@@ -42,6 +42,12 @@ pub fn scaled_instruction(
     Ok(dot)
 }
 
+/// Returns the columns of tensor memory of a dot with scales: those of its accumulator and of its
+/// scales.
+pub fn scaled_columns(dot: &ScaledDot) -> u32 {
+    dot.accumulator.columns() + dot.scales.iter().map(|scales| SCALE_SLOTS * scales.columns()).sum::<u32>()
+}
+
 /// Returns the `tcgen05.mma` of a dot with scales. Its K counts the bytes of a row of A.
 pub fn scaled_mma(accumulator: &TensorMemory) -> Mma {
     Mma::new(accumulator.block.rows, accumulator.block.columns, DEPTH_BITS / BYTE_BITS, BYTE_BITS)

@@ -18,10 +18,9 @@ use tilewright_ir::{
     ScaledFormat, ScaledFormats, Shape, Type, Value,
 };
 
-use crate::assign::tcgen05_selection::{SCALE_SLOTS, scaled_instruction};
+use crate::assign::tcgen05_selection::{scaled_columns, scaled_instruction};
 use crate::preparation::Preparation;
 use crate::remarks::{self, RemarkReason};
-use tilewright_gpu_ir::scaled_dots::ScaledDot;
 use tilewright_gpu_ir::tensor_memory::TENSOR_MEMORY_COLUMNS;
 
 /// The sign and the magnitude of a number of e2m1, and the distance to their bits in fp16.
@@ -54,7 +53,7 @@ pub fn select(kernel: &mut Preparation<'_>) -> bool {
             }
         };
         let plan = plan.and_then(|(dot, formats)| {
-            let left = free_columns.checked_sub(columns(&dot));
+            let left = free_columns.checked_sub(scaled_columns(&dot));
             free_columns = left.ok_or("tensor memory has too few columns for its accumulator")?;
             Ok((dot.kind, formats))
         });
@@ -79,11 +78,6 @@ pub fn select(kernel: &mut Preparation<'_>) -> bool {
         has_calls |= function.scaled_dot.take().is_some();
     }
     has_calls
-}
-
-/// Returns the columns of tensor memory of a dot: those of its accumulator and of its scales.
-pub fn columns(dot: &ScaledDot) -> u32 {
-    dot.accumulator.columns() + dot.scales.iter().map(|scales| SCALE_SLOTS * scales.columns()).sum::<u32>()
 }
 
 /// Finds the calls of a block, in the order of the program.

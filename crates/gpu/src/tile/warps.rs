@@ -42,7 +42,7 @@ pub fn add_warps(kernel: &mut Preparation<'_>) {
     }
 }
 
-/// Returns whether an instruction stores the scales of each dot, by so many warps.
+/// Returns whether an instruction stores the scales of each dot, by `warps` warps.
 fn can_store_scales(kernel: &Function, warps: u32) -> bool {
     let can_store = |inst| scaled_dot(kernel, inst).is_none_or(|dot| dot.scale_layouts(warps).is_some());
     collect_dots(kernel).into_iter().all(|(_, inst)| can_store(inst))
