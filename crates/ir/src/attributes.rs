@@ -475,12 +475,20 @@ impl Attribute for Failure {
     }
 }
 
+/// `none` is the text of an op without scales.
 impl Attribute for Option<ScaledFormats> {
     fn print(&self, out: &mut String) {
-        ScaledFormats::print(*self, out);
+        match self {
+            Some(ScaledFormats([a, b])) => out.extend([a.name(), " x ", b.name()]),
+            None => out.push_str("none"),
+        }
     }
     fn parse(text: &str) -> Option<Self> {
-        ScaledFormats::parse(text)
+        if text.trim() == "none" {
+            return Some(None);
+        }
+        let (a, b) = text.split_once(" x ")?;
+        Some(Some(ScaledFormats([ScaledFormat::named(a.trim())?, ScaledFormat::named(b.trim())?])))
     }
 }
 

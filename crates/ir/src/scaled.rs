@@ -53,28 +53,6 @@ impl ScaledFormat {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScaledFormats(pub [ScaledFormat; 2]);
 
-impl ScaledFormats {
-    /// The text form of an op without scales.
-    const NONE: &str = "none";
-
-    /// Writes formats, or `none`.
-    pub(crate) fn print(formats: Option<Self>, out: &mut String) {
-        match formats {
-            Some(Self([a, b])) => out.extend([a.name(), " x ", b.name()]),
-            None => out.push_str(Self::NONE),
-        }
-    }
-
-    /// Parses formats, or `none`. Returns `None` if the text is malformed.
-    pub(crate) fn parse(text: &str) -> Option<Option<Self>> {
-        if text.trim() == Self::NONE {
-            return Some(None);
-        }
-        let (a, b) = text.split_once(" x ")?;
-        Some(Some(Self([ScaledFormat::named(a.trim())?, ScaledFormat::named(b.trim())?])))
-    }
-}
-
 /// The instruction of a dot with scales.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScaledKind {

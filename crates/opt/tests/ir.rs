@@ -24,7 +24,11 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     for step in steps {
         match *step {
             "inline" => {
-                optimize(&mut module, &Options { level: Level::Inline, ..Options::default() }, &mut |_, _| {})
+                optimize(
+                    &mut module,
+                    &Options { level: Level::Inline, ..Options::default() },
+                    &mut |_, _| {},
+                );
             }
             "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
             "short-loops" => {

@@ -290,9 +290,9 @@ fn options_without_effect_are_warned_of() {
         }
         return;
     }
-    let test = "options_without_effect_are_warned_of";
+    let name = "options_without_effect_are_warned_of";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = child.args(["--exact", "--nocapture", test]).env(CHILD, "1").output().unwrap();
+    let output = child.args(["--exact", "--nocapture", name]).env(CHILD, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     let (before, after) = text.split_once("after the CPU").unwrap();
