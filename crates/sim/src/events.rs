@@ -76,7 +76,7 @@ pub struct Piece {
 pub struct Event {
     /// The kind.
     pub kind: EventKind,
-    /// The index of the instruction in [`Events::instructions`].
+    /// The index of the instruction in the list of all instructions of the events.
     pub instruction: u32,
     /// The rank of the warp's block in its cluster.
     pub rank: u32,

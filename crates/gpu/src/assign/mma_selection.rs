@@ -90,14 +90,14 @@ impl DotPlans {
         let chained = find_chained_dots(function, &dots);
         let mut plans = SecondaryMap::new();
         // The selection of dots with scales has counted their columns.
-        let scaled = dots.iter().filter_map(|dot| scaled_dot(function, *dot));
-        let scaled_columns: u32 = scaled.map(|dot| tcgen05_selection::scaled_columns(&dot)).sum();
+        let with_scales = dots.iter().filter_map(|dot| scaled_dot(function, *dot));
+        let scaled_columns: u32 = with_scales.map(|dot| tcgen05_selection::scaled_columns(&dot)).sum();
         let mut free_columns = TENSOR_MEMORY_COLUMNS.saturating_sub(scaled_columns);
         for (block, inst) in found {
             let types = DotTypes::of(function, inst);
             let shape = DotShape::of(&types);
-            let scaled = scaled_dot(function, inst);
-            let instruction = if let Some(dot) = &scaled {
+            let dot_with_scales = scaled_dot(function, inst);
+            let instruction = if let Some(dot) = &dot_with_scales {
                 DotInstruction::Tcgen05 { mma: tcgen05_selection::scaled_mma(&dot.accumulator) }
             } else if let Ok((mma, warps)) = types.wgmma(target, num_warps) {
                 DotInstruction::Wgmma { mma, warps }
@@ -143,7 +143,7 @@ impl DotPlans {
             });
             let mut add = |layout| layouts.add(layout);
             let operands = operands.map(|layout| layout.map(&mut add));
-            let scales = scaled.map(|dot| {
+            let scales = dot_with_scales.map(|dot| {
                 let layouts = dot.scale_layouts(num_warps).expect("the selection checks the scales");
                 layouts.map(&mut add)
             });

@@ -358,15 +358,12 @@ impl TensorDots<'_> {
         // All threads have accessed the tensor memory, and have waited for the phase of the slot.
         self.cursor.emit(ir::Op::Barrier {}, &[], []);
         let use_acc = self.cursor.int(Dtype::I1, i128::from(!is_zero));
-        match formats.zip(scales) {
-            Some((ScaledFormats([a_format, b_format]), [a_scale, b_scale])) => {
-                let op = GpuOp::Tcgen05MmaScaled { a_format, b_format, transposed_a, transposed_b };
-                self.cursor.emit(op, &[a, b, memory, a_scale, b_scale, use_acc], []);
-            }
-            None => {
-                let op = GpuOp::Tcgen05Mma { transposed_a, transposed_b };
-                self.cursor.emit(op, &[a, b, memory, use_acc], []);
-            }
+        if let Some((ScaledFormats([a_format, b_format]), [a_scale, b_scale])) = formats.zip(scales) {
+            let op = GpuOp::Tcgen05MmaScaled { a_format, b_format, transposed_a, transposed_b };
+            self.cursor.emit(op, &[a, b, memory, a_scale, b_scale, use_acc], []);
+        } else {
+            let op = GpuOp::Tcgen05Mma { transposed_a, transposed_b };
+            self.cursor.emit(op, &[a, b, memory, use_acc], []);
         }
         let slot = self.slot(issued, self.slots);
         self.cursor.emit(GpuOp::Tcgen05Commit { pair: false }, &[self.barriers, slot], []);
