@@ -139,7 +139,7 @@ fn mistakes_end_in_one_diagnostic() {
         (
             &["compile", &copy, "--emit", "ptx"],
             2,
-            "no stage 'ptx' for cpu; there are ast, ir, opt, cpu, asm\n",
+            "no stage 'ptx' for cpu; there are ast, ir, opt, cpu, asm; for 'ptx', pass `--target sm_90`\n",
         ),
         (&["compile", &copy, "--target", "sm_70"], 2, "possible values: cpu, sm_75, sm_80"),
         (&["explain", "TW0999"], 2, "there is no code 'TW0999'"),
