@@ -27,7 +27,11 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
     for file in &included.files {
         let path = folder.map_or_else(|| file.path.value().into(), |folder| folder.join(file.path.value()));
         let path = std::path::absolute(&path).unwrap_or(path);
-        let module = SourceModule::from_file(&path).map_err(|error| failed(file.path.span(), &error))?;
+        let module = SourceModule::from_file(&path).map_err(|error| {
+            let relative = "\nnote: paths are relative to the folder of the Rust file";
+            let note = if path.is_file() { "" } else { relative };
+            syn::Error::new(file.path.span(), format!("{error}{note}"))
+        })?;
         for declaration in &file.kernels {
             let options = options(declaration)?;
             let arguments = recording.add(&module, declaration, &options);

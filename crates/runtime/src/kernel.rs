@@ -166,10 +166,11 @@ impl Kernel {
     }
 
     /// Returns the key of what the code depends on. Returns `None` for a GPU, whose code depends on
-    /// all options, and while stages are dumped.
+    /// all options, and while stages are dumped. Also returns `None` during a recording, because the
+    /// code for the other targets of the recording depends on all options.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device_of(arguments).target()? == Target::Cpu;
-        if !is_for_cpu || dump::is_on(&Knobs::current()) {
+        if !is_for_cpu || dump::is_on(&Knobs::current()) || lock::is_recording_here() {
             return Ok(None);
         }
         self.key(arguments, &options.of_language()).map(Some)

@@ -31,8 +31,8 @@ pub use bundle::Bundle;
 pub use describe::describe;
 pub use grid_expressions::{GridExpressions, GridName};
 pub use record::{
-    Collected, Recorder, begin_recording, collect, is_recording, record_choice, recorded_launches,
-    resume_recording, suspend_recording,
+    Collected, Recorder, begin_recording, collect, is_recording, is_recording_here, record_choice,
+    recorded_launches, resume_recording, suspend_recording,
 };
 pub use request::{ObjectText, describe_objects_by};
 pub use verify::{Mismatch, Verified, verify};

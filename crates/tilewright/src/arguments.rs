@@ -230,6 +230,10 @@ impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tensor of `{T}` that a kernel reads",
+    note = "pass a `&` slice, vector, array or `Buffer` of `{T}`"
+)]
 pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
 
 /// A tensor of elements `T` that a kernel may write: a `&mut` slice, vector, array or
@@ -246,6 +250,10 @@ pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tensor of `{T}` that a kernel writes",
+    note = "pass a `&mut` slice, vector, array or `Buffer` of `{T}`"
+)]
 pub trait WriteTensor<'m, T>: IntoArgument<'m> {}
 
 impl<'m, T: Element> ReadTensor<'m, T> for &'m [T] {}

@@ -1,18 +1,33 @@
 //! Records the lock of the kernels that a function launches.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tilewright_runtime::lock::{begin_recording, collect};
-use tilewright_runtime::{Error, Knobs, Target};
+use tilewright_runtime::lock::{begin_recording, collect, is_recording_here};
+use tilewright_runtime::{Error, Handle, Knobs, Target};
 
-/// Runs a function, and writes a lock. The lock contains the kernels that the function compiles and
+/// The variants that the current recording has.
+static RECORDED: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
+
+/// Lists a variant as recorded. Returns true if this thread makes a recording that did not have the
+/// variant: then the caller records it, unless its compilation has.
+pub(crate) fn insert_recorded(handle: &Arc<Handle>) -> bool {
+    if !is_recording_here() {
+        return false;
+    }
+    let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = !recorded.iter().any(|known| Arc::ptr_eq(known, handle));
+    if is_new {
+        recorded.push(Arc::clone(handle));
+    }
+    is_new
+}
+
+/// Runs a function, and writes a lock. The lock contains the kernels that the function launches and
 /// the choices of its tuners. It consists of the file at `path` and a folder of artifacts next to
 /// this file. Each kernel is compiled for all `targets`. If `targets` is empty, each kernel is
-/// compiled for the device of its launch. A kernel that was compiled before the call is not
-/// recorded. A process with `TILEWRIGHT_LOCK=path` launches the kernels of the lock, and compiles
-/// and tunes nothing.
+/// compiled for the device of its launch. A process with `TILEWRIGHT_LOCK=path` launches the kernels
+/// of the lock, and compiles and tunes nothing.
 ///
 /// ```
 /// use tilewright::{Bundle, Device, Module, Target, args, record_lock};
@@ -50,6 +65,7 @@ pub fn record_lock<R>(
             if let Some(knobs) = self.0.take() {
                 knobs.set();
             }
+            RECORDED.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
     // A process can only make one recording at a time.

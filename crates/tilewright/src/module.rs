@@ -12,6 +12,7 @@ use tilewright_runtime::{
 
 use crate::arguments::to_constant;
 use crate::launch::launch;
+use crate::lock;
 use crate::{Arguments, IntoGrid, Stream};
 
 /// The text of a Python module that defines kernels. The frontend evaluates the module's imports of
@@ -388,12 +389,17 @@ impl Kernel {
     /// If the kernel does not compile for these values.
     pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.kernel.lookup(values, options)? {
+            if lock::insert_recorded(&handle) {
+                self.module.source.with_host(|host| self.kernel.record(&handle, host))?;
+            }
             return Ok(handle);
         }
         let handle = self.module.source.with_host(|host| self.kernel.specialize(values, options, host))?;
         for option in handle.options().without_effect(handle.compiled.metadata.target) {
             eprintln!("{}", self.signature().option_without_effect(&option));
         }
+        // The compilation has recorded it.
+        lock::insert_recorded(&handle);
         Ok(handle)
     }
 
@@ -434,12 +440,6 @@ impl Kernel {
     pub(crate) fn source_digest(&self) -> String {
         let tree = tilewright_compiler::syntax_tree(self.signature().source.as_ref());
         runtime::lock::Artifacts::hash(tree.as_bytes())
-    }
-
-    /// Adds a compiled variant to the recording of this process. Does nothing if the process makes
-    /// no recording.
-    pub(crate) fn record(&self, handle: &Handle) -> Result<(), Error> {
-        self.module.source.with_host(|host| self.kernel.record(handle, host))
     }
 }
 

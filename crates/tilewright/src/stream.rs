@@ -153,7 +153,7 @@ impl Stream {
             return Ok(());
         }
         let message = format!("the stream is on {}, and the launch on {device}", self.device);
-        let hint = format!("launch `kernel.on({:?})`, with tensors of that device", self.device);
+        let hint = format!("launch `kernel.on(Device::{:?})`, with tensors of that device", self.device);
         Err(Diagnostic::new(Code::InvalidArgument, message).hint(hint).into())
     }
 }

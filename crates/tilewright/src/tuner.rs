@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Index;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -136,8 +136,16 @@ pub struct Tuner {
     kernel: Kernel,
     configs: Vec<Config>,
     key: Vec<&'static str>,
-    /// The index of the chosen configuration for each key.
-    choices: Mutex<FxHashMap<Vec<String>, usize>>,
+    /// The chosen configuration for each key.
+    choices: Mutex<FxHashMap<Vec<String>, Chosen>>,
+}
+
+/// A chosen configuration.
+#[derive(Clone, Debug)]
+struct Chosen {
+    index: usize,
+    /// The times of all configurations, for locks.
+    timings: Arc<BTreeMap<String, Vec<Option<f64>>>>,
 }
 
 /// The times of the measured runs of a configuration. The first run is not measured, because it
@@ -261,7 +269,7 @@ impl Tuner {
     pub fn choices(&self) -> Vec<(Vec<String>, Config)> {
         let choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<_> =
-            choices.iter().map(|(key, &index)| (key.clone(), self.configs[index].clone())).collect();
+            choices.iter().map(|(key, chosen)| (key.clone(), self.configs[chosen.index].clone())).collect();
         found.sort_by(|first, second| first.0.cmp(&second.0));
         found
     }
@@ -279,20 +287,32 @@ impl Tuner {
         let device = self.kernel.device_of(arguments);
         let call = self.call(first, arguments)?;
         let key = self.key_of(device, &call.values)?;
-        let known = self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let choice = if let Some(choice) = known {
-            choice
+        let known = self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let chosen = if let Some(chosen) = known {
+            chosen
         } else {
             // A mistake in a configuration is an error. Only a failed compilation or run is skipped.
             self.configs.iter().try_for_each(|config| self.call(config, arguments).map(drop))?;
-            if call.is_warmup {
-                return self.compile_all(arguments);
-            }
-            let choice = self.choose(stream, grid, arguments, (device, &key))?;
-            self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(key, choice);
-            choice
+            let chosen = match self.locked_choice(device, &key)? {
+                Some(chosen) => chosen,
+                None if call.is_warmup => return self.compile_all(arguments),
+                None => self.choose(stream, grid, arguments, device)?,
+            };
+            let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+            choices.insert(key.clone(), chosen.clone());
+            chosen
         };
-        let config = &self.configs[choice];
+        let config = &self.configs[chosen.index];
+        if lock::is_recording() {
+            lock::record_choice(&Choice {
+                kernel: self.kernel.name().to_owned(),
+                source: self.kernel.source_digest(),
+                target: device.target()?.to_string(),
+                key: key[1..].to_vec(),
+                config: config.texts(),
+                timings: BTreeMap::clone(&chosen.timings),
+            })?;
+        }
         let call = self.call(config, arguments)?;
         call.run(&*self.kernel.handle(&call.values, &call.options)?, stream, grid(config)?)
     }
@@ -354,53 +374,42 @@ impl Tuner {
         Ok(key)
     }
 
-    /// Returns the index of the configuration for a key. If the lock of this process has a choice,
-    /// returns this choice. Otherwise, measures the configurations and returns the fastest one.
+    /// Returns the configuration that the lock of this process chooses for a key. Returns `None` if
+    /// the process has no lock, or if it may measure the configurations anyway.
+    fn locked_choice(&self, device: Device, key: &[String]) -> Result<Option<Chosen>, Error> {
+        let target = device.target()?.to_string();
+        let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
+        // A lock's choice is valid for every device of a target.
+        let Some(choice) = lock::locked_choice(kernel, &source, &target, &key[1..])? else { return Ok(None) };
+        let found = self.configs.iter().position(|config| config.texts() == choice.config);
+        if let Some(index) = found {
+            return Ok(Some(Chosen { index, timings: Arc::new(choice.timings) }));
+        }
+        let listed: Vec<_> = choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let message = format!("the lock chooses {} for kernel '{kernel}'", listed.join(", "));
+        Err(Diagnostic::new(Code::NotLocked, message)
+            .note("the tuner has no such configuration")
+            .hint("write the lock anew")
+            .into())
+    }
+
+    /// Measures the configurations, and returns the fastest one.
     fn choose(
         &self,
         stream: Option<&Stream>,
         grid: &dyn Fn(&Config) -> Result<Grid, Error>,
         arguments: &Arguments<'_>,
-        (device, key): (Device, &[String]),
-    ) -> Result<usize, Error> {
-        let target = device.target()?.to_string();
-        let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
-        // A lock's choice is valid for every device of a target.
-        let locked_key = &key[1..];
-        if let Some(choice) = lock::locked_choice(kernel, &source, &target, locked_key)? {
-            let found = self.configs.iter().position(|config| config.texts() == choice.config);
-            return found.ok_or_else(|| {
-                let listed: Vec<_> =
-                    choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                let message = format!("the lock chooses {} for kernel '{kernel}'", listed.join(", "));
-                Diagnostic::new(Code::NotLocked, message)
-                    .note("the tuner has no such configuration")
-                    .hint("write the lock anew")
-                    .into()
-            });
-        }
+        device: Device,
+    ) -> Result<Chosen, Error> {
         lock::suspend_recording();
         let measured = self.measure(stream, grid, arguments, device);
         lock::resume_recording();
         let timings = measured?;
-        let best = timings[0].index;
-        if lock::is_recording() {
-            let texts = |timing: &Timing| {
-                let config = serde_json::to_string(&self.configs[timing.index].texts());
-                (config.expect("texts have a JSON form"), timing.milliseconds())
-            };
-            lock::record_choice(&Choice {
-                kernel: kernel.to_owned(),
-                source,
-                target,
-                key: locked_key.to_vec(),
-                config: self.configs[best].texts(),
-                timings: timings.iter().map(texts).collect(),
-            })?;
-            let Call { values, options, .. } = self.call(&self.configs[best], arguments)?;
-            self.kernel.record(&*self.kernel.handle(&values, &options)?)?;
-        }
-        Ok(best)
+        let texts = |timing: &Timing| {
+            let config = serde_json::to_string(&self.configs[timing.index].texts());
+            (config.expect("texts have a JSON form"), timing.milliseconds())
+        };
+        Ok(Chosen { index: timings[0].index, timings: Arc::new(timings.iter().map(texts).collect()) })
     }
 
     /// Measures all configurations, and returns their times, the fastest configuration first. Skips

@@ -41,13 +41,29 @@ fn a_lock_has_the_choices_of_tuners() {
         Ok::<_, Error>((total[0], tuner.choices()[0].1.clone()))
     };
     let configs = || vec![config! { ROUNDS = 30 }, config! { ROUNDS = 0 }];
-    record_lock(&lock, &[], || launch(configs(), 100)).unwrap();
+    let first = kernel().tuned(configs(), &["n"]);
+    // The tuner chooses before the recording, and launches a known choice in it.
+    let warm = || first.launch(|_| 1, args![&x, &mut [0.0_f32], 100, BLOCK = 128]);
+    warm().unwrap();
+    record_lock(&lock, &[], || {
+        launch(configs(), 90)?;
+        warm()?;
+        warm()
+    })
+    .unwrap();
     let before = Knobs::clone(&Knobs::current());
     Knobs { lock: Some(lock), ..before.clone() }.set();
+    let warmed = kernel().tuned(configs(), &["n"]);
+    let mut unchanged = [0.0_f32];
+    let result = warmed.launch(|_| 1, args![&x, &mut unchanged, 100, BLOCK = 128, warmup = true]);
     let (total, config) = launch(configs(), 100).unwrap();
+    let measured_in_recording = launch(configs(), 90);
     let others = [launch(configs(), 99), launch(vec![config! { ROUNDS = 30 }], 100)].map(code);
     before.set();
+    result.expect("the lock has the chosen configuration");
+    assert_eq!((warmed.choices()[0].1["ROUNDS"], unchanged), (0, [0.0]));
     assert_eq!((total, config["ROUNDS"]), (100.0, 0));
+    assert_eq!(measured_in_recording.unwrap().0, 90.0);
     assert_eq!(others, [Some(Code::NotLocked); 2], "another key, and no such configuration");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -56,6 +56,11 @@ pub fn is_recording() -> bool {
     Knobs::current().lock_record.is_some()
 }
 
+/// Returns whether this thread records the kernels that it compiles.
+pub fn is_recording_here() -> bool {
+    SUSPENDED.get() == 0 && is_recording()
+}
+
 /// Returns the recorder, if this thread records the kernels that it compiles.
 pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
     let folder = knobs.lock_record.as_ref().filter(|_| SUSPENDED.get() == 0)?;
