@@ -15,8 +15,8 @@ def double(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
 ";
 
-/// Tests that a recording has the kernels that were compiled before it, and code for each option of
-/// a GPU, although the code for the CPU does not depend on these options.
+/// Tests that a recording has the kernels that were compiled before it. It also has code for each
+/// option of a GPU. The code for the CPU does not depend on these options.
 #[test]
 fn a_recording_has_every_variant_that_it_launches() {
     let folder = std::env::temp_dir().join(format!("tilewright-recording-{}", std::process::id()));
