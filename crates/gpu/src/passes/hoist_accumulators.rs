@@ -94,8 +94,10 @@ impl Chain {
                     chain.starts.push(reader.inst);
                     data.results[0]
                 }
-                // An inner loop whose accumulator is in tensor memory.
-                op if op.info().family == OpFamily::Loop => {
+                // An inner loop whose accumulator is in tensor memory. Loops of `mma` have it in registers.
+                op if op.info().family == OpFamily::Loop
+                    && matches!(function.ty(value), Type::Pending { .. }) =>
+                {
                     let is_value = |other: &Carried| other.initial == Some(value);
                     has_dot = true;
                     function.carried(reader.inst).find(is_value)?.result
