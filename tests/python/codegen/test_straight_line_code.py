@@ -203,3 +203,95 @@ def test_what_far_exceeds_the_registers_gets_all_of_them(device, tiles):
     if "ptx" in handle.asm:
         # 64 words of each tile in a thread.
         assert (".minnctapersm 1" in handle.asm["ptx"]) == (tiles > 8)
+
+
+@triton.jit
+def bounded_logs_kernel(x_ptr, i_ptr, out_ptr):
+    lanes = tl.arange(0, 1024)
+    x, i = tl.load(x_ptr + lanes), tl.load(i_ptr + lanes)
+    above = tl.maximum(x, 1e-7)
+    between = tl.minimum(above, 1.0)
+    tl.store(out_ptr + lanes, tl.log(above))
+    tl.store(out_ptr + 1024 + lanes, tl.log(between))
+    tl.store(out_ptr + 2048 + lanes, tl.log(-tl.log(between)))
+    tl.store(out_ptr + 3072 + lanes, tl.log(tl.maximum(x, -2.5)))
+    tl.store(out_ptr + 4096 + lanes, tl.log(tl.minimum(x, 3e38)))
+    tl.store(out_ptr + 5120 + lanes, tl.log(i.to(tl.float32) * 4.6566127342e-10))
+    tl.store(out_ptr + 6144 + lanes, tl.log(i.to(tl.float32) * -1e-38))
+    tl.store(out_ptr + 7168 + lanes, tl.log(tl.maximum(x, 1.2e-38) * 0.5))
+    tl.store(out_ptr + 8192 + lanes, tl.log2(tl.maximum(x, 2.0)))
+
+
+def bounded_logs(x, i):
+    """The results of the kernel, by fp64 on arguments that are rounded to fp32."""
+    single = np.float32
+    above = np.fmax(x, single(1e-7))
+    between = np.fmin(above, single(1))
+    number = i.astype(single)
+    arguments = [
+        above,
+        between,
+        -np.log(between.astype(np.float64)).astype(single),
+        np.fmax(x, single(-2.5)),
+        np.fmin(x, single(3e38)),
+        number * single(4.6566127342e-10),
+        number * single(-1e-38),
+        np.fmax(x, single(1.2e-38)) * single(0.5),
+    ]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = [np.log(argument.astype(np.float64)) for argument in arguments]
+        return np.stack([*found, np.log2(np.fmax(x, single(2)).astype(np.float64))])
+
+
+def test_logarithms_of_numbers_with_known_ranges(device):
+    """Tests for subnormal numbers, zero, infinity and NaN are omitted only if the range excludes them."""
+    tiny = np.float32(1e-45)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, 1.1754942e-38, 1.1754944e-38, 3.4028235e38]
+    special += [1.0, -1.0, 0.99999994, 1.0000001, 0.66666667, 1e-7, 1.0000001e-7, 2.0, 1.9999999, -2.5, 0.5]
+    rng = np.random.default_rng(3)
+    spread = np.exp(rng.uniform(-100, 88, 1024 - len(special))) * rng.choice(
+        [1, 1, 1, -1], 1024 - len(special)
+    )
+    x = np.concatenate([special, spread]).astype(np.float32)
+    i = rng.integers(-(2**31), 2**31, 1024).astype(np.int32)
+    i[:6] = [0, 1, -1, 2**31 - 1, -(2**31), 7]
+    out = torch.zeros(9 * 1024).to(device)
+    bounded_logs_kernel[(1,)](torch.from_numpy(x).to(device), torch.from_numpy(i).to(device), out)
+    found, expected = out.cpu().numpy().reshape(9, 1024), bounded_logs(x, i)
+    for row, (ours, truth) in enumerate(zip(found, expected, strict=True)):
+        # The third argument is itself rounded, by at most 1 ulp.
+        np.testing.assert_allclose(ours, truth, rtol=4e-7, atol=2e-7 if row == 2 else 0, err_msg=str(row))
+
+
+@triton.jit
+def gumbel_kernel(u_ptr, out_ptr):
+    lanes = tl.arange(0, 128)
+    tl.store(out_ptr + lanes, -tl.log(-tl.log(tl.clamp(tl.load(u_ptr + lanes), 1e-7, 1.0))))
+
+
+def test_a_logarithm_of_a_bounded_number_has_few_comparisons():
+    """Of 1e-7 to 1, no test is left; of its negated logarithm, only that for zero."""
+    assert count(gumbel_kernel, ["*fp32", "*fp32"], "setp") == 1
+
+
+@triton.jit
+def argmax_kernel(x_ptr, value_ptr, index_ptr):
+    rows, columns = tl.arange(0, 128), tl.arange(0, 16)
+    x = tl.load(x_ptr + rows[:, None] * 16 + columns[None, :])
+    value, index = tl.max(x, 1, return_indices=True)
+    tl.store(value_ptr + rows, value)
+    tl.store(index_ptr + rows, index)
+
+
+def test_positions_of_one_thread_are_not_compared(device):
+    """A thread knows the order of its own positions: of two equal elements, the left one is kept."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 4, (128, 16)).astype(np.float32)
+    x[rng.random((128, 16)) < 0.2] = -np.inf
+    x[3], x[4] = 1.0, -np.inf
+    values, indices = torch.zeros(128).to(device), torch.zeros(128, dtype=torch.int32).to(device)
+    argmax_kernel[(1,)](torch.from_numpy(x).to(device), values, indices)
+    np.testing.assert_array_equal(indices.cpu().numpy(), x.argmax(1))
+    np.testing.assert_array_equal(values.cpu().numpy(), x.max(1))
+    # The layout gives a thread 4 elements of a row; 4 threads share a row.
+    assert count(argmax_kernel, ["*fp32", "*fp32", "*i32"], "setp.lt.s32") <= 2 * 4

@@ -200,7 +200,7 @@ def _choose(best, a, i, b, j, first: tl.constexpr):
     # `best` is the better of the two elements; it is NaN only if both are NaN.
     before = i < j if first else i > j
     is_left, is_not_right = a == best, b != best
-    left = (is_left & is_not_right) | (before & (is_left | is_not_right))
+    left = (is_left & (is_not_right | before)) | (is_not_right & before)
     return tl.where(left, a, b), tl.where(left, i, j)
 
 

@@ -18,6 +18,7 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir as ir;
 
 use super::packed_int8::Shifted;
+use super::value_ranges::{FloatRange, Interval};
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,
@@ -78,6 +79,10 @@ pub(super) struct Builder {
     pub zeros: FxHashMap<RegisterId, u32>,
     /// The largest possible value of each register that is known not to be negative.
     pub bounds: FxHashMap<RegisterId, u64>,
+    /// The range of each register that holds an fp32 number with a known range.
+    pub float_ranges: FxHashMap<RegisterId, FloatRange>,
+    /// The interval of each 32-bit register that is another register plus one of some constants.
+    pub intervals: FxHashMap<RegisterId, Interval>,
 }
 
 impl Scalar {
@@ -153,6 +158,8 @@ impl Builder {
             labels: 0,
             zeros: FxHashMap::default(),
             bounds: FxHashMap::default(),
+            float_ranges: FxHashMap::default(),
+            intervals: FxHashMap::default(),
         }
     }
 

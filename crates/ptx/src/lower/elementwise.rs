@@ -231,10 +231,7 @@ impl Lowering<'_> {
             ArithmeticFn::Mul => self.sum(Binary::Mul, float, x),
             ArithmeticFn::Min => builder.float_extremum(float, false, false, x[0], x[1]),
             ArithmeticFn::Max => builder.float_extremum(float, true, false, x[0], x[1]),
-            ArithmeticFn::Neg => {
-                let a = builder.float_source(float, x[0]);
-                builder.pure(float.width(), |d| isa::Neg { ftz: false, ty: float.ty(), d, a })
-            }
+            ArithmeticFn::Neg => builder.float_negate(float, x[0]),
             ArithmeticFn::Abs => {
                 let a = builder.float_source(float, x[0]);
                 builder.pure(float.width(), |d| isa::Abs { ftz: false, ty: float.ty(), d, a })

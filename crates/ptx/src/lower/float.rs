@@ -4,6 +4,7 @@ use tilewright_ir::Dtype;
 
 use super::builder::{Builder, Scalar, Width, only};
 use super::integer::Bitwise;
+use super::value_ranges::FloatRange;
 use crate::isa::{self, Comparison, DivisionPrecision, Immediate, Rounding, ScalarType, Source};
 
 /// A function of two operands.
@@ -94,9 +95,12 @@ impl Builder {
         } else {
             (a, b)
         };
+        let is_nearest = matches!(rounding, None | Some(Rounding::Rn));
+        let range =
+            if float == Float::F32 && is_nearest { self.range_of_binary(function, a, b) } else { None };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (ty, ftz, saturate, carry_out) = (float.ty(), false, false, false);
-        match function {
+        let result = match function {
             Binary::Add => {
                 self.pure(float.width(), |d| isa::Add { carry_out, rounding, ftz, saturate, ty, d, a, b })
             }
@@ -106,7 +110,9 @@ impl Builder {
             Binary::Mul => {
                 self.pure(float.width(), |d| isa::Mul { mode: None, rounding, ftz, saturate, ty, d, a, b })
             }
-        }
+        };
+        self.note_float_range(result, range);
+        result
     }
 
     /// Returns a + b, rounded once and never contracted.
@@ -201,13 +207,25 @@ impl Builder {
     /// which needs `sm_80`, the result is NaN.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
+        let range = if float == Float::F32 && !nan { self.range_of_extremum(largest, a, b) } else { None };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (ty, ftz, xorsign_abs, relu, c) = (float.ty(), false, false, false, None);
-        if largest {
+        let result = if largest {
             self.pure(float.width(), |d| isa::Max { ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
         } else {
             self.pure(float.width(), |d| isa::Min { ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
-        }
+        };
+        self.note_float_range(result, range);
+        result
+    }
+
+    /// Returns -a.
+    pub fn float_negate(&mut self, float: Float, a: Scalar) -> Scalar {
+        let range = if float == Float::F32 { self.float_range(a) } else { None };
+        let a = self.float_source(float, a);
+        let result = self.pure(float.width(), |d| isa::Neg { ftz: false, ty: float.ty(), d, a });
+        self.note_float_range(result, range.map(FloatRange::negated));
+        result
     }
 
     /// Compares two numbers. It is false for NaN, except in unordered comparisons.
@@ -234,8 +252,9 @@ impl Builder {
         rounding: Option<Rounding>,
         a: Scalar,
     ) -> Scalar {
+        let range = self.range_of_conversion(to.1, from.1, a);
         let a = self.register(from.0, a).into();
-        self.pure(to.0, |d| isa::Cvt {
+        let result = self.pure(to.0, |d| isa::Cvt {
             rounding,
             ftz: false,
             saturate: false,
@@ -246,6 +265,8 @@ impl Builder {
             a,
             b: None,
             c: None,
-        })
+        });
+        self.note_float_range(result, range);
+        result
     }
 }

@@ -285,6 +285,7 @@ impl Builder {
             (Some(x), Some(y)) if signed => Some(width.signed(x).cmp(&width.signed(y))),
             (Some(x), Some(y)) => Some(x.cmp(&y)),
             _ if a == b => Some(std::cmp::Ordering::Equal),
+            _ if width == Width::B32 => self.known_order(a, b),
             _ => None,
         };
         if let Some(order) = order {
@@ -325,8 +326,12 @@ impl Builder {
         let (condition, a, b) =
             if condition.offset == 1 { (condition.plus(Width::Pred, 1), b, a) } else { (condition, a, b) };
         let c = self.predicate(condition);
-        let (a, b) = (self.source(width, a), self.source(width, b));
-        self.pure(width, |d| isa::Selp { ty: width.ty(), d, a, b, c })
+        let operands = (self.source(width, a), self.source(width, b));
+        let result = self.pure(width, |d| isa::Selp { ty: width.ty(), d, a: operands.0, b: operands.1, c });
+        if width == Width::B32 {
+            self.note_choice(result, a, b);
+        }
+        result
     }
 
     /// Returns the minimum or maximum of two integers.

@@ -9,6 +9,7 @@
 use super::builder::{Builder, Scalar, Width};
 use super::float::{Float, f32_constant};
 use super::integer::Bitwise;
+use super::value_ranges::FloatRange;
 use crate::isa::{self, Comparison, Rounding, ScalarType};
 
 pub(super) const F32: Float = Float::F32;
@@ -68,17 +69,12 @@ impl Builder {
         let shifted =
             self.fma_with(F32, Rounding::Rm, false, [t, f32_constant(252.0), f32_constant(SHIFTER + 1.0)]);
         let n = self.sub_rn(F32, shifted, f32_constant(SHIFTER + 127.0));
-        let minus_n = self.negate32(n);
+        let minus_n = self.float_negate(F32, n);
         let f = self.fma(F32, x, log2_e, minus_n);
         let f = self.fma(F32, x, f32_constant(LOG2_E_LOW), f);
         let power = self.ex2(f);
         let scale = self.shl(Width::B32, shifted, 23);
         self.mul_rn(F32, power, scale)
-    }
-
-    fn negate32(&mut self, x: Scalar) -> Scalar {
-        let a = self.float_source(F32, x);
-        self.pure(Width::B32, |d| isa::Neg { ftz: false, ty: ScalarType::F32, d, a })
     }
 
     fn absolute32(&mut self, x: Scalar) -> Scalar {
@@ -103,7 +99,12 @@ impl Builder {
     /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]. Returns the fp32
     /// exponent, and m.
     fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
-        let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
+        let is_subnormal =
+            if self.float_range(x).is_some_and(|range| range.is_normal || range.low >= f32::MIN_POSITIVE) {
+                Scalar::FALSE
+            } else {
+                self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE))
+            };
         let scaled = self.mul_rn(F32, x, f32_constant(8_388_608.0));
         let x = self.select(Width::B32, is_subnormal, scaled, x);
         let bias = self.select(Width::B32, is_subnormal, f32_constant(-23.0), f32_constant(0.0));
@@ -120,11 +121,19 @@ impl Builder {
     /// Replaces the result of a logarithm if x is not a positive finite number.
     pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
         let width = float.width();
+        let range = if float == F32 { self.float_range(x) } else { None };
         let infinity = float.constant(f64::INFINITY);
-        // True for infinity, NaN and numbers with a sign.
-        let is_special = self.compare(width, false, Comparison::Ge, x, infinity);
-        let special = self.fma(float, x, infinity, infinity);
-        let result = self.select(width, is_special, special, result);
+        let result = if range.is_some_and(|range| range.low >= 0.0 && range.high < f32::INFINITY) {
+            result
+        } else {
+            // True for infinity, NaN and numbers with a sign.
+            let is_special = self.compare(width, false, Comparison::Ge, x, infinity);
+            let special = self.fma(float, x, infinity, infinity);
+            self.select(width, is_special, special, result)
+        };
+        if range.is_some_and(|range| range.low > 0.0) {
+            return result;
+        }
         let is_zero = self.float_compare(float, Comparison::Eq, x, float.constant(0.0));
         self.select(width, is_zero, float.constant(f64::NEG_INFINITY), result)
     }
@@ -140,7 +149,10 @@ impl Builder {
         let r = self.fma(F32, r, m, f32_constant(-0.5));
         let r = self.fma(F32, r, s, m);
         let result = self.fma(F32, exponent, f32_constant(std::f32::consts::LN_2), r);
-        self.log_special(F32, x, result)
+        let result = self.log_special(F32, x, result);
+        let range = self.float_range(x).and_then(FloatRange::log);
+        self.note_float_range(result, range);
+        result
     }
 
     /// Returns the binary logarithm within 1.5 ulp, exact at powers of two. The logarithm is NaN

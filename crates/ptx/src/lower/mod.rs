@@ -74,6 +74,7 @@ mod tensor_memory;
 mod thread;
 mod trigonometry;
 mod trigonometry64;
+mod value_ranges;
 mod warp_specialize;
 mod wgmma;
 
