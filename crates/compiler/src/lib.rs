@@ -53,7 +53,7 @@ pub use shared_memory::BarrierUsers;
 pub use stage::{DumpHook, Stage};
 pub use stored::{
     PreparedKernel, StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore,
-    restore_prepared, restore_variant,
+    restore_variant,
 };
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};

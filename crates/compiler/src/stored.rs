@@ -91,77 +91,71 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
     })
 }
 
-/// Restores a compiled kernel without running the passes. `lowered` is the IR to which this process
-/// has lowered the kernel's source. The code for the CPU is compiled from the optimized IR in
-/// `stored`. The code for a GPU is taken from `stored`.
-///
-/// # Errors
-/// Returns an error if a text is not a module. Also fails if `stored` has no code for the target of
-/// the job.
-pub fn restore(
-    job: &Job,
-    source: Option<FunctionSource>,
-    lowered: Lowered,
-    stored: StoredKernel,
-) -> Result<CompiledKernel, CompileError> {
-    with_stack(|| {
-        let sources = &lowered.module.sources;
-        let optimized = parse_stored(Stage::Opt, &stored.opt, sources)?;
-        let code = match (job.target, stored.gpu) {
-            (Target::Cpu, _) => {
-                let program =
-                    cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-                MachineCode::Cpu(Box::new(program))
-            }
-            (Target::Gpu(target), Some(stored)) => {
-                MachineCode::Gpu(Box::new(gpu_code(target, stored, sources)?))
-            }
-            (Target::Gpu(_), None) => return Err(malformed(Stage::Gpu, "there is no program")),
-        };
-        let mut restored = CompiledKernel::new(job, source, lowered.module, optimized, code);
-        restored.is_shareable = lowered.is_shareable && job.target == Target::Cpu;
-        Ok(restored)
-    })
-}
-
-/// The CPU code of a stored kernel. A process can prepare this code before it lowers the kernel's
+/// The code of a stored kernel. A process can prepare this code before it lowers the kernel's
 /// source.
 #[derive(Debug)]
 pub struct PreparedKernel {
     optimized: Module,
-    program: tilewright_cpu::Program,
+    code: MachineCode,
 }
 
 impl PreparedKernel {
-    /// Compiles the stored text of the optimized IR to a program, and generates the machine code of
-    /// the program. Otherwise the first launch would generate the machine code.
+    /// Parses a stored kernel, and compiles its optimized IR to a program for the CPU if that is
+    /// the target.
     ///
     /// # Errors
-    /// Returns an error if the text is not a module, or if the CPU cannot execute the module.
-    pub fn new(opt: &str) -> Result<Self, CompileError> {
+    /// Returns an error if a text is not a module, if the CPU cannot execute the module, or if
+    /// there is no code for the target.
+    pub fn new(target: Target, stored: StoredKernel) -> Result<Self, CompileError> {
         with_stack(|| {
-            let optimized = parse_stored(Stage::Opt, opt, &Arc::default())?;
-            let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
-            program.make_machine_code();
-            Ok(Self { optimized, program })
+            let sources = Arc::default();
+            let optimized = parse_stored(Stage::Opt, &stored.opt, &sources)?;
+            let code = match (target, stored.gpu) {
+                (Target::Cpu, _) => {
+                    let program =
+                        cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+                    MachineCode::Cpu(Box::new(program))
+                }
+                (Target::Gpu(target), Some(stored)) => {
+                    MachineCode::Gpu(Box::new(gpu_code(target, stored, &sources)?))
+                }
+                (Target::Gpu(_), None) => return Err(malformed(Stage::Gpu, "there is no program")),
+            };
+            Ok(Self { optimized, code })
         })
+    }
+
+    /// Generates the machine code of a program for the CPU. Otherwise the first launch generates
+    /// it.
+    pub fn make_machine_code(&self) {
+        if let MachineCode::Cpu(program) = &self.code {
+            with_stack(|| program.make_machine_code());
+        }
     }
 }
 
-/// Restores a kernel for the CPU from prepared code. Otherwise this function is equivalent to
-/// [`restore`].
-pub fn restore_prepared(
+/// Restores a compiled kernel without running the passes. `lowered` is the IR to which this process
+/// has lowered the kernel's source.
+pub fn restore(
     job: &Job,
     source: Option<FunctionSource>,
     lowered: Lowered,
     prepared: PreparedKernel,
 ) -> CompiledKernel {
-    let PreparedKernel { mut optimized, program } = prepared;
-    locate_in(&mut optimized.sources, &lowered.module.sources);
-    let program = program.with_sources(Arc::clone(&optimized.sources));
-    let code = MachineCode::Cpu(Box::new(program));
-    let restored = CompiledKernel::new(job, source, lowered.module, optimized, code);
-    CompiledKernel { is_shareable: lowered.is_shareable, ..restored }
+    let PreparedKernel { mut optimized, code } = prepared;
+    let sources = &lowered.module.sources;
+    locate_in(&mut optimized.sources, sources);
+    let code = match code {
+        MachineCode::Cpu(program) => {
+            MachineCode::Cpu(Box::new(program.with_sources(Arc::clone(&optimized.sources))))
+        }
+        MachineCode::Gpu(mut code) => {
+            locate_in(&mut code.program.sources, sources);
+            MachineCode::Gpu(code)
+        }
+    };
+    let is_shareable = lowered.is_shareable && job.target == Target::Cpu;
+    CompiledKernel { is_shareable, ..CompiledKernel::new(job, source, lowered.module, optimized, code) }
 }
 
 /// Restores the GPU code of a variant of a kernel.

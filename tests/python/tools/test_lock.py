@@ -612,6 +612,26 @@ def test_the_kernels_of_a_lock_are_prepared_before_their_launch(
     assert "sm_90a here, cpu in the lock" in elsewhere.err
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the system does not list the threads of a process"
+)
+def test_the_kernels_of_a_gpu_are_prepared_after_the_first_launch(
+    project: Project, without_compiler: dict[str, str]
+) -> None:
+    simulated = {"TILEWRIGHT_DEVICE": "sim:sm_90"}
+    project.write_lock("--target", "sm_90")
+    wait = """    import pathlib, shutil, time
+    while any("tilewright-lock" in path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")):
+        time.sleep(0.01)
+"""
+    # A launch of a kernel that is not prepared would read its artifacts.
+    gone = f"    shutil.rmtree({str(project.artifacts)!r})\n"
+    tuned = "    tuned[lambda"
+    project.program.write_text(PROGRAM.replace(tuned, wait + gone + tuned))
+    locked = project.run_locked(64, env={**without_compiler, **simulated})
+    assert locked.code == 0, locked.err
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_process_with_a_lock_may_fork(project: Project) -> None:
     project.write_lock("--target", "cpu")

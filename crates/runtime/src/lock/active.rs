@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap};
 use tilewright_compiler::{
-    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, Target, ir_digest, restore, restore_prepared,
+    CompiledKernel, GpuCode, Job, PreparedKernel, StoredGpuCode, StoredKernel, Target, ir_digest, restore,
     restore_variant,
 };
 use tilewright_frontend::{FunctionSource, Lowered};
 use tilewright_lock::{ArtifactError, Artifacts, Choice, Entry, LockError, LockFile, Request, Source};
 
-use super::prepare::Preparation;
+use super::background::prepare_for;
+use super::prepare::{Preparation, key};
 use super::request::Compilation;
 use crate::{Error, Knobs};
 
@@ -123,7 +124,7 @@ impl ActiveLock {
     /// # Errors
     /// If the policy forbids compiling it, or if the artifacts cannot be read.
     pub(crate) fn restore(
-        &self,
+        self: &Arc<Self>,
         (name, job): (&str, &Job),
         source: Option<FunctionSource>,
         lowered: Lowered,
@@ -134,13 +135,17 @@ impl ActiveLock {
             self.explain(&request, knobs)?;
             return Ok(Found::Missing(source, lowered));
         };
-        if job.target == Target::Cpu
-            && let Some(prepared) = self.preparation.take(&entry.code.opt)
-        {
-            return Ok(Found::Restored(restore_prepared(job, source, lowered, prepared)));
+        if job.target != Target::Cpu {
+            prepare_for(self, job.target);
         }
-        let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
-        Ok(Found::Restored(restore(job, source, lowered, stored)?))
+        let prepared = match self.preparation.take(key(entry)) {
+            Some(prepared) => prepared,
+            None => {
+                let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
+                PreparedKernel::new(job.target, stored)?
+            }
+        };
+        Ok(Found::Restored(restore(job, source, lowered, prepared)))
     }
 
     /// Restores a variant of a kernel. Returns `None` if the lock does not have the variant and the

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{Job, Stage, parse_stored, restore};
+use tilewright_compiler::{Job, PreparedKernel, Stage, parse_stored, restore};
 use tilewright_frontend::{Argument, FunctionRef, HostValue, Lowered, Request};
 use tilewright_ir::{Dtype, Element};
 use tilewright_lock::{Artifacts, Entry, LockFile, Parameter};
@@ -173,7 +173,8 @@ impl Bundle {
             codegen,
         };
         let module = parse_stored(Stage::Ir, &stored.ir, &sources)?;
-        let compiled = restore(&job, None, Lowered { module, is_shareable: false }, stored)?;
+        let prepared = PreparedKernel::new(target, stored)?;
+        let compiled = restore(&job, None, Lowered { module, is_shareable: false }, prepared);
         Ok(Handle::new(compiled, (device, 0), Arc::new(signature), arguments, options))
     }
 }
