@@ -177,7 +177,7 @@ fn gpu_code(
     let StoredGpuCode { program, ptx, cubin } = stored;
     let mut program = tilewright_ir::parse_dialect::<Gpu>(&program)
         .map_err(|error| malformed(Stage::Gpu, &error.to_string()))?;
-    verify(&program, Stage::Gpu)?;
+    // The PTX of the lock runs. The program is only shown, so its ops are not verified here.
     locate_in(&mut program.sources, sources);
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }

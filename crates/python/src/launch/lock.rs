@@ -18,7 +18,7 @@ pub(crate) fn lock_is_active() -> bool {
     lock::is_locked()
 }
 
-/// Begins to prepare the kernels of the lock in the background, if they will run on the CPU.
+/// Begins to read the lock in the background, and to prepare its kernels for the CPU.
 #[pyfunction]
 pub(crate) fn lock_prepare() {
     lock::prepare_in_background();

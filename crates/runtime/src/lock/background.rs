@@ -1,4 +1,4 @@
-//! Prepares the kernels of a process's lock in a thread.
+//! Reads the lock of a process, and prepares its kernels, in threads.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,31 +6,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tilewright_compiler::Target;
+use tilewright_lock::Entry;
 
 use super::active::{self, ActiveLock};
 
-/// The thread that prepares kernels, if it was started. A process starts one.
-static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
-/// True if the thread was started.
-static IS_STARTED: AtomicBool = AtomicBool::new(false);
+/// The threads that read the lock and prepare its kernels.
+static THREADS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+/// True if a thread prepares kernels, or has prepared them. A process prepares for one target.
+static IS_PREPARING: AtomicBool = AtomicBool::new(false);
 /// True if the thread ends after its current kernel.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Begins to prepare the kernels for the CPU of the lock that `TILEWRIGHT_LOCK` names. Does nothing
-/// without a lock, or if the process may launch its kernels on a GPU, whose first launch begins
-/// ([`prepare_for`]). `TILEWRIGHT_DEVICE` must be `cpu`, or it is not set and the lock has only
-/// kernels for the CPU. Reads both variables, and does not fix the settings of later launches.
+/// Begins to read the lock that `TILEWRIGHT_LOCK` names, and to prepare its kernels for the CPU.
+/// Does nothing without a lock. Prepares nothing if the process may launch its kernels on a GPU,
+/// whose first launch begins ([`prepare_for`]): kernels are prepared if `TILEWRIGHT_DEVICE` is
+/// `cpu`, or if it is not set and the lock has only kernels for the CPU. Reads both variables, and
+/// does not fix the settings of later launches.
 pub fn prepare_in_background() {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(path) = variable("TILEWRIGHT_LOCK").map(PathBuf::from) else { return };
     let device = variable("TILEWRIGHT_DEVICE");
-    if device.as_ref().is_some_and(|device| device != "cpu") {
-        return;
-    }
     start(move || {
         let Some(lock) = active::open_early(&path) else { return };
-        let has_others = || lock.file.entries.iter().any(|entry| entry.launches.target != "cpu");
-        if device.is_some() || !has_others() {
+        let is_cpu = |entry: &Entry| entry.launches.target == "cpu";
+        if device.map_or_else(|| lock.file.entries.iter().all(is_cpu), |device| device == "cpu")
+            && !IS_PREPARING.swap(true, Ordering::Relaxed)
+        {
             lock.preparation.run(&lock.file, &lock.artifacts, Target::Cpu, &IS_ENDING);
         }
     });
@@ -38,27 +39,26 @@ pub fn prepare_in_background() {
 
 /// Begins to prepare the kernels of a lock for a target, unless the process has prepared kernels.
 pub(super) fn prepare_for(lock: &Arc<ActiveLock>, target: Target) {
-    if !IS_STARTED.load(Ordering::Relaxed) {
+    if !IS_PREPARING.swap(true, Ordering::Relaxed) {
         let lock = Arc::clone(lock);
         start(move || lock.preparation.run(&lock.file, &lock.artifacts, target, &IS_ENDING));
     }
 }
 
-fn start(prepare: impl FnOnce() + Send + 'static) {
-    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    if !IS_STARTED.swap(true, Ordering::Relaxed) {
-        // If no thread can be started, each launch prepares its kernel.
-        *thread = std::thread::Builder::new().name("tilewright-lock".into()).spawn(prepare).ok();
+fn start(work: impl FnOnce() + Send + 'static) {
+    // If no thread can be started, each launch prepares its kernel.
+    if let Ok(thread) = std::thread::Builder::new().name("tilewright-lock".into()).spawn(work) {
+        THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     }
 }
 
-/// Ends the thread that prepares kernels, after its current kernel.
+/// Ends the threads after their current kernels.
 /// Call this function before a fork: a fork copies the locks of other threads, but not the threads
 /// that would release them.
 pub fn end_preparation() {
     IS_ENDING.store(true, Ordering::Relaxed);
-    let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(thread) = thread {
+    let threads = std::mem::take(&mut *THREADS.lock().unwrap_or_else(PoisonError::into_inner));
+    for thread in threads {
         // The thread ignores its errors.
         let _ = thread.join();
     }
