@@ -337,6 +337,7 @@ impl Kernel {
         let Some(lock) = lock::active(knobs)? else {
             return Ok(compile_lowered(job, source, lowered, dump)?);
         };
+        lock::prepare_for(&lock, job.target);
         match lock.restore((&self.signature.name, job), source, lowered, knobs)? {
             Found::Restored(kernel) => Ok(kernel),
             Found::Missing(source, lowered) => Ok(compile_lowered(job, source, lowered, dump)?),

@@ -22,6 +22,7 @@ mod grid_expressions;
 mod prepare;
 mod record;
 mod request;
+mod stored;
 mod verify;
 
 pub use active::{is_locked, locked_choice};
@@ -38,6 +39,7 @@ pub use request::{ObjectText, describe_objects_by};
 pub use verify::{Mismatch, Verified, verify};
 
 pub(crate) use active::{Found, active, forbid};
+pub(crate) use background::prepare_for;
 pub(crate) use record::recorder;
 pub(crate) use request::Compilation;
 

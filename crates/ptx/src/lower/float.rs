@@ -71,6 +71,40 @@ pub(super) fn f32_constant(value: f32) -> Scalar {
 }
 
 impl Builder {
+    /// Returns the range of an fp32 number. Returns `None` if it may be NaN.
+    pub fn float_range(&self, a: Scalar) -> Option<FloatRange> {
+        match a.base {
+            None => FloatRange::constant(f32::from_bits(a.offset as u32)),
+            Some(base) => self.float_ranges.get(&base).copied(),
+        }
+    }
+
+    /// Records the range of a register.
+    pub fn note_float_range(&mut self, a: Scalar, range: Option<FloatRange>) {
+        if let (Some(register), Some(range)) = (a.base, range) {
+            self.float_ranges.insert(register, range);
+        }
+    }
+
+    /// Returns the range of a product, if one operand is a constant.
+    fn range_of_product(&self, a: Scalar, b: Scalar) -> Option<FloatRange> {
+        let (factor, a) = if a.base.is_none() { (a, b) } else { (b, a) };
+        self.float_range(a)?.times(f32::from_bits(factor.as_constant()? as u32))
+    }
+
+    /// Returns the range of an integer that was converted to fp32.
+    fn range_of_conversion(&self, to: ScalarType, from: ScalarType, a: Scalar) -> Option<FloatRange> {
+        let (low, high) = match (to, from) {
+            (ScalarType::F32, ScalarType::S32) => (-(2.0_f32.powi(31)), 2.0_f32.powi(31)),
+            (ScalarType::F32, ScalarType::U32) => (0.0, 2.0_f32.powi(32)),
+            // tidy: wildcard because the other conversions have no known range
+            _ => return None,
+        };
+        let bound = self.bound(Width::B32, a).map(|bound| bound as f32);
+        let low = if bound.is_some() { 0.0 } else { low };
+        Some(FloatRange { low, high: bound.unwrap_or(high), is_normal: true })
+    }
+
     /// Returns a number as an operand.
     pub fn float_source(&mut self, float: Float, scalar: Scalar) -> Source {
         match (scalar.as_constant(), float) {
@@ -96,8 +130,8 @@ impl Builder {
             (a, b)
         };
         let is_nearest = matches!(rounding, None | Some(Rounding::Rn));
-        let range =
-            if float == Float::F32 && is_nearest { self.range_of_binary(function, a, b) } else { None };
+        let is_product = float == Float::F32 && function == Binary::Mul && is_nearest;
+        let range = if is_product { self.range_of_product(a, b) } else { None };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (ty, ftz, saturate, carry_out) = (float.ty(), false, false, false);
         let result = match function {
@@ -207,7 +241,11 @@ impl Builder {
     /// which needs `sm_80`, the result is NaN.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
-        let range = if float == Float::F32 && !nan { self.range_of_extremum(largest, a, b) } else { None };
+        let range = if float == Float::F32 && !nan {
+            FloatRange::extremum(largest, self.float_range(a), self.float_range(b))
+        } else {
+            None
+        };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (ty, ftz, xorsign_abs, relu, c) = (float.ty(), false, false, false, None);
         let result = if largest {

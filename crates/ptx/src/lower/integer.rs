@@ -2,6 +2,7 @@
 //! [`Scalar`].
 
 use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
+use super::value_ranges::Interval;
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};
 
 /// A bitwise operation.
@@ -135,6 +136,29 @@ impl Builder {
         {
             self.bounds.insert(register, bound);
         }
+    }
+
+    /// Returns the interval of an integer of 32 bits.
+    fn interval(&self, a: Scalar) -> Option<Interval> {
+        let base = a.base?;
+        let known = self.intervals.get(&base).copied();
+        let Interval { base, low, high } = known.unwrap_or(Interval { base, low: 0, high: 0 });
+        Some(Interval { base, low: low + a.offset, high: high + a.offset })
+    }
+
+    /// Records that a register has one of two values.
+    fn note_choice(&mut self, result: Scalar, a: Scalar, b: Scalar) {
+        if let (Some(register), Some(a), Some(b)) = (result.base, self.interval(a), self.interval(b))
+            && let Some(interval) = a.join(b)
+        {
+            self.intervals.insert(register, interval);
+        }
+    }
+
+    /// Returns the order of two integers of 32 bits, signed or not, if it is known.
+    fn known_order(&self, a: Scalar, b: Scalar) -> Option<std::cmp::Ordering> {
+        let (a, b) = (self.interval(a)?, self.interval(b)?);
+        a.order(b, self.bound(Width::B32, a.base.into())?)
     }
 
     /// Returns the number of low bits that are known to be zero.

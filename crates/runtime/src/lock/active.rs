@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{
-    CompiledKernel, GpuCode, Job, PreparedKernel, StoredGpuCode, StoredKernel, Target, ir_digest, restore,
-    restore_variant,
+    CompiledKernel, GpuCode, Job, PreparedKernel, ir_digest, restore, restore_variant,
 };
 use tilewright_frontend::{FunctionSource, Lowered};
-use tilewright_lock::{ArtifactError, Artifacts, Choice, Entry, LockError, LockFile, Request, Source};
+use tilewright_lock::{Artifacts, Choice, LockError, LockFile, Request};
 
-use super::background::prepare_for;
 use super::prepare::{Preparation, key};
 use super::request::Compilation;
+use super::stored::stored;
 use crate::{Error, Knobs};
 
 /// A lock that a process launches its kernels from.
@@ -124,7 +123,7 @@ impl ActiveLock {
     /// # Errors
     /// If the policy forbids compiling it, or if the artifacts cannot be read.
     pub(crate) fn restore(
-        self: &Arc<Self>,
+        &self,
         (name, job): (&str, &Job),
         source: Option<FunctionSource>,
         lowered: Lowered,
@@ -135,15 +134,11 @@ impl ActiveLock {
             self.explain(&request, knobs)?;
             return Ok(Found::Missing(source, lowered));
         };
-        if job.target != Target::Cpu {
-            prepare_for(self, job.target);
-        }
-        let prepared = match self.preparation.take(key(entry)) {
-            Some(prepared) => prepared,
-            None => {
-                let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
-                PreparedKernel::new(job.target, stored)?
-            }
+        let prepared = if let Some(prepared) = self.preparation.take(key(entry)) {
+            prepared
+        } else {
+            let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
+            PreparedKernel::new(job.target, stored)?
         };
         Ok(Found::Restored(restore(job, source, lowered, prepared)))
     }
@@ -200,36 +195,6 @@ impl ActiveLock {
         );
         Err(diagnostic.hint(hint).into())
     }
-}
-
-/// Reads the texts and the cubin of an entry.
-pub(crate) fn stored(artifacts: &Artifacts, entry: &Entry) -> Result<StoredKernel, ArtifactError> {
-    let code = &entry.code;
-    let gpu = match (&code.gpu, &code.ptx) {
-        (Some(program), Some(ptx)) => Some(StoredGpuCode {
-            program: artifacts.read_text(program, "gpu")?,
-            ptx: artifacts.read_text(ptx, "ptx")?,
-            cubin: code.cubin.as_ref().map(|cubin| artifacts.read(cubin, "cubin")).transpose()?,
-        }),
-        _ => None,
-    };
-    Ok(StoredKernel {
-        ir: artifacts.read_text(&code.ir, "ir")?,
-        opt: artifacts.read_text(&code.opt, "opt")?,
-        gpu,
-    })
-}
-
-pub(crate) fn sources(artifacts: &Artifacts, entry: &Entry) -> Result<SourceMap, ArtifactError> {
-    let file = |source: &Source| {
-        Ok(SourceFile {
-            name: source.name.clone(),
-            text: artifacts.read_text(&source.text, "py")?,
-            first_line: source.first_line,
-            removed_columns: source.removed_columns,
-        })
-    };
-    entry.sources.iter().map(file).collect()
 }
 
 /// Returns the error about a lock that cannot be used.

@@ -37,9 +37,9 @@ pub fn prepare_in_background() {
     });
 }
 
-/// Begins to prepare the kernels of a lock for a target, unless the process has prepared kernels.
-pub(super) fn prepare_for(lock: &Arc<ActiveLock>, target: Target) {
-    if !IS_PREPARING.swap(true, Ordering::Relaxed) {
+/// Begins to prepare the kernels of a lock for a GPU, unless the process has prepared kernels.
+pub(crate) fn prepare_for(lock: &Arc<ActiveLock>, target: Target) {
+    if target != Target::Cpu && !IS_PREPARING.swap(true, Ordering::Relaxed) {
         let lock = Arc::clone(lock);
         start(move || lock.preparation.run(&lock.file, &lock.artifacts, target, &IS_ENDING));
     }

@@ -11,8 +11,9 @@ use tilewright_frontend::{Argument, FunctionRef, HostValue, Lowered, Request};
 use tilewright_ir::{Dtype, Element};
 use tilewright_lock::{Artifacts, Entry, LockFile, Parameter};
 
-use super::active::{sources, stored, unusable};
+use super::active::unusable;
 use super::request::{WITHOUT, codegen, constant};
+use super::stored::{sources, stored};
 use crate::options::OptionId;
 use crate::signature::{self, Annotation, Signature};
 use crate::{Device, Error, Handle, Options, Value, parse_dtype};

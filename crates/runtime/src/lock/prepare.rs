@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tilewright_compiler::{PreparedKernel, Target};
 use tilewright_lock::{Artifacts, Entry, LockFile};
 
-use super::active::stored;
+use super::stored::stored;
 
 /// The kernels of a lock that a thread prepares, by their [`key`].
 #[derive(Debug, Default)]

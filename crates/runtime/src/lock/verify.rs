@@ -11,8 +11,9 @@ use tilewright_compiler::{
 use tilewright_frontend::{FunctionRef, Lowered, Request};
 use tilewright_lock::{Choice, Entry};
 
-use super::active::{sources, stored, unusable};
+use super::active::unusable;
 use super::request::{WITHOUT, codegen};
+use super::stored::{sources, stored};
 use crate::Error;
 
 /// The result of verifying a lock.
