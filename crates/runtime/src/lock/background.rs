@@ -19,7 +19,7 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Begins to read the lock that `TILEWRIGHT_LOCK` names, and to prepare its kernels for the CPU.
 /// Does nothing without a lock. Prepares nothing if the process may launch its kernels on a GPU,
-/// whose first launch begins ([`prepare_for`]): kernels are prepared if `TILEWRIGHT_DEVICE` is
+/// whose first launch begins: kernels are prepared if `TILEWRIGHT_DEVICE` is
 /// `cpu`, or if it is not set and the lock has only kernels for the CPU. Reads both variables, and
 /// does not fix the settings of later launches.
 pub fn prepare_in_background() {
