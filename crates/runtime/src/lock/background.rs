@@ -18,10 +18,9 @@ static IS_PREPARING: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Begins to read the lock that `TILEWRIGHT_LOCK` names, and to prepare its kernels for the CPU.
-/// Does nothing without a lock. Prepares nothing if the process may launch its kernels on a GPU,
-/// whose first launch begins: kernels are prepared if `TILEWRIGHT_DEVICE` is
-/// `cpu`, or if it is not set and the lock has only kernels for the CPU. Reads both variables, and
-/// does not fix the settings of later launches.
+/// Does nothing without a lock. Prepares kernels if `TILEWRIGHT_DEVICE` is `cpu`, or if it is not
+/// set and the lock has only kernels for the CPU. On a GPU, the first launch begins to prepare
+/// them. Reads both variables, and does not fix the settings of later launches.
 pub fn prepare_in_background() {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(path) = variable("TILEWRIGHT_LOCK").map(PathBuf::from) else { return };
