@@ -95,8 +95,8 @@ test-rust: $(VENV)/.test-tools ## The tests of the crates
 
 # Most of the time of a test is a compilation, which takes one core. More than four processes gain little, and each needs
 # the memory of a torch. A debugger needs a single process: ARGS='-n 0 --pdb'.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(MARKED)"
 MARKED := not nightly
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(MARKED)"
 
 # Tests in the sources, and text cases: tests/ir (`ir`), tests/gpu (`language`), tests/ptx (`passes`).
 .PHONY: test-quick
