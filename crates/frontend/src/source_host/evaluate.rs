@@ -113,6 +113,9 @@ impl SourceHost {
         if let Some(name) = language_name(&path) {
             return HostValue::Language(Arc::from(name));
         }
+        if let Some(value) = self.value_of_profiler(&path) {
+            return value;
+        }
         match path.as_str() {
             "triton.cdiv" => return HostValue::Language(Arc::from("builtins.triton.cdiv")),
             "triton.next_power_of_2" => {

@@ -1,4 +1,5 @@
-//! Imports other modules: files in the folder of the importing module, and files of its package.
+//! Imports other modules: files in the folder of the importing module, files of its package, and
+//! `triton.profiler.language`, whose text is part of the compiler.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,10 @@ use crate::reference::ObjectRef;
 
 /// The maximum number of modules that a host reads. Imports are transitive.
 const MAX_MODULES: usize = 1000;
+
+/// The module `triton.profiler.language`, for kernels whose scopes no session records.
+const PROFILER_LANGUAGE: (&str, &str) =
+    ("triton/profiler/language.py", include_str!("../stdlib/profiler_language.py"));
 
 /// A module, and the values of its names.
 pub(super) struct Scope {
@@ -137,14 +142,31 @@ impl SourceHost {
             return None;
         }
         let text = std::fs::read_to_string(&path).ok()?;
-        let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // A file that is not valid Python cannot be imported. A kernel that uses the module gets an
-        // error.
+        self.add_module(SourceFile::new(path.display().to_string(), text), Some(path))
+    }
+
+    /// Executes a module and returns its index. A file that is not valid Python cannot be imported:
+    /// a kernel that uses the module gets an error.
+    fn add_module(&mut self, file: SourceFile, path: Option<PathBuf>) -> Option<usize> {
         let module = Arc::new(parse(&file.text).ok()?);
         let index = self.others.len();
         let names = FxHashMap::default();
-        self.others.push(Scope { file, module: module.clone(), names, path: Some(path), index });
+        self.others.push(Scope { file: Arc::new(file), module: module.clone(), names, path, index });
         self.within(index, |host| with_stack(|| host.execute_module(&module.body)));
         Some(index)
+    }
+
+    /// Returns the value of the path of `triton.profiler.language` or of a name in it. Returns
+    /// `None` for other paths.
+    pub(super) fn value_of_profiler(&mut self, path: &str) -> Option<HostValue> {
+        let name = path.strip_prefix("triton.profiler.language")?;
+        let (file, text) = PROFILER_LANGUAGE;
+        let loaded = self.others.iter().find(|scope| scope.path.is_none() && scope.file.name == file);
+        let loaded = loaded.map(|scope| scope.index);
+        let index = loaded.or_else(|| self.add_module(SourceFile::new(file, text), None))?;
+        if name.is_empty() {
+            return Some(HostValue::Object(self.module_object(index)));
+        }
+        self.scope(index).names.get(name.strip_prefix('.')?).cloned()
     }
 }
