@@ -61,8 +61,9 @@ BUFFERS = [
     ("gl.SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", [4, 4]),
 ]
 
+# Shape, element type, whether the first axis is the fastest, and the bases of the blocks of a cluster.
 DEFAULTS = [
-    (shape, dtype, transposed)
+    (shape, dtype, transposed, [])
     for shape in (
         [64, 64],
         [64, 32],
@@ -77,6 +78,11 @@ DEFAULTS = [
     )
     for dtype in ("float16", "float32", "int8", "float8e5")
     for transposed in (False, True)
+] + [
+    (shape, "float16", transposed, blocks)
+    for shape in ([64, 64], [128, 32], [16, 128])
+    for transposed in (False, True)
+    for blocks in ([[1, 0]], [[0, 1]], [[0, 1], [0, 2]], [[1, 0], [0, 1]], [[0, 0]])
 ]
 
 OFFICIAL = """
@@ -84,7 +90,8 @@ import json, sys
 from triton.experimental.gluon import language as gl
 cases, defaults = json.load(sys.stdin)
 views = [eval(text).format_tensor_view(shape) for text, shape in cases]
-layouts = [gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), flag) for shape, dtype, flag in defaults]
+default = gl.NVMMASharedLayout.get_default_for
+layouts = [default(shape, getattr(gl, dtype), flag, cga_layout=blocks) for shape, dtype, flag, blocks in defaults]
 widths = [layout.swizzle_byte_width for layout in layouts]
 print(json.dumps([views, widths]))
 """
@@ -287,10 +294,28 @@ def test_default_layouts_of_tensor_copies():
 
 def test_default_layouts_are_those_of_the_official_package(official):
     wrong = []
-    for (shape, dtype, transposed), width in zip(DEFAULTS, official[1], strict=True):
-        layout = gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), transposed)
+    for (shape, dtype, transposed, blocks), width in zip(DEFAULTS, official[1], strict=True):
+        layout = gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), transposed, cga_layout=blocks)
         if (layout.swizzle_byte_width, layout.rank, layout.transposed) != (width, len(shape), transposed):
-            wrong.append((shape, dtype, transposed, width, layout))
+            wrong.append((shape, dtype, transposed, blocks, width, layout))
+    assert wrong == []
+
+
+@gluon.jit
+def default_width(out, SHAPE: gl.constexpr, DTYPE: gl.constexpr, TRANSPOSED: gl.constexpr, BLOCKS: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, DTYPE, TRANSPOSED, cga_layout=BLOCKS)
+    gl.store(out, layout.swizzle_byte_width)
+
+
+def test_kernels_and_the_host_choose_equal_default_layouts():
+    wrong = []
+    for shape, dtype, transposed, blocks in DEFAULTS:
+        dtype = getattr(gl, dtype)
+        expected = gl.NVMMASharedLayout.get_default_for(shape, dtype, transposed, cga_layout=blocks)
+        out = torch.zeros(1, dtype=torch.int32)
+        default_width[(1,)](out, tuple(shape), dtype, transposed, tuple(map(tuple, blocks)), num_warps=1)
+        if out.item() != expected.swizzle_byte_width:
+            wrong.append((shape, dtype, transposed, blocks, out.item(), expected))
     assert wrong == []
 
 

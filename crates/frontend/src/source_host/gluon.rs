@@ -360,24 +360,47 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
     let is_padded = at(3, "fp4_padded").is_some_and(|value| value.is_true());
     let bits = dtype.dtype().map_or(32, tilewright_ir::Dtype::bits);
     let transposed = at(2, "transposed").is_some_and(|value| value.is_true());
-    let row = if transposed { extents.first() } else { extents.last() };
-    let Some(Constant::Int(row)) = row else { return Err("the shape has no integers".to_owned()) };
+    let bases = match at(4, "cga_layout") {
+        Some(Constant::Tuple(bases)) => bases.to_vec(),
+        _ => Vec::new(),
+    };
+    let of_block = extents_in_block(&extents, &bases)?;
+    let columns = if transposed { of_block.first() } else { of_block.last() };
+    let columns = *columns.ok_or("the shape has no axis")?;
+    let rows = of_block.iter().product::<i128>() / columns.max(1);
     // Padding doubles the bytes of a row.
-    let bytes = row * i128::from(bits) / 8 * if is_padded { 2 } else { 1 };
-    let width = [128, 64, 32].into_iter().find(|width| bytes >= *width).unwrap_or(0);
+    let bytes = columns * i128::from(bits) / 8 * if is_padded { 2 } else { 1 };
+    // The pattern of a swizzle has 8 rows.
+    let width = if rows < 8 { None } else { [128, 64, 32].into_iter().find(|width| bytes >= *width) };
+    let width = width.unwrap_or(0);
     let is_transposed = if transposed { "True" } else { "False" };
     let padded = if is_padded { "True" } else { "False" };
-    let cga = match at(4, "cga_layout") {
-        Some(Constant::Tuple(bases)) if !bases.is_empty() => {
-            let bases: Vec<String> = bases.iter().map(list_text).collect();
-            format!(", [{}]", bases.join(", "))
-        }
-        _ => String::new(),
+    let cga = if bases.is_empty() {
+        String::new()
+    } else {
+        format!(", [{}]", bases.iter().map(list_text).collect::<Vec<_>>().join(", "))
     };
     normalized(&format!(
         "NVMMASharedLayout({width}, {bits}, {}, {is_transposed}, {padded}{cga})",
         extents.len()
     ))
+}
+
+/// Returns the extents of the part of a tile in one block of a cluster. Each basis of the cluster
+/// with a number for an axis halves the extent of that axis.
+fn extents_in_block(extents: &[Constant], bases: &[Constant]) -> Result<Vec<i128>, String> {
+    let int = |constant: &Constant| match constant {
+        Constant::Int(number) => Ok(*number),
+        _ => Err("the shape has no integers".to_owned()),
+    };
+    let mut of_block = extents.iter().map(int).collect::<Result<Vec<i128>, _>>()?;
+    for basis in bases {
+        let Constant::Tuple(basis) = basis else { return Err("a basis of a cluster is a list".to_owned()) };
+        for (extent, part) in of_block.iter_mut().zip(basis.iter()) {
+            *extent /= if int(part)? == 0 { 1 } else { 2 };
+        }
+    }
+    Ok(of_block)
 }
 
 fn list_text(list: &Constant) -> String {

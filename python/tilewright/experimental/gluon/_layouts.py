@@ -281,10 +281,13 @@ class NVMMASharedLayout(SharedLayout):
     ) -> NVMMASharedLayout:
         """The layout with the longest swizzled rows that fit blocks of this shape and element type.
 
-        Blocks of fewer than 8 rows are not swizzled: the pattern has 8 rows.
+        Blocks of fewer than 8 rows are not swizzled: the pattern has 8 rows. With ``cga_layout``, the rows and columns
+        are those in one block of the cluster.
         """
         bits = 8 if fp4_padded else _unwrap_if_constexpr(dtype).primitive_bitwidth
         extents = [_unwrap_if_constexpr(extent) for extent in block_shape]
+        for basis in cga_layout or []:
+            extents = [extent // 2 if part else extent for extent, part in zip(extents, basis, strict=True)]
         columns = extents[0 if transposed else -1]
         rows = math.prod(extents) // columns
         widths = (128, 64, 32) if rows >= 8 else ()
