@@ -199,6 +199,13 @@ test-aarch64: ## The tests of machine code for AArch64 in an emulator, where one
 	if [ -n "$$missing" ]; then echo "not installed:$$missing: the tests for AArch64 are skipped"; else \
 	  $(AARCH64_CARGO) test --target $(AARCH64) --no-fail-fast $(or $(ARGS),-p tilewright-native -p tilewright-cpu); fi
 
+# A processor with AVX2 and without AVX-512. Emulators before QEMU 8 end at gathers whose mask is partly false.
+.PHONY: test-avx2
+test-avx2: $(VENV)/.test-tools $(VENV)/.extension ## The conformance tests on an emulated processor without AVX-512; ARGS choose others
+	@if ! command -v qemu-x86_64 >/dev/null; then echo "qemu-x86_64 is not installed: skipped"; else \
+	  qemu-x86_64 -cpu Haswell-v4 $(BIN)/python -m pytest -p no:cacheprovider --override-ini timeout=0 \
+	    $(or $(ARGS),tests/python/language/test_conformance.py); fi
+
 # The root folder of an AArch64 system, whose python3 has numpy, torch, pytest, pytest-timeout and pytest-xdist.
 AARCH64_ROOT ?= build/aarch64/root
 AARCH64_PYTHON := $(AARCH64_ROOT)/usr/bin/python3
