@@ -159,7 +159,7 @@ wheel: $(VENV)/.wheel-tools ## Build the wheels that users install, in dist/: ti
 	cargo fetch --locked
 	export RUSTFLAGS="$(RUSTFLAGS) --remap-path-prefix=$(CURDIR)/=$(REMAP)"; \
 	CARGO_INCREMENTAL=0 TILEWRIGHT_COMMIT=$(COMMIT) PATH="$(CURDIR)/$(BIN):$$PATH" \
-	  $(MATURIN) build --release --locked $(WHEEL_FLAGS) --out dist
+	  $(MATURIN) build --release --locked --compression-level 9 $(WHEEL_FLAGS) --out dist
 	PYTHONPATH=python $(BIN)/python -m _tilewright_startup.distribution dist/tilewright-*.whl
 	@ls -l dist/*.whl
 
