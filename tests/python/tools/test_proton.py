@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import PATIENCE, environment_of
+from conftest import PATIENCE, ROOT, environment_of
 from helpers import check_trace
 
 import tilewright as triton
@@ -648,3 +649,33 @@ def test_a_program_that_is_told_to_end_has_its_profile(command, run, script, tmp
     done = run(*options[command], path, env={"TILEWRIGHT_DEVICE": "cpu"})
     assert done.code == 143, done.err
     assert "fill" in (out.with_suffix(".hatchet") if command == "proton" else out).read_text()
+
+
+def test_the_compiler_without_python_has_each_name_for_kernels():
+    """`compile`, `explain` and `check` read a module of their own in place of `triton.profiler.language`."""
+    text = (ROOT / "crates/frontend/src/stdlib/profiler_language.py").read_text()
+    without = {
+        node.name for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    functions = {name for name, value in vars(pl).items() if isinstance(value, triton.JITFunction)}
+    assert without == {name for name in functions if not name.startswith("_")} | {"scope"}
+
+
+def test_scopes_are_compiled_without_python(run, script):
+    path = script(
+        """
+        import triton, triton.language as tl
+        import triton.profiler.language as pl
+
+        @triton.jit
+        def kernel(x):
+            pl.enter_scope("whole")
+            with pl.scope("load"):
+                value = tl.load(x)
+            tl.store(x, value + 1)
+            pl.exit_scope("whole")
+        """
+    )
+    done = run("-m", "tilewright", "check", f"{path}::kernel", "-s", "*fp32", "--extent", "x=1")
+    assert done.code == 0, done.err
+    assert "2 in bounds for every size" in done.out + done.err
