@@ -295,14 +295,18 @@ def test_default_layouts_of_tensor_copies():
 def test_default_layouts_are_those_of_the_official_package(official):
     wrong = []
     for (shape, dtype, transposed, blocks), width in zip(DEFAULTS, official[1], strict=True):
-        layout = gl.NVMMASharedLayout.get_default_for(shape, getattr(gl, dtype), transposed, cga_layout=blocks)
+        layout = gl.NVMMASharedLayout.get_default_for(
+            shape, getattr(gl, dtype), transposed, cga_layout=blocks
+        )
         if (layout.swizzle_byte_width, layout.rank, layout.transposed) != (width, len(shape), transposed):
             wrong.append((shape, dtype, transposed, blocks, width, layout))
     assert wrong == []
 
 
 @gluon.jit
-def default_width(out, SHAPE: gl.constexpr, DTYPE: gl.constexpr, TRANSPOSED: gl.constexpr, BLOCKS: gl.constexpr):
+def default_width(
+    out, SHAPE: gl.constexpr, DTYPE: gl.constexpr, TRANSPOSED: gl.constexpr, BLOCKS: gl.constexpr
+):
     layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for(SHAPE, DTYPE, TRANSPOSED, cga_layout=BLOCKS)
     gl.store(out, layout.swizzle_byte_width)
 
