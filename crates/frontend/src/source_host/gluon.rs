@@ -388,15 +388,15 @@ fn default_for(arguments: &[HostValue], keywords: &[(String, HostValue)]) -> Res
 
 /// Returns the extents of the part of a tile in one block of a cluster. Each basis of the cluster
 /// with a number for an axis halves the extent of that axis.
-fn extents_in_block(extents: &[Constant], bases: &[Constant]) -> Result<Vec<i128>, String> {
+fn extents_in_block(extents: &[Constant], cga_layout: &[Constant]) -> Result<Vec<i128>, String> {
     let int = |constant: &Constant| match constant {
         Constant::Int(number) => Ok(*number),
         _ => Err("the shape has no integers".to_owned()),
     };
     let mut of_block = extents.iter().map(int).collect::<Result<Vec<i128>, _>>()?;
-    for basis in bases {
-        let Constant::Tuple(basis) = basis else { return Err("a basis of a cluster is a list".to_owned()) };
-        for (extent, part) in of_block.iter_mut().zip(basis.iter()) {
+    for basis in cga_layout {
+        let Constant::Tuple(parts) = basis else { return Err("a basis of a cluster is a list".to_owned()) };
+        for (extent, part) in of_block.iter_mut().zip(parts.iter()) {
             *extent /= if int(part)? == 0 { 1 } else { 2 };
         }
     }
