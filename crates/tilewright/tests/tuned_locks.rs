@@ -51,6 +51,13 @@ fn a_lock_has_the_choices_of_tuners() {
         warm()
     })
     .unwrap();
+    // On a busy machine, the slower configuration may be chosen.
+    let chosen = first.choices()[0].1.clone();
+    let other = if chosen["ROUNDS"] == 0 {
+        config! { ROUNDS = 30 }
+    } else {
+        config! { ROUNDS = 0 }
+    };
     let before = Knobs::clone(&Knobs::current());
     Knobs { lock: Some(lock), ..before.clone() }.set();
     let warmed = kernel().tuned(configs(), &["n"]);
@@ -58,11 +65,11 @@ fn a_lock_has_the_choices_of_tuners() {
     let result = warmed.launch(|_| 1, args![&x, &mut unchanged, 100, BLOCK = 128, warmup = true]);
     let (total, config) = launch(configs(), 100).unwrap();
     let measured_in_recording = launch(configs(), 90);
-    let others = [launch(configs(), 99), launch(vec![config! { ROUNDS = 30 }], 100)].map(code);
+    let others = [launch(configs(), 99), launch(vec![other], 100)].map(code);
     before.set();
     result.expect("the lock has the chosen configuration");
-    assert_eq!((warmed.choices()[0].1["ROUNDS"], unchanged), (0, [0.0]));
-    assert_eq!((total, config["ROUNDS"]), (100.0, 0));
+    assert_eq!((&warmed.choices()[0].1, unchanged), (&chosen, [0.0]));
+    assert_eq!((total, config), (100.0, chosen));
     assert_eq!(measured_in_recording.unwrap().0, 90.0);
     assert_eq!(others, [Some(Code::NotLocked); 2], "another key, and no such configuration");
     std::fs::remove_dir_all(folder).unwrap();
