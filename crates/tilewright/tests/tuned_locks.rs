@@ -68,8 +68,8 @@ fn a_lock_has_the_choices_of_tuners() {
     let others = [launch(configs(), 99), launch(vec![other], 100)].map(code);
     before.set();
     result.expect("the lock has the chosen configuration");
-    assert_eq!((&warmed.choices()[0].1, unchanged), (&chosen, [0.0]));
-    assert_eq!((total, config), (100.0, chosen));
+    assert_eq!((&warmed.choices()[0].1["ROUNDS"], unchanged), (&chosen["ROUNDS"], [0.0]));
+    assert_eq!((total, &config["ROUNDS"]), (100.0, &chosen["ROUNDS"]));
     assert_eq!(measured_in_recording.unwrap().0, 90.0);
     assert_eq!(others, [Some(Code::NotLocked); 2], "another key, and no such configuration");
     std::fs::remove_dir_all(folder).unwrap();
