@@ -392,6 +392,8 @@ def function_compiler(package: str) -> Callable[[Any, Kernel], str]:
     source: Any = importlib.import_module(f"{package}.compiler").ASTSource
     language = importlib.import_module(f"{package}.language")
     target = importlib.import_module(f"{package}.backends.compiler").GPUTarget("cuda", 90, 32)
+    # The first compilation imports the backends. Under pytest, Python 3.11 cannot parse modules in several threads.
+    _ = importlib.import_module(f"{package}.backends").backends
 
     def compile_function(function: Any, kernel: Kernel) -> str:
         types, constants, attributes = {}, {}, {}

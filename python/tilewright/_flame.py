@@ -92,7 +92,8 @@ def _draw(frame: _Frame, whole: float, start: float, depth: int, boxes: list[str
         return depth
     left, top = _WIDTH * start / whole, depth * _HEIGHT + 4
     hue = 8 + sum(frame.name.encode()) % 48
-    about = f"{frame.name}: {duration(frame.weight)}, {100 * frame.weight / whole:.1f}%"
+    # Sums of fractions of a launch are rounded as the launch is.
+    about = f"{frame.name}: {duration(round(frame.weight, 3))}, {100 * frame.weight / whole:.1f}%"
     shown = (
         frame.name
         if len(frame.name) * 6.7 < width - 6

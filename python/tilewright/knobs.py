@@ -187,23 +187,26 @@ class _Tool(_Text):
     def __init__(self, variable: str, program: str) -> None:
         super().__init__(variable)
         self.program = program
-        self.found: dict[tuple[str | None, str | None], NvidiaTool | None] = {}
+        self.found: dict[tuple[str | None, ...], NvidiaTool | None] = {}
         """The program, or None if there is none, by the variables that name its path."""
 
     def read(self) -> Any:
         """Returns the program that the environment names, else the one that is found."""
-        variables = (_variable(self.variable), _variable("PATH"))
+        # Tilewright's own variable names the program or its folder, for `explain` as well.
+        own = _variable("TILEWRIGHT_PTXAS") if self.program == "ptxas" else None
+        variables = (own, _variable(self.variable), _variable("PATH"))
         if variables not in self.found:
-            self.found[variables] = self._find(variables[0])
+            self.found[variables] = self._find(own, variables[1])
         tool = self.found[variables]
         if tool is None:
             raise RuntimeError(f"Cannot find {self.program}: set {self.variable} to its path")
         return tool
 
-    def _find(self, named: str | None) -> NvidiaTool | None:
+    def _find(self, own: str | None, named: str | None) -> NvidiaTool | None:
         import shutil
 
-        places = [named, shutil.which(self.program), os.path.join("/usr/local/cuda/bin", self.program)]
+        own = os.path.join(own, self.program) if own and os.path.isdir(own) else own
+        places = [own, named, shutil.which(self.program), os.path.join("/usr/local/cuda/bin", self.program)]
         places += _programs_of_packages(self.program)
         for place in filter(None, places):
             if os.path.isfile(place) and (tool := NvidiaTool.from_path(place)) is not None:

@@ -14,6 +14,9 @@ import pytest
 from conftest import PATIENCE, ROOT, environment_of
 from helpers import check_trace
 
+from tilewright._flame import flame_graph
+from tilewright._profile import duration
+
 PROGRAM = """
 import numpy as np
 import tilewright as triton
@@ -169,6 +172,14 @@ def test_flame_graph_and_trace_can_be_read(on_cpu):
     assert all(event["dur"] > 0 for event in launches)
     starts = [event["ts"] for event in launches]
     assert starts == sorted(starts)
+
+
+def test_sums_of_fractions_are_rounded_as_the_launch_is():
+    # The table shows 283985 ns as "283.99 us", and a sum slightly below it would be "283.98 us".
+    fractions = [283985 * share for share in (0.1, 0.2, 0.3, 0.4)]
+    lines = [(["kernel", f"line {index}"], weight - 1e-11) for index, weight in enumerate(fractions)]
+    assert sum(weight for _, weight in lines) < 283985
+    assert f"kernel: {duration(283985)}, 100.0%" in flame_graph(lines)
 
 
 def test_the_flame_graph_has_the_rows_of_the_table(tmp_path):

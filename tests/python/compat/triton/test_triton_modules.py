@@ -6,6 +6,7 @@ import ast
 import importlib
 import itertools
 import os
+import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -403,6 +404,13 @@ def test_tools_of_the_toolkit(monkeypatch, tmp_path):
     program.chmod(0o755)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(program))
     assert (knobs.nvidia.ptxas.path, knobs.nvidia.ptxas.version) == (str(program), "12.9")
+    # `lock` reads this knob; the variable, which `explain` reads too, names a file or a folder.
+    other = tmp_path / "other" / "ptxas"
+    other.parent.mkdir()
+    shutil.copy(program, other)
+    for named in (other, other.parent):
+        monkeypatch.setenv("TILEWRIGHT_PTXAS", str(named))
+        assert knobs.nvidia.ptxas.path == str(other)
     monkeypatch.setenv("TRITON_NVDISASM_PATH", str(tmp_path / "none"))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(
