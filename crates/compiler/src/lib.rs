@@ -161,8 +161,7 @@ pub fn compile(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Lowers the source of a kernel to tile IR. This is the step of [`compile`] that reads the user's
-/// source.
+/// Lowers the source of a kernel to tile IR. This is the first step of [`compile`].
 ///
 /// # Errors
 /// Returns the errors of the kernel.
@@ -337,9 +336,9 @@ fn refuse_stated_layouts(module: &Module) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(Diagnostic::new(Code::Replaced, message).hint(hint)))
 }
 
-/// Compiles a module to a program of the CPU's executor that stores every tile element by element.
-/// The program uses no rematerialization, no fusion and no symbolic forms (affine tiles and box
-/// masks). Tests compare its results with those of [`cpu_program`].
+/// Compiles a module to a program of the CPU's executor that keeps every tile dense, with a stored
+/// value for each element. The program uses no rematerialization, no fusion and no symbolic forms
+/// (affine tiles and box masks). Tests compare its results with those of [`cpu_program`].
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,

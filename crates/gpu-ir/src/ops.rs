@@ -1,6 +1,6 @@
 //! The table of ops of the GPU dialect. The rows are ops that tile IR lacks, and ops with more
-//! attributes, such as an access width. An [`Op`] is a row, or an op of tile IR on values with
-//! layouts.
+//! attributes, such as an access width. `ir/src/table.rs` names the columns of a row. An [`Op`] is
+//! a row, or an op of tile IR on values with layouts.
 
 use tilewright_ir as ir;
 use tilewright_ir::{
@@ -33,8 +33,9 @@ define_ops! {
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
     /// Executes `atomic_rmw` of tile IR. If several threads hold an element, the first one executes
-    /// the operation. With `everywhere`, which is set until conversions are lowered, the others get
-    /// the result. Each access of a thread moves `width` elements along `axis`.
+    /// the operation. With `everywhere`, the others get the result. The lowering of conversions
+    /// clears it, and sends the result through shared memory. Each access of a thread moves `width`
+    /// elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
@@ -56,33 +57,38 @@ define_ops! {
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
     /// Combines each element with those before it along an axis. The scope is the block or each
     /// warp. With `reverse`, combines it with those after it. With the scope `warp`, the results
-    /// are the scanned tiles, then the partial results. Each run of a warp has one partial result.
-    /// The last axis of the partial results is the run's index.
+    /// are the scanned tiles, then the partial results. The elements of a warp along the axis form
+    /// runs of consecutive elements (`layout::Parts`). Each run has one partial result. The last
+    /// axis of the partial results is the run's index.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes a scan over the block from scans with the scope `warp`. The operands are the
-    /// scanned tiles, then the scans of the partial results. Each warp with elements of a line
-    /// holds these scans for all its runs.
+    /// scanned tiles, then the scans of the partial results. A warp that holds elements of a line
+    /// along `axis` also holds these scans for all runs of that line.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
-    /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, after those
-    /// along a batch's first axis. An operand is in its fragment layout, or in shared memory. With
-    /// `matrix_a` (`matrix_b`), `ldmatrix` loads A (B).
+    /// Computes acc + a @ b by `mma.sync`. `warps` has the numbers of warps along M and N. A batch
+    /// with several warps along its first axis has their number before these two. An operand is in
+    /// its fragment layout, or in shared memory. With `matrix_a` (`matrix_b`), `ldmatrix` loads A
+    /// (B).
     MmaSync mma_sync (a, b, acc) []
         {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
          matrix_b: bool} regions 0 Read Dot Never ReadsOperands None;
     /// Computes acc + a @ b by single elements, along K in ascending order. A and B are in shared
-    /// memory, or in the registers of their threads.
+    /// memory, or in registers of the threads that multiply them.
     FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot Never ReadsOperands None;
 
-    /// Allocates shared memory at `offset`, in bytes, until its `dealloc`. The contents are
+    /// Allocates memory until its `dealloc`: shared memory at `offset` in bytes, or tensor memory
+    /// at `offset`, which the lowering adds to the address of the block's columns. The contents are
     /// undefined. The offset is aligned as the uses need (table in `alignment.rs`).
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
-    /// Ends the lifetime of a buffer, a ring or `mbarrier`s. One thread invalidates `mbarrier`s in
-    /// the memory. A `barrier` then precedes the `dealloc`, so that no other thread waits for them.
-    /// Another `barrier` must precede the next use of the memory.
+    /// Ends the lifetime of a buffer, a ring, `mbarrier`s or tensor memory. If the memory has
+    /// `mbarrier`s, a `barrier` must precede the `dealloc`, so that no other thread waits for them.
+    /// One thread invalidates them. Another `barrier` must precede the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
-    /// Returns slot `index` of a buffer. The index (int32) must be less than the number of slots.
+    /// Returns slot `index` of a buffer in shared or tensor memory. The index (int32) must be less
+    /// than the number of slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
-    /// Returns a buffer of other tiles at the first byte of a buffer.
+    /// Reinterprets memory: returns a buffer of tiles of another type that begins at the same
+    /// address.
     View view (buffer) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
@@ -137,22 +143,22 @@ define_ops! {
     /// The descriptor is the address of a tensor map, in global memory or a parameter. The
     /// coordinates are in the order of the tensor's axes. Axes that the tile lacks precede its
     /// axes. The rows of the buffer are along the contiguous axis of the tensor. In memory, the
-    /// other axes follow, from the last to the first. The buffer may have a swizzle mode if it
-    /// divides the length of the rows. If the rows are longer than the mode's, boxes with its row
-    /// length divide the slot. The boxes follow each other in memory, and one copy moves each box.
-    /// The tensor map has the extents and the swizzle of such a box.
+    /// other axes follow, from the last to the first. The buffer may have a swizzle mode if the row
+    /// length of the mode divides that of the buffer. A buffer with longer rows is split into boxes
+    /// with the row length of the mode. The boxes follow each other in memory, and one copy moves
+    /// each box. The tensor map has the extents and the swizzle of such a box.
     ///
     /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Row `i` of the
-    /// buffer is then the tensor's row with index `i` of the tile. If the tensor lacks this row,
-    /// row `i` is zeros. Each lane of the first warp copies four rows. The box of the tensor map is
-    /// a part of one row. In the buffer, a row of a box has at least 32 bytes.
+    /// buffer is then the row of the tensor whose index is element `i` of the tile. If the tensor
+    /// lacks this row, row `i` is zeros. Each lane of the first warp copies four rows. The box of
+    /// the tensor map is a part of one row. In the buffer, a row of a box has at least 32 bytes.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Starts a copy of a buffer of one slot to a tensor's box. Commits the copy as a group.
     ///
-    /// The same thread starts all these copies. Buffer, descriptor and coordinates are as for
-    /// `tensor_load`. Threads make their writes visible by `fence_proxy` and a later barrier. With
-    /// row indices, each copying lane commits one group. Rows outside of the tensor are not
-    /// written.
+    /// Without row indices, one thread of the block starts all copies to tensors. Buffer,
+    /// descriptor and coordinates are as for `tensor_load`. Threads make their writes visible by
+    /// `fence_proxy` and a later barrier. With row indices, each copying lane commits one group.
+    /// Rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Combines a buffer with a tensor, and is otherwise like `tensor_store`. Each element is
     /// combined atomically, unordered with other accesses. `is_tensor_reduction` decides which
@@ -183,13 +189,14 @@ define_ops! {
     /// may write its operands, also not for the next iteration. A matrix descriptor must describe
     /// the layout of an operand in shared memory. K is contiguous or, for 16-bit elements, M or N.
     /// With `transposed_a` (`transposed_b`), A (B) is the transpose of its buffer. Threads make
-    /// their writes visible by `fence_proxy` and a later barrier. With a `pending` accumulator, the
-    /// dot continues in the same registers. Otherwise, the dot starts from a copy of the
-    /// accumulator. Eight-bit floats may have a `max_imprecise_acc`: after this many elements along
-    /// K, threads wait and add the partial result to an fp32 accumulator. The dot starts after
-    /// `after`, a tile of 32-bit elements, is computed. A `window` states the parts of operands in
-    /// shared memory, after the transpose. Its numbers are the first row and column of A, those of
-    /// B, and the extent along K.
+    /// their writes visible by `fence_proxy` and a later barrier. With an accumulator in flight
+    /// (`Type::Pending`), the dot continues in the same registers. Otherwise, the dot starts from a
+    /// copy of the accumulator. Eight-bit floats may have a `max_imprecise_acc`: after this many
+    /// elements along K, threads wait and add the partial result to an fp32 accumulator. The dot
+    /// waits until the operand `after`, a tile of 32-bit elements, has been computed. For operands
+    /// in shared memory, a `window` selects the parts that the dot reads, in coordinates after the
+    /// transpose. Its numbers are the first row and column of A, those of B, and the extent along
+    /// K.
     ///
     /// On targets with `tcgen05.mma`, the layout of the accumulator is that of
     /// `TensorMemory::register_layout`, and A is in shared memory. The pass `tensor_dots` replaces
@@ -214,19 +221,20 @@ define_ops! {
     /// warp writes the address to the buffer. All threads of the block wait for it, and read the
     /// address. The op precedes each `alloc` of tensor memory.
     Tcgen05Alloc tcgen05_alloc (buffer) [] {columns: u32} regions 0 Write Memory Never WritesShared None;
-    /// Frees the columns of `tcgen05_alloc`, by the first warp. All threads have arrived, and each
-    /// `tcgen05_mma` is complete. In a kernel with dots of pairs, a barrier of the cluster precedes
-    /// the op.
+    /// Frees the columns of `tcgen05_alloc`, by the first warp. Before the op, all threads must
+    /// have arrived at a barrier, and each `tcgen05_mma` must be complete. In a kernel with dots of
+    /// pairs, a barrier of the cluster precedes the op.
     Tcgen05Dealloc tcgen05_dealloc () [] {columns: u32} regions 0 Write Barrier Never None None;
     /// Loads a tile from tensor memory of one slot, and waits for it (`tcgen05.ld`,
-    /// `tcgen05.wait`). Warp `w` accesses the 32 lanes from `32 * (w % 4)` on. The layout is that
-    /// of an instruction.
+    /// `tcgen05.wait`). Warp `w` accesses the 32 lanes from `32 * (w % 4)` on. The tile has a
+    /// layout that a `tcgen05.ld` produces (`TensorMemoryMove`).
     TmemLoad tmem_load (memory) [] {} regions 0 Read Memory Never None None;
     /// Stores a tile to tensor memory of one slot, and waits for the store (`tcgen05.st`). The layout
     /// is as for `tmem_load`.
     TmemStore tmem_store (memory, value) [] {} regions 0 Write Memory Never None None;
-    /// Starts acc + a @ b by `tcgen05.mma`, in one thread. Without `use_acc` (int1), it computes a
-    /// @ b. The accumulator is in tensor memory, A in shared or tensor memory, B in shared memory.
+    /// Starts acc + a @ b by `tcgen05.mma`, in one thread. If `use_acc` (int1) is false, it
+    /// computes a @ b. The accumulator is in tensor memory, A in shared or tensor memory, B in
+    /// shared memory.
     ///
     /// A matrix descriptor must describe the layout of an operand in shared memory. With
     /// `transposed_a` (`transposed_b`), A (B) is the transpose of its buffer. Threads make their
@@ -268,12 +276,12 @@ define_ops! {
     ClcTryCancel clc_try_cancel (buffer, barriers, slot) [] {multicast: bool}
         regions 0 Write Memory Never FillsShared StartsTensorLoad;
     /// Reads the response of a `clc_try_cancel`: an int1 that is true if there was such a cluster,
-    /// and the three indices (int32) of its first block, the first one divided by `blocks`. Without
-    /// a cluster, the indices are 0.
+    /// and the three indices (int32) of its first block. The index along x is divided by `blocks`.
+    /// Without a cluster, the indices are 0.
     ClcLoadResult clc_load_result (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
 
-    /// Lets the blocks of a cluster fill a buffer together from here on. There are `n` blocks, and
-    /// the condition (int1) must hold. The condition is equal in all blocks.
+    /// Lets the `n` blocks of a cluster fill a buffer together from here on, if the condition
+    /// (int1) is true. The condition is equal in all blocks.
     ///
     /// Each block copies one part of each of its tensor loads to all blocks. The parts are in block
     /// order, and arrive at the barriers `full` of all blocks. `mbarrier_init` counts the arrivals
@@ -293,9 +301,10 @@ define_ops! {
     TensorLoadTo tensor_load_to (buffer, descriptor, barriers, slot, blocks) [] *coordinates {offsets: u32, at_lead: bool}
         regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Loads a tile from buffers at one address in several blocks. The result has an additional
-    /// first axis. Element `i` along it is in the block whose rank has the bits of `i` at the bits
-    /// of `blocks`. The other bits of the rank are those of this block. The lowest bits of the
-    /// register index are along the new axis. Barriers of the cluster order the accesses.
+    /// first axis. `blocks` is a mask of rank bits. Element `i` along the new axis is in the block
+    /// whose rank has the bits of `i` at the set bits of the mask. The other bits of that rank are
+    /// those of this block's rank. The lowest bits of the register index are along the new axis.
+    /// Barriers of the cluster order the accesses.
     GatherBlocks gather_blocks (buffer) [] {blocks: u32} regions 0 Read Memory Never ReadsShared None;
     /// Arrives `arrivals` times at a slot's `mbarrier` in the block `block` (int32). One thread
     /// arrives, and adds `bytes` to the bytes that the phase waits for.
@@ -322,12 +331,12 @@ define_ops! {
     ///
     /// `registers` lists the registers of a thread in each partition. 0 keeps the number from
     /// before the op. Other numbers are multiples of 8 from 24 to 256, to which the partition
-    /// changes. Such a partition has whole warpgroups, and begins at one. It may also share a
-    /// warpgroup with partitions of the same number. Before and after the op, a thread has the
-    /// average of these numbers over all their warps. The average is rounded up to a multiple of 8.
-    /// A region may use scalars and shared memory from outside, but no tiles. In a partition, its
-    /// warps count as all warps. Partitions are not nested, and use `named_barrier`, not `barrier`.
-    /// Afterwards, all warps wait for each other.
+    /// changes. Such a partition consists of whole warpgroups, or shares a warpgroup only with
+    /// partitions of the same number. Before and after the op, a thread has the average of these
+    /// numbers over all their warps. The average is rounded up to a multiple of 8. A region may use
+    /// scalars and shared memory from outside, but no tiles. In a partition, its warps count as all
+    /// warps. Partitions are not nested, and use `named_barrier`, not `barrier`. Afterwards, all
+    /// warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).
@@ -498,7 +507,7 @@ mod tests {
     /// Each op that replaces an op of tile IR waits for other programs as that op does.
     #[test]
     fn both_tables_agree_about_waiting() {
-        // A plain atomic store observes no other programs.
+        // These ops wait as `load` does.
         let loads = ["copy_async", "tensor_load", "tensor_load_to", "tensor_fill"];
         for row in OPS {
             let name = if loads.contains(&row.name) { "load" } else { row.name };

@@ -152,8 +152,9 @@ impl Layout {
     }
 }
 
-/// The shape operations of the language. None of them moves data: a register of the result is a
-/// register of an operand in the same thread.
+/// The shape operations of the language, none of which moves data: a register of the result is a
+/// register of an operand in the same thread. Also two changes of the threads that hold elements,
+/// `shared_by_lanes` and `with_exchanged_warps`.
 impl Layout {
     /// Returns the layout of the same elements in another shape, in row-major order.
     ///
@@ -278,10 +279,10 @@ impl Layout {
 /// Slices with power-of-two extents and steps. A slice has elements that are `step` apart along
 /// each axis. Its coordinate is a range of the bits of the whole coordinate. The other bits are
 /// called *fixed*: all elements of the slice have the same ones. Example: columns 1, 3, 5, 7 of 8
-/// have the step 2 and the fixed bit 0.
+/// have the step 2; bit 0 is fixed, with the value 1.
 impl Layout {
-    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index with an
-    /// element of another slice gets an element of this slice. The two elements differ only in
+    /// Returns the layout of a slice: this layout without the fixed bits. If a hardware index holds
+    /// an element of another slice, it maps to the element of this slice that differs only in the
     /// fixed bits. Register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
@@ -314,8 +315,8 @@ impl Layout {
         (start.trailing_zeros() >= bits).then(|| (Self::new(input, part, inside), start >> bits))
     }
 
-    /// Returns the layout of a whole tile whose slices have this layout. Each hardware index of
-    /// this layout holds the same element of the slice. Additional high register bits select the
+    /// Returns the layout of a whole tile whose slices have this layout. Each hardware index holds
+    /// the same element of the slice as in this layout. Additional high register bits select the
     /// slice.
     #[must_use]
     pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {

@@ -112,7 +112,7 @@ impl Drop for Recording {
 }
 
 /// Returns the options of a declaration. Refuses an option that does not change the code, because
-/// the code is all that the program has.
+/// the Rust program contains only the compiled code, not the options.
 fn options(declaration: &Declaration) -> syn::Result<Options> {
     let mut options = Options::default();
     for (index, (name, value)) in declaration.options.iter().enumerate() {

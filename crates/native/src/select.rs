@@ -2,8 +2,8 @@
 //!
 //! An integer has a general register. A vector has one vector register, or two if its lanes have 64
 //! bits: its *parts*. Lanes of 8 or 16 bits are packed in the low bytes. The architecture
-//! determines the registers of masks. A constant has no register, except in loops with free
-//! registers: each use loads or computes it again.
+//! determines the registers of masks. Each use of a constant loads or computes it again, except
+//! that a loop of one block keeps vector constants in free registers.
 //!
 //! A result with one use, later in the block, may be *pending* until that use, and one machine
 //! instruction may do both:
@@ -223,8 +223,8 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.values[value.0 as usize][part] = Some(register);
     }
 
-    /// Reserves bytes at the bottom of the frame. All sequences share these bytes, because no two
-    /// overlap.
+    /// Reserves bytes at the bottom of the frame. All instruction sequences share these bytes,
+    /// because one ends before the next begins.
     pub fn reserve_scratch(&mut self, bytes: usize) {
         self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
     }

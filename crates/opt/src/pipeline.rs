@@ -40,8 +40,8 @@ pub struct Options {
 
 /// Inlines calls and, at [`Level::Full`], runs the [`PASSES`] on each function. Afterwards, the
 /// module contains the kernel and the functions that it still calls. These are functions marked
-/// `noinline` and recursive functions. If inlining would exceed the limits of `inline.rs`, they are
-/// all callees.
+/// `noinline`, recursive functions and, with `keeps_scaled_dots`, those with a `scaled_dot`. If
+/// inlining would exceed the limits of `inline.rs`, no call is inlined, and all callees remain.
 ///
 /// Calls `dump` after each pass that changed something, with the name of the pass and the module.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {

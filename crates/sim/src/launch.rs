@@ -122,7 +122,8 @@ impl Tally {
 
 /// The rounds of a cluster before its thread runs another one, if clusters may wait for each other.
 const ROUNDS: u64 = 8;
-/// The maximum host memory in bytes of the clusters that run at once.
+/// The host memory in bytes to which the clusters that run at once are limited, if clusters may
+/// wait for each other. The limit allows at least a cluster for each thread.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
 /// The maximum number of waiting blocks that [`FaultKind::Starved`] names.
 const MAX_NAMED: usize = 4;
@@ -635,8 +636,8 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // The simulator models one multiprocessor and one grid. Clocks and timers are read by
-            // steps.
+            // The simulator models one multiprocessor and one grid. A decoded step reads clocks and
+            // timers (`decode/operands.rs`), so their value here is unused.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec

@@ -209,8 +209,8 @@ impl<'a> Machine<'a> {
         &self.program.types[operand.ty as usize]
     }
 
-    /// Returns the form of an operand, without moving it out. A symbolic form in a dead slot holds
-    /// no memory.
+    /// Returns the form of an operand, without moving it out. The caller need not release the slot
+    /// of a symbolic form, which holds no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
@@ -273,8 +273,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns a tile of `bytes` bytes to write. Reuses the tile of the previous program in the
-    /// slot, if it has this size and no other owner.
+    /// Returns a tile of `bytes` bytes to write. Reuses the tile that is still in the slot, if it
+    /// has this size and no other owner.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -433,7 +433,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Executes a step, a nest or a fused group. Returns false, without an effect, if the operands
-    /// do not allow the nest or the loop.
+    /// do not allow the nest or the fused group.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),

@@ -4,8 +4,8 @@
 //! `convert_layout` for each further layout.
 //!
 //! A `convert_layout` is in the block of its value, just before the first use. If this use is in a
-//! loop or branch, the conversion is before it. So loads are issued before the first wait, and no
-//! loop converts a value from outside.
+//! loop or branch, the conversion is before it, so no loop converts a value from outside. A
+//! conversion waits for its value: as it is placed late, earlier loads are issued before that wait.
 
 mod clusters;
 mod device;
@@ -373,7 +373,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Returns the register-index bits that do not change the address of a load.
+    /// Returns the register-index bits that change neither the address nor the mask nor `other` of
+    /// a load.
     ///
     /// Integers in pointers and masks are assumed not to overflow.
     fn equal_loads(&self, load: Inst, layout: Option<LayoutId>) -> u32 {

@@ -3,7 +3,8 @@
 //! The pass folds constants, removes identities, applies ops before splats and broadcasts, drops
 //! masks that are true, and replaces branches on constants. It is one forward walk. `simplify`
 //! returns a value that replaces the result of an instruction, and simplifies the new instructions
-//! for it, too. Only operands of pure instructions are reordered in place.
+//! for it, too. Operands of commutative pure instructions are reordered in place, and masks of
+//! accesses are removed in place.
 
 mod butterfly;
 mod cast;

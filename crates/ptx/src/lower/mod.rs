@@ -24,8 +24,8 @@
 //! - `elect.sync` selects one lane of a warp. In the first warp that runs the code, this lane does
 //!   the work of a single thread, such as tensor copies. In a partition, the thread id counts from
 //!   its first warp.
-//! - `wgmma` writes its accumulator registers repeatedly, unlike other instructions. No op reads
-//!   the accumulator before the dot has finished. Passes treat the wait for the dot as another
+//! - Several `wgmma`s write the registers of an accumulator; other registers have one writer. No op
+//!   reads the accumulator before the dot has finished. Passes treat the wait for the dot as another
 //!   write.
 
 mod arithmetic;
@@ -153,16 +153,16 @@ struct Lowering<'p> {
     between_dots: EntitySet<Value>,
     /// The tiles that reductions read.
     reduced_tiles: EntitySet<Value>,
-    /// The last election of one thread. It has [`Builder::labels`], the first warp, and the
-    /// predicate of the elected thread. The predicate is reused while labels and first warp stay:
-    /// code is straight-line and of the same warps.
+    /// The last election of one thread: the value of [`Builder::labels`] at the election, the first
+    /// warp, and the predicate of the elected thread. While the first two are unchanged, the code
+    /// is straight-line for the same warps, so the predicate is reused.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The program ids that `program_id_remap` changed; else they are the block ids.
     program_ids: Option<[Scalar; 3]>,
     /// The memory of the tensor maps that the kernel makes.
     map_memory: Option<device_tensor_maps::MapMemory>,
-    /// The tensor maps that are made before the next op. `make_tensor_map`, `alloc` and `dealloc`
-    /// may come first.
+    /// The tensor maps that are made before the next op that is no `make_tensor_map`, `alloc` or
+    /// `dealloc`.
     pending_maps: Vec<device_tensor_maps::PendingMap>,
     /// The address of the tensor memory of the block.
     tensor_memory: Option<Scalar>,
@@ -253,8 +253,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the indices of the parameters that are tensor maps. They are the last ones, except
-    /// for the number of programs with pairs (`Header::paired`).
+    /// Returns the indices of the parameters that are tensor maps. They are the last ones. In a
+    /// kernel for pairs (`Header::paired`), one more parameter follows: the number of programs.
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -351,8 +351,9 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the width of the registers of a value. In shared memory, it holds the address. For a
-    /// dot in flight, it holds one accumulator, or a pair of 16-bit ones.
+    /// Returns the width of the registers of a value. For a value in shared memory, a register
+    /// holds its address. For a dot in flight, a register holds one accumulator, or a pair of
+    /// 16-bit ones.
     fn width(&self, value: Value) -> Width {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
@@ -395,10 +396,10 @@ impl<'p> Lowering<'p> {
     }
 }
 
-/// Returns copies' source pointers in blocks with asynchronous dots. Pointers of the block from
-/// which they are computed are included. [`Lowering::lower_ptr_add`] avoids 64-bit multiplications
-/// for them. Between a dot's instructions, a multiplication takes several times as long as an
-/// addition (H200: 8 % of a grouped matmul).
+/// Returns copies' source pointers in blocks with asynchronous dots. This includes the pointers of
+/// the same block from which these pointers are computed. [`Lowering::lower_ptr_add`] avoids 64-bit
+/// multiplications for them. Between a dot's instructions, a multiplication takes several times as
+/// long as an addition (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for block in kernel.blocks.values() {

@@ -258,7 +258,7 @@ impl<'py> Prepared<'_, 'py> {
     ///
     /// No code of the program runs between the conversion of the values and the return. So the
     /// memory of tensors stays at the addresses in the values. Returns `None` if a hook forbids the
-    /// compilation, or if an autotuner expected other values.
+    /// compilation, or if an autotuner expected other types or another device.
     #[inline]
     fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
         let py = self.kernel.py();
