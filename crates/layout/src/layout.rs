@@ -152,8 +152,8 @@ impl Layout {
     }
 }
 
-/// The shape operations of the language, none of which moves data: a register of the result is a
-/// register of an operand in the same thread. Also two changes of the threads that hold elements,
+/// The shape operations of the language. They move no data: a register of the result is a register
+/// of an operand in the same thread. Also two changes of the threads that hold elements,
 /// `shared_by_lanes` and `with_exchanged_warps`.
 impl Layout {
     /// Returns the layout of the same elements in another shape, in row-major order.
