@@ -56,7 +56,7 @@ Environment:
   TILEWRIGHT_CACHE_SHARED=1 use cached cubins and timings of other users too
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
   TILEWRIGHT_CUPTI          the library that times kernels on a GPU for `profile` (TRITON_CUPTI_LIB_PATH)
-  TILEWRIGHT_PTXAS          NVIDIA's ptxas or its folder, for `explain`
+  TILEWRIGHT_PTXAS          NVIDIA's ptxas or its folder, for `explain` and `lock` (TRITON_PTXAS_PATH)
   TILEWRIGHT_VIZ_PORT, TILEWRIGHT_VIZ_WAIT, TILEWRIGHT_PUBLIC_TRITON_VIZ: the visualizer
   TRITON_KERNEL_DUMP=1      write every stage to files in TRITON_DUMP_DIR
   TRITON_PRINT_AUTOTUNING=1, TRITON_CACHE_AUTOTUNING=1, TILEWRIGHT_PRINT_AUTOTUNING_TABLE=1
