@@ -1,9 +1,11 @@
 //! Counts bank conflicts of shared memory by executing the accesses.
 //!
 //! Shared memory has 32 banks of four bytes. A warp's accesses of 4 bytes are served together.
-//! Accesses of 8 bytes are served by half warps, and accesses of 16 bytes by quarter warps. Lanes
-//! that are served together conflict if they access different words of one bank. Each conflict
-//! takes another wavefront: two words of bank 0 take two.
+//! Accesses of 8 bytes are served by half warps, and accesses of 16 bytes by quarter warps. These
+//! parts are twice as large if each lane accesses the same bytes as one of its neighbors, whose
+//! index differs in bit 0 or in bit 1 (the same bit for all lanes). Lanes that are served together
+//! conflict if they access different words of one bank. Each conflict takes another wavefront: two
+//! words of bank 0 take two.
 
 use smallvec::SmallVec;
 
@@ -73,7 +75,9 @@ pub(crate) fn padded_bank_use(
     let offsets = layout.offsets_in(memory);
     let bytes = vector.width() * element_bytes;
     let (lanes, warps) = (1 << layout.bits_of(Input::Lane), 1 << layout.bits_of(Input::Warp));
-    let served_together = (LINE_BYTES / bytes).min(lanes);
+    let bases = offsets.bases(Input::Lane).iter().map(|base| offsets.output().part(*base, Input::Offset));
+    let have_equal_neighbors = bytes > WORD_BYTES && bases.take(2).any(|offset| offset == 0);
+    let served_together = (LINE_BYTES / bytes << u32::from(have_equal_neighbors)).min(lanes);
     let mut cost = BankUse::default();
     for warp in 0..warps {
         for access in 0..vector.accesses() {

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
     Block, Dtype, Element, Function, InputPrecision, Inst, Op, OpFamily, Rounding, Type, Value,
 };
-use tilewright_layout::{Fragment, Layout, Mma, blocked};
+use tilewright_layout::{Fragment, Input, Layout, Mma, blocked};
 
 use crate::assign::cost::LayoutCosts;
 use crate::assign::swap_dot_operands::is_loaded_by_columns;
@@ -524,6 +524,12 @@ fn in_fragments(
 
 /// Returns the layout of an accumulator of FMAs. A thread has up to 4 by 4 elements, so each
 /// operand element that it loads serves several FMAs.
+///
+/// The lowest bit of the lane is along N, and the next bit along M. So each lane has the A of one of
+/// its two neighbors and the B of the other, which [halves the wavefronts of loads][lanes]. CUTLASS
+/// arranges the lanes of its SIMT dots in the same way (`RowMajorInterleaved<2>`).
+///
+/// [lanes]: tilewright_layout::shared_plan
 fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
     let rank = shape.len();
     let (m, n) = (shape[rank - 2], shape[rank - 1]);
@@ -541,11 +547,14 @@ fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
     let left_m = (m / (along_m * lanes_m)).max(1);
     let warps_m = num_warps.min(left_m);
     let order: SmallVec<[usize; 6]> = (0..rank).rev().collect();
-    blocked(
+    let in_rows = blocked(
         shape,
         &box_of(along_m, along_n),
         &box_of(lanes_m, lanes_n),
         &box_of(warps_m, num_warps / warps_m),
         &order,
-    )
+    );
+    let mut lanes = in_rows.bases(Input::Lane).to_vec();
+    lanes[1.min(lanes_n.ilog2() as usize)..=lanes_n.ilog2() as usize].rotate_right(1);
+    in_rows.with_bases(Input::Lane, &lanes)
 }

@@ -285,7 +285,7 @@ impl Pass<'_> {
     fn lowering(&self, from: Value, to: Value, block: Block) -> Lowering {
         let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
         if self.roles.is_fma_operand(self.cursor.function, to) {
-            return Lowering::To(shared_memory(source, target, bits));
+            return Lowering::To(self.fma_memory(source, target, bits, from));
         }
         // A layout distributes a tile within one block.
         let Plan::Shared(plan) = self.plan(source, target, bits).expect("no element leaves its block") else {
@@ -321,6 +321,23 @@ impl Pass<'_> {
         } else {
             Lowering::To(memory)
         }
+    }
+
+    /// Returns the layout of a buffer that an FMA dot reads with the fewest wavefronts and
+    /// instructions. A box is preferred, because a tensor copy may fill it.
+    fn fma_memory(&self, source: &Layout, target: &Layout, bits: u32, from: Value) -> Layout {
+        let shape = source.output().shape();
+        let contiguous = contiguous_axis(self.header, self.cursor.function, from);
+        let boxes = contiguous.filter(|_| shape.len() == 2).into_iter().flat_map(|axis| {
+            let modes = [SwizzleMode::None, SwizzleMode::widest(shape[axis] * bits / 8)];
+            modes.map(|mode| swizzled(&shape, &[axis, 1 - axis], bits, mode))
+        });
+        let memories = boxes.chain([shared_memory(source, target, bits)]);
+        let cost = |memory: &Layout| {
+            let used = bank_use(memory, target, bits, u32::MAX);
+            used.wavefronts + used.instructions
+        };
+        memories.min_by_key(cost).expect("there is a plan")
     }
 
     /// Returns the layout of a buffer that `ldmatrix` reads without bank conflicts. Returns `None`

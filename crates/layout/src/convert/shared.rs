@@ -14,6 +14,9 @@
 //!   and of the vector. The side has no conflict if its access span intersects the span of the
 //!   lines only in zero.
 //!
+//! The memory serves twice as many lanes together if each lane accesses the same vector as one of
+//! its neighbors, as `banks.rs` says.
+//!
 //! The planner chooses the lines with [`f2::complement_avoiding`]. The tile has enough dimensions
 //! for this, because lanes that are served together move at most 128 bytes.
 
@@ -184,7 +187,9 @@ impl<'a> Side<'a> {
     /// Returns the bases of the lanes that are served together in accesses of `2^log_bytes` bytes.
     fn served_together(&self, log_bytes: usize) -> &[u32] {
         let bits = LINE_BYTES.ilog2() as usize - log_bytes.max(LOG_WORD_BYTES);
-        &self.lanes[..bits.min(self.lanes.len())]
+        let have_equal_neighbors = self.lanes.iter().take(2).any(|base| *base == 0);
+        let merged = usize::from(log_bytes > LOG_WORD_BYTES && have_equal_neighbors);
+        &self.lanes[..(bits + merged).min(self.lanes.len())]
     }
 }
 
