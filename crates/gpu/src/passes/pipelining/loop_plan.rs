@@ -95,9 +95,9 @@ pub struct Level {
 impl LoopPlan {
     /// Returns the remark on the loop.
     ///
-    /// The kernel's loops have at most `max_stages` stages, and its rings take `bytes` of `limit`
-    /// bytes.
-    pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> RemarkReason {
+    /// The kernel's loops have at most `max_stages` stages, and its rings take `bytes` bytes.
+    /// `obstacle` is the reason why no loop has more stages.
+    pub fn because(&self, max_stages: u32, bytes: u64, obstacle: &str) -> RemarkReason {
         let stages = self.stages.min(max_stages);
         let runs_on = match (&self.in_flight, &self.late) {
             (Some(_), _) => "; dots run into the next iteration",
@@ -115,7 +115,7 @@ impl LoopPlan {
             format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{fused}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
-            let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
+            let reason = format!("{reason}; {} stages {obstacle}", self.stages);
             return RemarkReason::missed(decision, reason);
         }
         RemarkReason::done(decision, reason)

@@ -62,16 +62,19 @@ use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, Remark, Span, remark};
-use tilewright_ir::Block;
+use tilewright_ir as ir;
+use tilewright_ir::{Block, OpFamily, Operation};
 
 use super::allocation::least_bytes;
 use super::boxed::Boxed;
+use crate::cost_model;
 use crate::remarks::RemarkReason;
 pub(super) use iterations::constant_iterations;
 pub(super) use load_dependences::LoadDependences;
 use loop_plan::LoopPlan;
 use loop_rewriter::{LoopRewriter, PreviousLoop};
 pub(super) use memory_order::{MemoryOrder, memory_order};
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
@@ -200,33 +203,77 @@ pub(super) fn is_fill(op: &Op) -> bool {
     )
 }
 
-/// Pipelines with the most stages of the range whose rings fit into shared memory. Returns false if
-/// no number of stages fits.
+/// Pipelines with the most stages of the range whose rings fit into shared memory. If this leaves
+/// FMA dots [few warps](tilewright_gpu_ir::Tuning::latency_hiding_warps), there may be one stage
+/// fewer. Returns false if no number of stages fits.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
     let header = module.header.clone();
-    let min_stages = *stages.start();
-    for stages in stages.rev() {
-        pipeline(module, plans, stages);
-        let bytes = least_bytes(&module.header.layouts, module.kernel());
-        if bytes <= limit {
-            for plan in plans {
-                let span = original.call_chain(plan.inst).into_iter().last();
-                say(span, || plan.because(stages, bytes, limit));
-            }
-            return true;
-        }
+    let restore = |module: &mut Module| {
         let entry = module.entry;
         module.functions[entry] = original.clone();
         module.header.tensor_maps.clone_from(&header.tensor_maps);
         module.header.made_maps.clone_from(&header.made_maps);
+    };
+    let attempt = |module: &mut Module, stages: u32| {
+        pipeline(module, plans, stages);
+        least_bytes(&module.header.layouts, module.kernel())
+    };
+    let fits = |stages: u32| {
+        let bytes = attempt(module, stages);
+        if bytes > limit {
+            restore(module);
+        }
+        (bytes <= limit).then_some((stages, bytes))
+    };
+    let Some((most, bytes)) = stages.clone().rev().find_map(fits) else {
+        say(None, || {
+            let reason =
+                format!("not even {} stages fit into {limit} bytes of shared memory", stages.start());
+            RemarkReason::missed("loops are not pipelined", reason)
+        });
+        return false;
+    };
+    let warps = |bytes: u64| fma_warps(&header, &original, bytes);
+    let mut chosen = (most, bytes, format!("do not fit into {limit} bytes"));
+    if most > *stages.start()
+        && let Some(few) = warps(bytes).filter(|few| *few < header.target.tuning.latency_hiding_warps)
+    {
+        restore(module);
+        let fewer = attempt(module, most - 1);
+        if warps(fewer).is_some_and(|warps| warps > few) {
+            chosen = (most - 1, fewer, format!("leave a multiprocessor {few} warps"));
+        } else {
+            restore(module);
+            attempt(module, most);
+        }
     }
-    say(None, || {
-        let reason = format!("not even {min_stages} stages fit into {limit} bytes of shared memory");
-        RemarkReason::missed("loops are not pipelined", reason)
+    for plan in plans {
+        let span = original.call_chain(plan.inst).into_iter().last();
+        say(span, || plan.because(chosen.0, chosen.1, &chosen.2));
+    }
+    true
+}
+
+/// Returns how many warps fit into a multiprocessor if a block takes `bytes` of shared memory.
+/// Returns `None` if a dot is not computed by FMAs, or the kernel has no dots.
+fn fma_warps(header: &Header, function: &Function, bytes: u64) -> Option<u32> {
+    let mut accumulators = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if data.op.info().family == OpFamily::Dot {
+            let is_fma = matches!(data.op, Op::Gpu(GpuOp::FmaDot { .. }));
+            accumulators.push(function.ty(data.results[0]).as_registers().filter(|_| is_fma));
+        }
     });
-    false
+    let threads = header.num_warps * LANES;
+    let words =
+        |tile: Option<&ir::Type>| Some(tile?.shape.elements() as u32 * element_bits(tile?) / 32 / threads);
+    let largest = accumulators.into_iter().map(words).collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let by_registers = cost_model::blocks_by_registers(largest, threads, header.target.tuning);
+    let by_memory = cost_model::blocks_by_shared_memory(bytes as u32, header.target);
+    Some(by_registers.min(by_memory) * header.num_warps)
 }
 
 fn say(span: Option<Span>, because: impl FnOnce() -> RemarkReason) {
