@@ -558,3 +558,29 @@ fn scalar_accumulator(shape: &[u32], num_warps: u32) -> Layout {
     lanes[1.min(lanes_n.ilog2() as usize)..=lanes_n.ilog2() as usize].rotate_right(1);
     in_rows.with_bases(Input::Lane, &lanes)
 }
+
+#[cfg(test)]
+mod tests {
+    use tilewright_layout::{bank_use, coalesced, shared_plan};
+
+    use super::*;
+
+    #[test]
+    fn lanes_of_fmas_load_in_half_the_wavefronts() {
+        for (m, n, warps) in [(16, 32, 1), (32, 32, 4), (64, 64, 4), (32, 128, 2), (128, 128, 8)] {
+            let accumulator = scalar_accumulator(&[m, n], warps);
+            for (operand, shape) in [[m, 32], [32, n]].into_iter().enumerate() {
+                let loaded = fma_operand_layout(&accumulator, operand, 32);
+                let stored = coalesced(&shape, &[1, 0], 4, LANES, warps);
+                let plan = shared_plan(&stored, &loaded, 32).expect("a block has the tile");
+                let used = bank_use(&plan.memory, &loaded, 32, u32::MAX);
+                let elements = used.instructions * 4 / warps;
+                assert_eq!(
+                    (elements, used.wavefronts),
+                    (loaded.registers(), 2 * used.instructions),
+                    "{loaded}"
+                );
+            }
+        }
+    }
+}

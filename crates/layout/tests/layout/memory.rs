@@ -76,6 +76,17 @@ fn known_bank_conflicts() {
     let broadcast = Layout::replicated(2, Input::Lane, 32).cover(&[32, 32], &[1, 0]);
     let rows_of_four = blocked(&[32, 32], &[1, 4], &[4, 8], &[1, 1], &[1, 0]);
     let columns_of_four = blocked(&[32, 32], &[1, 4], &[32, 1], &[1, 1], &[1, 0]);
+    // A row in the vectors of eight lanes, or in those of sixteen. The other lanes have copies.
+    let with_copies = |vector: &[&[u32]], lanes: &[&[u32]]| {
+        let rows: [&[u32]; 5] = [&[1, 0], &[2, 0], &[4, 0], &[8, 0], &[16, 0]];
+        let registers = [vector, &rows].concat();
+        Layout::from_bases(&[32, 32], &[(Input::Register, &registers), (Input::Lane, lanes)])
+    };
+    let four: [&[u32]; 2] = [&[0, 1], &[0, 2]];
+    let neighbors_have_fours = with_copies(&four, &[&[0, 4], &[0, 0], &[0, 8], &[0, 16], &[0, 0]]);
+    let eighths_have_fours = with_copies(&four, &[&[0, 4], &[0, 8], &[0, 16], &[0, 0], &[0, 0]]);
+    let neighbors_have_twos = with_copies(&four[..1], &[&[0, 0], &[0, 2], &[0, 4], &[0, 8], &[0, 16]]);
+    let halves_have_twos = with_copies(&four[..1], &[&[0, 2], &[0, 4], &[0, 8], &[0, 16], &[0, 0]]);
     // (layout, bits, width, instructions, wavefronts of each instruction)
     let cases = [
         (&row, 32, 1, 32, 1),
@@ -90,6 +101,11 @@ fn known_bank_conflicts() {
         (&rows_of_four, 32, 4, 8, 4),
         (&rows_of_four, 32, 2, 16, 4),
         (&columns_of_four, 32, 4, 8, 32),
+        // `ncu` counts the same wavefronts for these (H200).
+        (&neighbors_have_fours, 32, 4, 32, 2),
+        (&eighths_have_fours, 32, 4, 32, 4),
+        (&neighbors_have_twos, 32, 2, 32, 1),
+        (&halves_have_twos, 32, 2, 32, 2),
     ];
     for (layout, bits, width, instructions, wavefronts) in cases {
         let cost = bank_use(&memory, layout, bits, width);

@@ -204,8 +204,8 @@ pub(super) fn is_fill(op: &Op) -> bool {
 }
 
 /// Pipelines with the most stages of the range whose rings fit into shared memory. If this leaves
-/// FMA dots [few warps](tilewright_gpu_ir::Tuning::latency_hiding_warps), there may be one stage
-/// fewer. Returns false if no number of stages fits.
+/// FMA dots [few warps](tilewright_gpu_ir::Tuning::latency_hiding_warps), there are fewer stages, if
+/// more blocks fit then. Returns false if no number of stages fits.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
@@ -237,14 +237,16 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
     };
     let warps = |bytes: u64| fma_warps(&header, &original, bytes);
     let mut chosen = (most, bytes, format!("do not fit into {limit} bytes"));
-    if most > *stages.start()
-        && let Some(few) = warps(bytes).filter(|few| *few < header.target.tuning.latency_hiding_warps)
-    {
-        restore(module);
-        let fewer = attempt(module, most - 1);
-        if warps(fewer).is_some_and(|warps| warps > few) {
-            chosen = (most - 1, fewer, format!("leave a multiprocessor {few} warps"));
-        } else {
+    if let Some(few) = warps(bytes).filter(|few| *few < header.target.tuning.latency_hiding_warps) {
+        let fewer = (*stages.start()..most).rev().find_map(|stages| {
+            restore(module);
+            let bytes = attempt(module, stages);
+            let obstacle = format!("leave a multiprocessor {few} warps");
+            (warps(bytes) > Some(few)).then_some((stages, bytes, obstacle))
+        });
+        if let Some(fewer) = fewer {
+            chosen = fewer;
+        } else if most > *stages.start() {
             restore(module);
             attempt(module, most);
         }
