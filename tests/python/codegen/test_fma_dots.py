@@ -57,7 +57,14 @@ def multiply(shape, block, num_warps, num_stages):
 
 @pytest.mark.parametrize(
     "block, num_warps",
-    [((16, 16, 16), 4), ((32, 32, 32), 4), ((32, 64, 32), 2), ((64, 16, 32), 1), ((16, 128, 16), 8), ((64, 64, 16), 4)],
+    [
+        ((16, 16, 16), 4),
+        ((32, 32, 32), 4),
+        ((32, 64, 32), 2),
+        ((64, 16, 32), 1),
+        ((16, 128, 16), 8),
+        ((64, 64, 16), 4),
+    ],
 )
 @pytest.mark.parametrize("shape", [(64, 128, 64), (33, 100, 50)])
 def test_results(block, num_warps, shape):
