@@ -277,8 +277,8 @@ fn assembler() -> Option<&'static dyn tilewright_cpu::Assembler> {
     if cfg!(feature = "sim") { Some(&inline_asm::SimulatedAssembler) } else { None }
 }
 
-/// Compiles a module to a program of the CPU's executor. The simulator runs the kernel's inline
-/// assembly.
+/// Compiles a module to a program of the CPU's executor. If the build contains the simulator, the
+/// simulator runs the kernel's inline assembly.
 ///
 /// If the executor generates machine code, short loops are unrolled first. The executor can then
 /// compile them together with the surrounding steps.

@@ -88,7 +88,7 @@ pub(crate) struct Block {
     pub yields: SmallVec<[Use; 4]>,
     /// The unused parameters, which the machine clears when the block begins.
     pub kills: SmallVec<[Slot; 2]>,
-    /// Present if the iterations of the loop with this body are together one dot.
+    /// Present if this block is the body of a loop whose iterations together compute one dot.
     pub product: Option<Box<ProductLoop>>,
 }
 
@@ -349,8 +349,9 @@ impl Step {
         }
     }
 
-    /// Returns whether the step may move to the preamble: its result is the same in each program,
-    /// and worth keeping.
+    /// Returns whether the op of the step permits a move to the preamble. The result of such an op
+    /// depends only on the op's operands, and is worth keeping. The caller checks that the operands
+    /// are the same in each program.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
@@ -363,8 +364,8 @@ impl Step {
         })
     }
 
-    /// Returns whether one execution of a step with blocks may run several of them, or one more
-    /// than once.
+    /// Returns whether one execution of a step with blocks may run several blocks, or the same
+    /// block repeatedly.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

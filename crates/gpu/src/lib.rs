@@ -142,8 +142,8 @@ pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     ir::run_passes(passes, program, |name, program| verify(program, name))
 }
 
-/// Refuses a Gluon program that uses shared memory or barriers wrongly. In other programs, a pass
-/// would be wrong.
+/// Refuses a Gluon program that uses shared memory or barriers wrongly. In other programs, such an
+/// error would be a bug of a pass.
 fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
     if !program.header.explicit {
         return Ok(());

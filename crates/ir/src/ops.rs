@@ -3,7 +3,7 @@
 //!
 //! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
 //! backend. A backend does not compile without this implementation. The row makes no method of
-//! [`Builder`](crate::Builder). Write this method by hand if the op needs it.
+//! [`Builder`](crate::Builder). Write this method by hand if the op needs one.
 
 use tilewright_layout::StatedLayout;
 
@@ -26,7 +26,7 @@ pub const ANY_REGIONS: usize = usize::MAX;
 /// The effect of an op, apart from its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// None: it may be removed, repeated, merged and moved.
+    /// None: passes may remove, repeat, merge and move the op.
     Pure,
     /// It reads memory.
     Read,
@@ -45,15 +45,15 @@ pub enum OpFamily {
     Scalar,
     /// A tile whose elements each thread can compute by itself from scalars.
     Source,
-    /// Each element depends on the elements at the same index.
+    /// Each element of a result depends only on the operands' elements at the same index.
     Pointwise,
     /// The value of the operand, with further promises about it, or in another layout.
     Identity,
-    /// Moves elements to other indices that the op fixes, and computes none.
+    /// Moves elements to indices that the op fixes, and computes no elements.
     Shape,
     /// Selects elements of the first operand, at run-time indices, or at indices that no layout of
-    /// registers can express. The other operands have the shape of the result, and select its
-    /// elements.
+    /// registers can express. The other operands have the shape of the result. At each index, they
+    /// decide which element the result gets.
     Movement,
     /// Reads memory.
     Load,
@@ -66,11 +66,11 @@ pub enum OpFamily {
     Dot,
     /// A reduction, whose region uses only elements of the tiles, or a histogram.
     Reduction,
-    /// A scan or a step of a sort. Along all axes but one, each element depends only on elements
-    /// with its own coordinates. Results have the shape of the operands. A region, if any, combines
-    /// elements as the region of a reduction does.
+    /// A scan or a step of a sort. Each element of a result depends only on elements that have the
+    /// same coordinates along all axes but one. Results have the shape of the operands. A region,
+    /// if any, combines elements as the region of a reduction does.
     Scan,
-    /// A promise of the program, which emits no code.
+    /// A promise of the program. The op emits no code.
     Promise,
     /// Synchronizes threads, or waits for asynchronous work.
     Barrier,
@@ -98,7 +98,7 @@ pub enum OpFamily {
 /// this grid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Waiting {
-    /// It ends independently of other programs, and observes nothing of them.
+    /// The op ends independently of other programs, and observes nothing of them.
     Never,
     /// It reads memory that other programs may have written. Unless the op is volatile, passes may
     /// assume that this memory does not change.
@@ -146,14 +146,15 @@ pub enum AsyncPhase {
     None,
     /// It starts a copy to shared memory that the thread itself makes (`cp.async`).
     StartsCopy,
-    /// It starts a copy to shared memory that the asynchronous proxy makes.
+    /// It starts a copy to shared memory that the asynchronous proxy makes, or a request whose
+    /// response the proxy writes there.
     StartsTensorLoad,
     /// It starts a copy from shared memory that the asynchronous proxy makes.
     StartsTensorStore,
     /// It starts a dot, which reads shared memory by the asynchronous proxy.
     StartsDot,
-    /// It starts a dot, which reads shared memory by the asynchronous proxy, and which an `mbarrier`
-    /// signals (`tcgen05.mma`).
+    /// It starts a dot or a copy that reads shared memory by the asynchronous proxy. A
+    /// `tcgen05_commit` signals the completion at an `mbarrier`.
     StartsTensorDot,
     /// It waits for `cp.async` copies that its thread has started.
     AwaitsCopies,
@@ -199,9 +200,9 @@ pub struct OpInfo {
     pub docs: &'static [&'static str],
     /// The names of the required operands.
     pub operands: &'static [&'static str],
-    /// The names of the optional operands; the last ones may be omitted.
+    /// The names of the optional operands. An instruction may omit the last ones.
     pub optional: &'static [&'static str],
-    /// The name of the operands that may follow in any number.
+    /// The name of the operands that may follow the others, in any number.
     pub variadic: Option<&'static str>,
     /// The attributes: name and type.
     pub attributes: &'static [(&'static str, &'static str)],
@@ -255,16 +256,16 @@ macro_rules! tile_ops {
     Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source Never None None;
     /// The tile with a new axis of extent 1.
     ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never None None;
-    /// The tile repeated along its axes of extent 1 until it has the shape.
+    /// The tile repeated along its axes of extent 1 until it has the shape `shape`.
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
-    /// Along each axis, selects the elements at start, start + step, …. Their number is the extent
-    /// of `shape`. A step may be negative.
+    /// Along each axis, selects the elements at start, start + step, …. The extent of `shape` is
+    /// the number of selected elements. A step may be negative.
     Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never None None;
     /// The elements in row-major order under another shape with the same number of elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
     /// Axis i of the result is the axis `permutation[i]` of the tile.
     Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never None None;
-    /// A function of the second table, applied to each element.
+    /// A function of the table in `elementwise.rs`, applied to each element.
     Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never None None;
     /// Conversion to another element type. Integers wrap or extend. A cast from float to integer
     /// truncates towards zero and saturates; NaN yields 0. A cast to int1 compares with zero.
@@ -278,8 +279,8 @@ macro_rules! tile_ops {
     /// need not run if its results are unused.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Pure Pointwise Observes None None;
-    /// The same as `inline_asm`, with effects in addition to its results. The PTX runs exactly
-    /// where and as often as the program states.
+    /// PTX as for `inline_asm`, with effects in addition to its results. The PTX runs exactly where
+    /// and as often as the program states.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Write Pointwise Always None None;
     /// Applies the region, a function of scalars, to every `pack` elements of the tiles. The
@@ -295,15 +296,15 @@ macro_rules! tile_ops {
     /// Writes memory where the mask holds. If two elements of a tile have the same address, it is
     /// unspecified which of them remains.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never WritesGlobal None;
-    /// Replaces each element in memory with the function `kind` of the element and the value. It
-    /// does so where the mask holds, or everywhere without a mask. The elements are replaced one
-    /// after the other, in any order. The result is the old value, or zero where the mask does not
-    /// hold.
+    /// Replaces the elements in memory for which the mask holds, or all elements without a mask.
+    /// The new element is the function `kind` of the old element and the element of `value`. The op
+    /// replaces the elements one after the other, in any order. The result is the old element, or
+    /// zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Replaces an element in memory with the element of `value` if the old element has the same
-    /// bits as the element of `expected`. The mask must also hold; without a mask, the op accesses
-    /// all elements. The result is the old value, or zero where the mask does not hold.
+    /// Compares the elements in memory for which the mask holds, or all elements without a mask,
+    /// with those of `expected`. If an element in memory has the same bits, the element of `value`
+    /// replaces it. The result is the old element, or zero where the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
     /// Reads memory where the mask holds, each element atomically. Elsewhere, the result is zero.
@@ -311,17 +312,18 @@ macro_rules! tile_ops {
     AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes ReadsGlobal None;
     /// Writes memory where the mask holds, each element atomically.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Reads a scalar in memory repeatedly. The result is true if the scalar has the bits of
-    /// `expected`, and false if `timeout` nanoseconds (int64) have passed first. The op reads at
+    /// Reads a scalar in memory repeatedly, until it has the bits of `expected`. The result is then
+    /// true. If `timeout` nanoseconds (int64) pass first, the result is false. The op reads at
     /// least once.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Always ReadsGlobal None;
     /// acc + a @ b over the last two axes. Multiplications and additions are in the type of acc, in
-    /// any order. fp16 and bf16 operands are exact in fp32.
+    /// any order. The conversion of fp16 and bf16 operands to fp32 is exact.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never None None;
     /// acc + a @ b, where each group of elements along K has a scale. The elements of A and B have
-    /// these formats; an element of e2m1 is half of a byte, along K. The scales are `[M, groups]` of A
-    /// and `[N, groups]` of B. Multiplications are exact, additions are in fp32.
+    /// the formats `a_format` and `b_format`. A byte has two elements of e2m1, which are neighbors
+    /// along K. The scales have the shapes `[M, groups]` for A and `[N, groups]` for B.
+    /// Multiplications are exact, additions are in fp32.
     ///
     /// Only the GPU back end makes the op, from calls of functions with
     /// [`scaled_dot`](crate::Function::scaled_dot).
@@ -333,23 +335,24 @@ macro_rules! tile_ops {
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never None None;
     /// Combines each element with all elements before it along an axis. The associative region is
     /// like that of `reduce`, with earlier elements on the left. With `reverse`, the last element
-    /// is the earliest. The order of combination is fixed for a shape.
+    /// counts as the earliest. The order of combination is fixed for a shape.
     Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
-    /// Counts how many elements of an integer tile, where the mask holds, are 0, 1, … bins - 1, as
-    /// int32. Other elements are not counted.
+    /// For each value 0, 1, … bins - 1, counts the elements of an integer tile that have this
+    /// value, where the mask holds. The counts are int32. Other elements are not counted.
     Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never None None;
     /// The element at coordinate `i` along the axis is the element of the tile at `i ^ mask`. The
-    /// extent of the axis is a power of two; a mask of all its bits reverses the axis.
+    /// extent of the axis is a power of two. A mask with all bits of the coordinate reverses the
+    /// axis.
     Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never None None;
     /// A part of a bitonic merge of integers along an axis whose extent is a power of two. Each bit
     /// from `high` down to `low` is a step on all pairs of elements whose coordinates differ in
     /// only this bit. If bit `block` of the coordinates is 0, the smaller element of a pair moves
-    /// to the lower coordinate, else the larger element. `descending` reverses this order. Bit
-    /// `block` is always 0 if the extent has fewer bits.
+    /// to the lower coordinate. Otherwise, the larger element moves there. `descending` reverses
+    /// this order. Bit `block` is always 0 if the extent has fewer bits.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never None None;
-    /// Selects elements of the tile. The int32 index is the coordinate along an axis; the other
-    /// coordinates are those of the result. The CPU executor stops at an index that is out of
-    /// bounds. GPU code reads an arbitrary element instead.
+    /// Selects elements of the tile. The int32 index is the coordinate of the element along an
+    /// axis. The other coordinates are those of the element in the result. The CPU executor stops
+    /// at an index that is out of bounds. GPU code reads an arbitrary element instead.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never None None;
     /// The value itself, about which the program makes a promise.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
@@ -357,10 +360,11 @@ macro_rules! tile_ops {
     SetLayout set_layout (tile) [] {layout: StatedLayout} regions 0 Pure Identity Never None None;
     /// A function of a GPU that a Gluon program calls (see `DeviceFn`).
     Device device () [] *operands {function: DeviceFn} regions 0 Write Memory Never None None;
-    /// Starts workers (Gluon): runs each region in warps of its own. The warps of the program
-    /// continue. `warps` lists the warps of each region. `registers` lists the registers of a
-    /// thread of each region, and is empty if no region changes them. Values from before the op
-    /// that a region uses are scalars. The `device` function `join_workers` waits for the workers.
+    /// Starts workers (Gluon): runs each region in separate warps, while the warps of the program
+    /// continue. `warps` lists the numbers of warps of the regions. `registers` lists the register
+    /// counts of a thread in the regions, and is empty if no region changes them. The only values
+    /// from before the op that a region uses are scalars. The `device` function `join_workers`
+    /// waits for the workers.
     StartWorkers start_workers () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never None None;
@@ -375,7 +379,8 @@ macro_rules! tile_ops {
     Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never None None;
     /// A property of the executing machine at the time of execution.
     Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never None None;
-    /// Synchronizes with the grids before and after; has no effect if grids do not overlap.
+    /// Synchronizes with the grids before and after this grid. Has no effect if grids do not
+    /// overlap.
     Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never None None;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never None None;
@@ -389,11 +394,11 @@ macro_rules! tile_ops {
     /// values. The results are the last carried values.
     While while_loop () [] *carried {} regions 2 Control Loop Repeats None None;
     /// Runs the first region if the scalar condition holds, else the second region. The results are
-    /// the values that the region yields.
+    /// the values that this region yields.
     If if_else (condition) [] {} regions 2 Control Branch Never None None;
-    /// Ends a region with its values.
+    /// Ends a region, and yields the values.
     Yield yield_values () [] *values {} regions 0 Terminator Terminator Never None None;
-    /// Ends a function with its results.
+    /// Ends a function, and returns the values.
     Return return_values () [] *values {} regions 0 Terminator Terminator Never None None;
     } };
 }
@@ -502,8 +507,7 @@ impl Attribute for DtypeList {
 pub struct LoopOptions {
     /// The number of iterations in flight; 0 if the launch decides.
     pub num_stages: u32,
-    /// The number of copies of the body in one iteration after unrolling; 0 if the compiler
-    /// decides.
+    /// The number of copies of the body in one unrolled iteration; 0 if the compiler decides.
     pub unroll_factor: u32,
     /// True if the program requests to fuse the loop with its directly nested loop.
     pub flatten: bool,

@@ -90,7 +90,7 @@ impl LockFile {
             Ok(lock) if lock.format == FORMAT => return Ok(lock),
             parsed => parsed,
         };
-        // A lock of another format may have other fields. The error is then the version.
+        // A lock of another format may have other fields. Report its format, not these fields.
         let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => parsed.map_err(malformed),

@@ -40,7 +40,7 @@ pub(crate) struct Misfit {
 pub(crate) enum Why {
     /// The value does not fit. The texts describe the value, the expected value, and a remedy.
     Value { found: String, note: String, hint: String },
-    /// The device of the launch cannot read the memory of the tensor, which is on this device.
+    /// The memory of the tensor is on this device, and the device of the launch cannot read it.
     Device(Device),
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts)))
 }
 
-/// The base and all strides but the last of a descriptor are multiples of 16 bytes.
+/// Records that a descriptor's base, and all its strides but the last, are multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;

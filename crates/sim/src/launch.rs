@@ -120,10 +120,11 @@ impl Tally {
     }
 }
 
-/// The rounds of a cluster before its thread runs another one, if clusters may wait for each other.
+/// The maximum number of rounds for which a thread runs a cluster before it runs another one, if
+/// clusters may wait for each other.
 const ROUNDS: u64 = 8;
-/// The host memory in bytes to which the clusters that run at once are limited, if clusters may
-/// wait for each other. The limit allows at least a cluster for each thread.
+/// The maximum host memory of all clusters that run at once, in bytes, if clusters may wait for
+/// each other. The limit always allows one cluster for each thread.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
 /// The maximum number of waiting blocks that [`FaultKind::Starved`] names.
 const MAX_NAMED: usize = 4;

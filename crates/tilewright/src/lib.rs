@@ -208,7 +208,7 @@ pub use tilewright_base::SourceFile;
 /// assert_eq!(sources.file(file).name, sources.files().next().unwrap().1.name);
 /// let renamed = sources.with_names(|name| format!("src/{name}"));
 /// assert_eq!(renamed.position(span), "src/kernels.py:2:8");
-/// // Of an instruction and the calls that lead to it, the first one that is not in the library:
+/// // The result is the index of the first span that is not in a library file.
 /// assert_eq!(sources.users_place(&[span]), Some(0));
 /// ```
 #[doc(inline)]
@@ -272,7 +272,7 @@ pub use tilewright_ir::Dtype;
 /// // The usable GPUs of this machine come after the CPU.
 /// assert_eq!(Device::available()[0], Device::Cpu);
 /// assert!(Device::simulated_names().contains(&"sim:sm_90".to_owned()));
-/// // Code for a device has a target, which the simulator of this target runs.
+/// // Each target of a GPU has a simulator, which runs code for this target.
 /// assert_eq!(Device::simulating(Device::Sim(80).target()?), Some(Device::Sim(80)));
 /// // The simulator uses the memory of the CPU.
 /// assert_eq!(Device::Sim(90).memory(), Device::Cpu);

@@ -276,7 +276,8 @@ impl ValueInfo {
 
 const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// A kernel has at most 4 KiB of parameters.
+/// The maximum number of parameters, and of tensors, of a launch. A kernel has at most 4 KiB of
+/// parameters, and each parameter takes at least one byte.
 const MAX_PARAMETERS: usize = 4096;
 
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {

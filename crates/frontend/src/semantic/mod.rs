@@ -130,7 +130,7 @@ impl SemanticError {
     }
 }
 
-/// Converts an error of the type rules of the IR that no semantic rule has found.
+/// Converts an error that a type rule of the IR found, and that no semantic rule had found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
         let found = match error.kind {

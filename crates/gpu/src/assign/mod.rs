@@ -1,4 +1,5 @@
-//! Layout assignment: rewrites tile IR to the GPU dialect, with layouts.
+//! Layout assignment: rewrites tile IR to the GPU dialect, with layouts. A *stated program* is a
+//! Gluon program, which states its layouts.
 //!
 //! | file | contents |
 //! |---|---|

@@ -24,9 +24,9 @@
 //! - `elect.sync` selects one lane of a warp. In the first warp that runs the code, this lane does
 //!   the work of a single thread, such as tensor copies. In a partition, the thread id counts from
 //!   its first warp.
-//! - Several `wgmma`s write the registers of an accumulator; other registers have one writer. No op
-//!   reads the accumulator before the dot has finished. Passes treat the wait for the dot as another
-//!   write.
+//! - A register has one writer, with the exceptions that `builder.rs` lists. One of them is the
+//!   accumulator of `wgmma`. No op reads it before the dot has finished. Passes treat the wait for
+//!   the dot as another write.
 
 mod arithmetic;
 mod assertion;
@@ -389,8 +389,8 @@ impl<'p> Lowering<'p> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Returns the diagnostic for an op of only tile IR. The verifier rejects these, except
-    /// `histogram`, which a pass replaces.
+    /// Returns the diagnostic for an op that exists only in tile IR. The verifier rejects these
+    /// ops, except `histogram`, which a pass replaces.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }

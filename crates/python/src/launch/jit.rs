@@ -275,7 +275,8 @@ impl<'py> Prepared<'_, 'py> {
             let Some(handle) = found else {
                 match self.compile(values, options)? {
                     Some((handle, true)) => checked = Some(handle),
-                    // The next attempt checks the dependencies of the other launch's variant.
+                    // The code already existed. The next attempt checks whether its dependencies
+                    // have changed.
                     Some((_, false)) => {}
                     None => return Ok(None),
                 }
