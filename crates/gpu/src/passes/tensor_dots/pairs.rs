@@ -17,8 +17,9 @@
 //! first, which counts as complete.
 //!
 //! Assumes that rings are lowered. Guarantees that the blocks run the same dots in the same order:
-//! control flow, slots and phases do not depend on the rank. Each full slot has a dot, so a block
-//! fills the slot again only after the first block has waited for it.
+//! control flow, slots and phases do not depend on the rank. A block fills a slot again only after
+//! the first block has waited for it: for the other block, either a dot completes at its barrier
+//! `empty`, or, without a dot, a barrier of the cluster follows the wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +63,8 @@ pub struct PairPlan {
     /// The initializations of the barriers at which copies of operands arrive.
     inits: Vec<Inst>,
     waits: Vec<Inst>,
+    /// The waits for operands of no dot.
+    waits_without_dot: Vec<Inst>,
     copies: Vec<OperandCopy>,
     /// The halves of each buffer of B.
     halves: BTreeMap<Value, Half>,
@@ -159,7 +162,7 @@ impl Planner<'_> {
                 _ => return refuse(inst, "other data arrives at the barrier of an operand"),
             }
         }
-        self.check_waits(&waits, &copies)?;
+        let waits_without_dot = self.waits_without_dot(&waits, &copies);
         let used = copies.iter().flat_map(|copy| [copy.expect, copy.load]).chain(waits.iter().copied());
         let first = used.filter_map(|inst| self.entry_index(inst)).min();
         let Some(first) = first else {
@@ -174,7 +177,7 @@ impl Planner<'_> {
         self.check_ranks(&copies, &waits, &operands)?;
         let halves = operands.right.iter().map(|(root, axis)| Ok((*root, self.half(*root, *axis, &copies)?)));
         let halves = halves.collect::<Found<_>>()?;
-        Ok(PairPlan { inits, waits, copies, halves, first })
+        Ok(PairPlan { inits, waits, waits_without_dot, copies, halves, first })
     }
 
     fn insts(&self) -> Vec<Inst> {
@@ -333,10 +336,10 @@ impl Planner<'_> {
         (bytes == buffer.slot_bytes()).then_some(expect)
     }
 
-    /// Checks that a dot of these operands follows each wait for operands, in the same block and
-    /// before the next wait.
-    fn check_waits(&self, waits: &[Inst], copies: &[OperandCopy]) -> Found<()> {
-        for &wait in waits {
+    /// Returns the waits for operands that no dot of these operands follows, in the same block and
+    /// before the next wait. The last iterations of a loop may copy operands of no dot.
+    fn waits_without_dot(&self, waits: &[Inst], copies: &[OperandCopy]) -> Vec<Inst> {
+        let has_dot = |wait: Inst| {
             let barriers = self.operand(wait, 0);
             let is_its = |operand: &Value| {
                 let root = self.analysis.root(*operand);
@@ -348,11 +351,9 @@ impl Planner<'_> {
                 !matches!(data.op, Op::Gpu(GpuOp::MbarrierWait {})) || data.operands[0] != barriers
             });
             let mut dots = until_next.filter(|data| matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })));
-            if !dots.any(|data| data.operands[..2].iter().any(is_its)) {
-                return refuse(wait, "no dot follows the wait for a copy of its operands");
-            }
-        }
-        Ok(())
+            dots.any(|data| data.operands[..2].iter().any(is_its))
+        };
+        waits.iter().copied().filter(|wait| !has_dot(*wait)).collect()
     }
 
     /// Checks that the blocks of a pair run the same copies of B and the same dots.
@@ -508,6 +509,11 @@ impl PairPlan {
             let phase = cursor.function.insts[wait].operands[2];
             let phase = cursor.scalar(ElementwiseFn::Or, &[phase, odd], Dtype::I32);
             function.insts[wait].operands[2] = phase;
+            if self.waits_without_dot.contains(&wait) {
+                let mut cursor = Cursor::after(function, block_of(wait), wait);
+                cursor.emit(GpuOp::ClusterArrive {}, &[], []);
+                cursor.emit(GpuOp::ClusterWait {}, &[], []);
+            }
         }
         for copy in &self.copies {
             if let Some((half, shift)) = self.halves.get(&copy.root).zip(shifts.get(&copy.root)) {
