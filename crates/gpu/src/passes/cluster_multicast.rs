@@ -24,7 +24,8 @@
 //!
 //! A divided program always runs as a cluster of two or more blocks. A value that does not depend
 //! on the rank is equal in all of them. So without comparisons, each block copies its part of such
-//! a tile to all blocks.
+//! a tile to all blocks. If pairs of blocks compute the dots (`tensor_dots/pairs.rs`), the pass does
+//! nothing, because a block then needs only half of the tile.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,11 +33,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, OpFamily, Operation, Position, Value, Wait,
-    Waiting, constant_int, may_wait,
+    Cursor, Definition, Dtype, ElementwiseFn, Inst, Operation, Position, Value, Wait, Waiting, may_wait,
 };
 
 use super::boxed::is_of_rows;
+use super::rank_dependence::RankDependence;
+use super::tensor_dots::pairs;
 use super::tensor_maps::launch_map_index;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
@@ -62,6 +64,9 @@ pub fn share_copies(module: &mut Module) {
     // The blocks of a pair must be neighboring programs.
     let is_ordered = header.order != ProgramOrder::AsLaunched;
     if is_done || is_ordered || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
+        return;
+    }
+    if pairs::has_pairs(header) && pairs::plan(header, function).is_ok() {
         return;
     }
     let Some(found) = Found::of(header, function) else { return };
@@ -141,7 +146,7 @@ impl Found {
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
         let last = indices.into_iter().max()?;
         let early = entry[..first].iter().copied().collect();
-        let ranked = is_divided.then(|| Ranked::of(function, header.cluster));
+        let ranked = is_divided.then(|| RankDependence::of(function, header.cluster));
         let trace = Trace { analysis: &analysis, early, ranked, depends: RefCell::default() };
         let mut always = Same::default();
         for bound in &barriers.bounds {
@@ -376,68 +381,11 @@ fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }
 
-/// The values that depend on a block's rank in a divided program.
-struct Ranked(FxHashSet<Value>);
-
-impl Ranked {
-    fn of(function: &Function, blocks: u32) -> Self {
-        let mut found = Self(FxHashSet::default());
-        loop {
-            let before = found.0.len();
-            function.walk(function.entry, &mut |inst| found.visit(function, inst, blocks));
-            if found.0.len() == before {
-                return found;
-            }
-        }
-    }
-
-    fn visit(&mut self, function: &Function, inst: Inst, blocks: u32) {
-        let data = &function.insts[inst];
-        let is_ranked = |value: &Value| self.0.contains(value);
-        let is_control = matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch);
-        let conditions = function.conditions(inst).iter().flat_map(|region| function.yielded(*region));
-        let depends = if is_control {
-            data.operands[..data.op.info().operands.len()].iter().chain(conditions).any(is_ranked)
-        } else {
-            // Values in shared memory are not traced, so they count as dependent.
-            let is_memory = |value: &Value| matches!(function.ty(*value), Type::Buffer(_));
-            matches!(data.op, Op::Tile(ir::Op::ProgramId { axis: 0 }))
-                || data.operands.iter().any(|value| is_ranked(value) || is_memory(value))
-                    && !is_cluster_id(function, inst, blocks)
-        };
-        if depends {
-            self.0.extend(&data.results);
-        }
-        for Carried { initial, parameters, yielded, result } in function.carried(inst) {
-            let mut from = initial.iter().chain(&yielded).chain([&result]);
-            if from.any(|value| self.0.contains(value)) {
-                self.0.extend(parameters.iter().chain([&result]));
-            }
-        }
-    }
-}
-
-/// Returns whether an instruction divides a block id by a multiple of the cluster size.
-fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
-    let data = &function.insts[inst];
-    let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
-    let constant = data.operands.get(1).and_then(|by| constant_int(function, *by));
-    let is_block_id =
-        matches!(function.defining_op(data.operands[0]), Some(Op::Tile(ir::Op::ProgramId { axis: 0 })));
-    is_block_id
-        && constant.is_some_and(|constant| match by {
-            ElementwiseFn::IntDiv => constant > 0 && constant % i128::from(blocks) == 0,
-            ElementwiseFn::Shr => (i128::from(blocks.ilog2())..32).contains(&constant),
-            // tidy: wildcard because no other function is a division
-            _ => false,
-        })
-}
-
 /// Decides whether a value is the same in all blocks that share copies.
 struct Trace<'a> {
     analysis: &'a SlotAnalysis<'a>,
     /// The values that depend on the rank; `None` if the program is not divided.
-    ranked: Option<Ranked>,
+    ranked: Option<RankDependence>,
     /// The instructions of the entry before the first copy.
     early: BTreeSet<Inst>,
     /// The cached results of `depends`.
@@ -450,8 +398,8 @@ impl Trace<'_> {
     ///
     /// In a divided program, collects nothing, and returns `None` if the value depends on the rank.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
-        if let Some(Ranked(ranked)) = &self.ranked {
-            return (!ranked.contains(&value)).then_some(());
+        if let Some(ranked) = &self.ranked {
+            return (!ranked.contains(value)).then_some(());
         }
         if !found.seen.insert(value) {
             return Some(());

@@ -17,6 +17,7 @@ mod memory_effects;
 mod partition_warps;
 mod pipelining;
 mod prune;
+mod rank_dependence;
 mod register_operands;
 mod rings;
 mod scans;

@@ -25,7 +25,19 @@
 //!                                             =>   %t = slot %b_scales, %k ; tmem_store %t, %b_scale
 //!                                                  tcgen05_mma_scaled %a, %b, %m, %s, %t, %yes
 //! ```
+//!
+//! The blocks of a pair compute dots together if [`pairs`] divides the operands. Each dot completes
+//! a phase in both blocks. Before the first block starts dot `n`, both blocks arrive at its barrier
+//! `ready`. Their threads have then accessed the accumulator and waited for dot `n - slots`:
+//!
+//! ```text
+//! barrier ; mbarrier_arrive_at %ready, %s, %lead ; mbarrier_wait %ready, %s, %p | %odd
+//! tcgen05_mma %a, %b, %m, %yes ; tcgen05_commit %barriers, %s {pair}
+//! ```
 
+pub mod pairs;
+
+use cranelift_entity::packed_option::ReservedValue;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
 use tilewright_ir as ir;
@@ -34,21 +46,24 @@ use tilewright_ir::{
     constant_of,
 };
 
+use self::pairs::{PairPlan, PairValues};
 use crate::assign::tcgen05_selection::SCALE_SLOTS;
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::target::Feature;
-use tilewright_gpu_ir::{Deferred, Function, Gpu, GpuOp, Module, Op, TensorMemory, Type};
+use tilewright_gpu_ir::{Deferred, Function, Gpu, GpuOp, Header, Module, Op, TensorMemory, Type};
 
 /// Replaces the asynchronous dots of a kernel by dots of tensor memory.
 pub fn use_tensor_memory(module: &mut Module) {
     if !module.header.target.features.has(Feature::Tcgen05) {
         return;
     }
-    let entry = module.entry;
-    let function = &mut module.functions[entry];
-    let dots = Dots::new(function);
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    let mut dots = Dots::new(function);
     if dots.classes.is_empty() {
         return;
     }
+    let pair = plan_pairs(header, function, &mut dots).map(|plan| plan.divide(header, function));
     let mut cursor = Cursor::at_start(function, function.entry);
     let insts = cursor.take_rest();
     let memories: Vec<Option<Value>> = (0..dots.types.len())
@@ -69,6 +84,11 @@ pub fn use_tensor_memory(module: &mut Module) {
     let slots = (dots.pending + 1).next_power_of_two().max(SCALE_SLOTS);
     let barriers = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Mbarrier { slots });
     cursor.emit(GpuOp::MbarrierInit { arrivals: 1 }, &[barriers], []);
+    let pair = pair.map(|values| {
+        let ready = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Mbarrier { slots });
+        cursor.emit(GpuOp::MbarrierInit { arrivals: pairs::PAIR }, &[ready], []);
+        Pair { values, ready }
+    });
     cursor.emit(GpuOp::FenceProxy {}, &[], []);
     let issued = cursor.int(Dtype::I32, 0);
     let mut lowering = TensorDots {
@@ -78,6 +98,7 @@ pub fn use_tensor_memory(module: &mut Module) {
         scale_memories,
         barriers,
         slots,
+        pair,
         current: FxHashMap::default(),
         loaded: FxHashSet::default(),
     };
@@ -91,6 +112,32 @@ pub fn use_tensor_memory(module: &mut Module) {
             .collect();
         function.retain_carried(inst, |carried| kept.contains(&carried.result));
     }
+    if pair.is_some() {
+        pairs::synchronize_at_end(function);
+    }
+}
+
+/// Decides whether pairs of blocks compute the dots together, and gives them such accumulators.
+fn plan_pairs(header: &Header, function: &Function, dots: &mut Dots) -> Option<PairPlan> {
+    if !pairs::has_pairs(header) {
+        return None;
+    }
+    let plan = pairs::plan(header, function);
+    let refused = plan.as_ref().err().map(|refusal| (refusal.inst, refusal.reason));
+    let inst = refused.and_then(|(inst, _)| inst).unwrap_or(dots.first);
+    let subject = || remarks::subject(function, inst, None);
+    remarks::about("tensor_dots", function, inst, subject, || match refused {
+        None => RemarkReason::done(
+            "computed by pairs of blocks",
+            "the blocks of a pair need the same B, and each copies half of it",
+        ),
+        Some((_, reason)) => RemarkReason::missed("each block computes its dots itself", reason),
+    });
+    let plan = plan.ok()?;
+    for memory in dots.types.iter_mut().flatten() {
+        memory.cta_group = pairs::PAIR;
+    }
+    Some(plan)
 }
 
 /// The asynchronous dots of a function, by the tensor memory of their accumulators.
@@ -107,6 +154,8 @@ struct Dots {
     scales: Vec<[TensorMemory; 2]>,
     /// The most dots that a wait leaves in flight.
     pending: u32,
+    /// The first dot.
+    first: Inst,
 }
 
 impl Dots {
@@ -118,6 +167,7 @@ impl Dots {
             types: Vec::new(),
             scales: Vec::new(),
             pending: 0,
+            first: Inst::reserved_value(),
         };
         let entry = function.entry;
         dots.block(function, entry);
@@ -132,6 +182,9 @@ impl Dots {
             match &data.op {
                 Op::Gpu(GpuOp::Wgmma { formats, .. }) => {
                     has_dots = true;
+                    if self.first.is_reserved_value() {
+                        self.first = inst;
+                    }
                     if formats.is_some() {
                         let scales = scale_memory(function, [data.operands[3], data.operands[4]]);
                         if !self.scales.contains(&scales) {
@@ -214,6 +267,14 @@ fn scale_memory(function: &Function, scales: [Value; 2]) -> [TensorMemory; 2] {
     })
 }
 
+/// The pair of blocks that computes the dots.
+#[derive(Clone, Copy)]
+struct Pair {
+    values: PairValues,
+    /// The barriers at which both blocks arrive before a dot, one for each slot.
+    ready: Value,
+}
+
 struct TensorDots<'f> {
     cursor: Cursor<'f, Gpu>,
     dots: Dots,
@@ -224,6 +285,8 @@ struct TensorDots<'f> {
     barriers: Value,
     /// The number of `mbarrier`s, a power of two.
     slots: u32,
+    /// The pair of blocks that computes the dots; `None` if each block does.
+    pair: Option<Pair>,
     /// For each class, the accumulator that its tensor memory contains.
     current: FxHashMap<usize, Value>,
     /// The waits that moved up, before a dot that overwrites their accumulator.
@@ -357,6 +420,7 @@ impl TensorDots<'_> {
         let scales = formats.map(|_| self.store_scales([operands[3], operands[4]], issued));
         // All threads have accessed the tensor memory, and have waited for the phase of the slot.
         self.cursor.emit(ir::Op::Barrier {}, &[], []);
+        self.wait_for_pair(issued);
         let use_acc = self.cursor.int(Dtype::I1, i128::from(!is_zero));
         if let Some((ScaledFormats([a_format, b_format]), [a_scale, b_scale])) = formats.zip(scales) {
             let op = GpuOp::Tcgen05MmaScaled { a_format, b_format, transposed_a, transposed_b };
@@ -366,7 +430,7 @@ impl TensorDots<'_> {
             self.cursor.emit(op, &[a, b, memory, use_acc], []);
         }
         let slot = self.slot(issued, self.slots);
-        self.cursor.emit(GpuOp::Tcgen05Commit { pair: false }, &[self.barriers, slot], []);
+        self.cursor.emit(GpuOp::Tcgen05Commit { pair: self.pair.is_some() }, &[self.barriers, slot], []);
         let one = self.cursor.int(Dtype::I32, 1);
         self.cursor.scalar(ElementwiseFn::Add, &[issued, one], Dtype::I32)
     }
@@ -437,15 +501,30 @@ impl TensorDots<'_> {
         self.cursor.insert(inst);
     }
 
+    /// Waits in the first block of a pair until both blocks are ready for the dot after `issued`
+    /// others.
+    fn wait_for_pair(&mut self, issued: Value) {
+        let Some(Pair { values: PairValues { lead, odd }, ready }) = self.pair else { return };
+        let (slot, parity) = self.phase(issued);
+        self.cursor.emit(GpuOp::MbarrierArriveAt { arrivals: 1, bytes: 0 }, &[ready, slot, lead], []);
+        let parity = self.cursor.scalar(ElementwiseFn::Or, &[parity, odd], Dtype::I32);
+        self.cursor.emit(GpuOp::MbarrierWait {}, &[ready, slot, parity], []);
+    }
+
     /// Waits for the dot that is `before` dots before the next one.
     fn wait(&mut self, issued: Value, before: u32) {
         let before = self.cursor.int(Dtype::I32, -i128::from(before));
         let dot = self.cursor.scalar(ElementwiseFn::Add, &[issued, before], Dtype::I32);
+        let (slot, parity) = self.phase(dot);
+        self.cursor.emit(GpuOp::MbarrierWait {}, &[self.barriers, slot, parity], []);
+    }
+
+    /// Returns the slot and the parity of the phase of a dot.
+    fn phase(&mut self, dot: Value) -> (Value, Value) {
         let slot = self.slot(dot, self.slots);
         let [bits, one] = [self.slots.ilog2(), 1].map(|number| self.cursor.int(Dtype::I32, number));
         let phase = self.cursor.scalar(ElementwiseFn::Shr, &[dot, bits], Dtype::I32);
-        let parity = self.cursor.scalar(ElementwiseFn::And, &[phase, one], Dtype::I32);
-        self.cursor.emit(GpuOp::MbarrierWait {}, &[self.barriers, slot, parity], []);
+        (slot, self.cursor.scalar(ElementwiseFn::And, &[phase, one], Dtype::I32))
     }
 
     /// Returns the slot of a dot, of a number of slots that is a power of two.
