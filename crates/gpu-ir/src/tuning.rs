@@ -60,9 +60,9 @@ pub struct Tuning {
     /// The warps of a multiprocessor that hide the latency of FMA dots' loads from shared memory. If
     /// fewer fit, rings have fewer slots, provided that more blocks fit then.
     ///
-    /// With fewer slots, fp32 dots of 2048 by 128x128x32 take 377 for 746 us and those by 64x256x32
-    /// take 403 for 799 (4 to 8 warps), and by 32x64x32 395 for 431 us (6 to 8 warps). From 8 to 12
-    /// warps, 64x64x64 takes 395 for 392 us and 128x64x32 takes 422 for 389 us (H200, 2026-12-01).
+    /// fp32 dots of 2048³ with fewer slots (H200, 2026-12-01): by 128x128x32, 377 for 746 us (4 to 8
+    /// warps). By 64x256x32, 403 for 799 us. By 32x64x32, 395 for 431 us (6 to 8 warps). From 8 to
+    /// 12 warps, 64x64x64 takes 395 for 392 us, and 128x64x32 takes 422 for 389 us.
     pub latency_hiding_warps: u32,
     /// Registers of a thread for addresses, counters and masks, in addition to those of tiles.
     ///

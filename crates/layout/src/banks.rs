@@ -2,8 +2,8 @@
 //!
 //! Shared memory has 32 banks of four bytes. A warp's accesses of 4 bytes are served together.
 //! Accesses of 8 bytes are served by half warps, and accesses of 16 bytes by quarter warps. These
-//! parts are twice as large if each lane accesses the same bytes as one of its neighbors, whose
-//! index differs in bit 0 or in bit 1 (the same bit for all lanes). Lanes that are served together
+//! parts are twice as large if each lane accesses the same bytes as one of its neighbors. The
+//! indices of two neighbors differ in bit 0, or all in bit 1. Lanes that are served together
 //! conflict if they access different words of one bank. Each conflict takes another wavefront: two
 //! words of bank 0 take two.
 

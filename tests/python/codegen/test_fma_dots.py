@@ -10,8 +10,8 @@ import tilewright.language as tl
 
 torch = pytest.importorskip("torch")
 
-SHARED_BYTES, RESERVED_BYTES, REGISTERS = 228 << 10, 1 << 10, 65536
-"""Shared memory of a multiprocessor of an H100, of which each block also takes 1 KiB; and its registers."""
+SHARED_BYTES, RESERVED_BYTES = 228 << 10, 1 << 10
+"""The shared memory of a multiprocessor of an H100, and what each block takes beside its own."""
 
 
 @pytest.fixture(autouse=True)
