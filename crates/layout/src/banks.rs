@@ -77,7 +77,7 @@ pub(crate) fn padded_bank_use(
     let (lanes, warps) = (1 << layout.bits_of(Input::Lane), 1 << layout.bits_of(Input::Warp));
     let bases = offsets.bases(Input::Lane).iter().map(|base| offsets.output().part(*base, Input::Offset));
     let have_equal_neighbors = bytes > WORD_BYTES && bases.take(2).any(|offset| offset == 0);
-    let served_together = (LINE_BYTES / bytes << u32::from(have_equal_neighbors)).min(lanes);
+    let served_together = ((LINE_BYTES / bytes) << u32::from(have_equal_neighbors)).min(lanes);
     let mut cost = BankUse::default();
     for warp in 0..warps {
         for access in 0..vector.accesses() {

@@ -56,7 +56,7 @@ def multiply(shape, block, num_warps, num_stages):
 
 
 @pytest.mark.parametrize(
-    "block, num_warps",
+    ("block", "num_warps"),
     [
         ((16, 16, 16), 4),
         ((32, 32, 32), 4),
@@ -72,7 +72,7 @@ def test_results(block, num_warps, shape):
 
 
 @pytest.mark.parametrize(
-    "block, num_warps, num_stages, slots, warps",
+    ("block", "num_warps", "num_stages", "slots", "warps"),
     [
         # Four slots leave one block, and three leave two. Of 64x256x32, even three leave one.
         ((128, 128, 32), 4, 4, 3, 8),

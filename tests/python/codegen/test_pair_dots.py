@@ -105,7 +105,14 @@ def matmul(
 
 
 def multiply(
-    shape, block, kind="descriptors", dtype=torch.float16, transposed=False, epilogue=False, restart=False, **options
+    shape,
+    block,
+    kind="descriptors",
+    dtype=torch.float16,
+    transposed=False,
+    epilogue=False,
+    restart=False,
+    **options,
 ):
     """Multiplies random matrices, and checks the result; gives the kernel."""
     (m, n, k), (block_m, block_n, block_k) = shape, block
@@ -218,7 +225,9 @@ def test_one_block():
 
 
 @triton.jit
-def persistent(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def persistent(
+    a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
     """Each program computes several tiles of C."""
     a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
     b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BLOCK_K, BLOCK_N])
