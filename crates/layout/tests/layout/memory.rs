@@ -101,7 +101,7 @@ fn known_bank_conflicts() {
         (&rows_of_four, 32, 4, 8, 4),
         (&rows_of_four, 32, 2, 16, 4),
         (&columns_of_four, 32, 4, 8, 32),
-        // Twice as many lanes are served together if neighbors have copies.
+        // `ncu` counts the same wavefronts of loads with these addresses (H200, 2026-12-01).
         (&neighbors_have_fours, 32, 4, 32, 2),
         (&eighths_have_fours, 32, 4, 32, 4),
         (&neighbors_have_twos, 32, 2, 32, 1),

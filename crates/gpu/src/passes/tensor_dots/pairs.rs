@@ -519,9 +519,9 @@ impl PairPlan {
             if let Some((half, shift)) = self.halves.get(&copy.root).zip(shifts.get(&copy.root)) {
                 let mut cursor = Cursor::before(function, block_of(copy.load), copy.load);
                 cursor.use_location_of(copy.load);
-                let load = &cursor.function.insts[copy.load];
-                let index = load.operands.len() - half.buffer.shape.len() + half.axis;
-                let own = load.operands[index];
+                let data = &cursor.function.insts[copy.load];
+                let index = data.operands.len() - half.buffer.shape.len() + half.axis;
+                let own = data.operands[index];
                 let shifted = cursor.scalar(ElementwiseFn::Add, &[own, *shift], Dtype::I32);
                 function.insts[copy.load].operands[index] = shifted;
             }
@@ -539,9 +539,9 @@ impl OperandCopy {
         let expect = &mut function.insts[self.expect];
         expect.op = GpuOp::MbarrierArriveAt { arrivals: 1, bytes }.into();
         expect.operands.push(lead);
-        let load = &mut function.insts[self.load];
-        load.op = GpuOp::TensorLoadTo { offsets: 0, at_lead: true }.into();
-        load.operands.insert(BEFORE_COORDINATES, no_others);
+        let data = &mut function.insts[self.load];
+        data.op = GpuOp::TensorLoadTo { offsets: 0, at_lead: true }.into();
+        data.operands.insert(BEFORE_COORDINATES, no_others);
     }
 }
 
